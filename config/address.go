@@ -1,6 +1,6 @@
 package config
 
-// Addresses and names as they are written in a file.
+// This file parses the addresses and names in a configuration file.
 
 import (
 	"cmp"
@@ -18,8 +18,8 @@ import (
 
 const (
 	defaultPort = "11211"
-	maxPath     = 107 // bytes of a unix socket's path; the limit of Linux
-	maxName     = 250 // bytes of a server's name, and of a prefix of keys
+	maxPath     = 107 // maximum length in bytes of the path of a unix socket: the limit of Linux
+	maxName     = 250 // maximum length in bytes of a server's name, and of a key prefix
 	namePattern = `^[A-Za-z0-9]([A-Za-z0-9_.-]{0,62}[A-Za-z0-9])?$`
 )
 
@@ -28,7 +28,8 @@ var (
 	isHost = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
 )
 
-// address is an address that parse reads: listenAddress or serverAddress.
+// address describes a setting that has an address as its value. The function parse reads the text
+// of the address: it is listenAddress or serverAddress.
 func address(what string, parse func(string) (Address, error)) value[Address] {
 	return value[Address]{
 		read: func(d *document, n *node, path string, to *Address) {
@@ -113,7 +114,7 @@ func unixAddress(path string) (Address, error) {
 	return Address{"unix", path}, nil
 }
 
-// splitHost splits host:port or [ipv6]:port. The port is "" if text has none.
+// splitHost splits the text host:port or [ipv6]:port. The port is "" if the text has no port.
 func splitHost(text string) (host, port string, err error) {
 	if strings.HasPrefix(text, "/") {
 		return "", "", fmt.Errorf("%s is a path: write unix:%s", quote(text), text)
@@ -177,7 +178,7 @@ func checkPort(port string, least int) error {
 	return nil
 }
 
-// join is like net.JoinHostPort.
+// join returns host:port, with brackets around an IPv6 host, like net.JoinHostPort.
 func join(host, port string) string {
 	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
@@ -185,8 +186,8 @@ func join(host, port string) string {
 	return host + ":" + port
 }
 
-// printable reports whether s has no spaces and control characters. Keys cannot have them, and
-// labels are logged.
+// printable reports whether s has neither spaces nor control characters. Keys cannot have them.
+// Names of servers are written to logs.
 func printable(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {
@@ -196,16 +197,17 @@ func printable(s string) bool {
 	return true
 }
 
-// serverName is the label of a server. It cannot have spaces, which are easy to get wrong in a
-// text that is hashed byte by byte, or control characters, which break logs and metrics.
+// serverName describes a setting that is the name of a server. A name cannot have spaces, which are
+// easy to get wrong in a text that is hashed byte by byte. It cannot have control characters, which
+// break logs and metrics.
 func serverName() value[string] { return visible("a name", maxName) }
 
 func prefixText() value[string] { return visible("the beginning of keys", maxName) }
 
 func zoneText() value[string] { return visible("the name of a zone", maxName) }
 
-// visible is text without spaces and control characters. The parameter `most` is its maximum
-// length in bytes.
+// visible describes a setting that is a text without spaces and control characters. The parameter
+// `most` is the maximum length in bytes.
 func visible(what string, most int) value[string] {
 	v := text(what)
 	read := v.read
@@ -219,7 +221,7 @@ func visible(what string, most int) value[string] {
 	return v
 }
 
-// permissions are the permission bits of a unix socket, in octal.
+// permissions describes a setting with the permission bits of a unix socket, as an octal number.
 func permissions() value[uint32] {
 	return value[uint32]{
 		read: func(d *document, n *node, path string, to *uint32) {
@@ -243,7 +245,7 @@ func permissions() value[uint32] {
 	}
 }
 
-// text returns the address as it is written in a file.
+// text returns the address in the syntax of a configuration file.
 func (a Address) text() string {
 	if a.Network == "unix" {
 		return "unix:" + a.Address
@@ -251,7 +253,7 @@ func (a Address) text() string {
 	return a.Address
 }
 
-// label returns the name of the server for people: Name, or the address.
+// label returns the name of the server for people: the field Name, or the address if Name is empty.
 func (s *Server) label() string {
 	switch {
 	case s.Name != "":
@@ -263,8 +265,9 @@ func (s *Server) label() string {
 	}
 }
 
-// host returns the machine of the server, by which replicate.Hosts keeps replicas apart. It is
-// Host if the file sets it, else the host of the address in canonical form.
+// host returns the name of the machine on which the server runs: the setting host of the server,
+// else the host of its address in canonical form. With replicate.Hosts, the replicas of a key are
+// on different machines.
 func (s *Server) host() string {
 	if s.Host != "" || s.Address.Network == "unix" {
 		return cmp.Or(s.Host, thisHost)
@@ -279,14 +282,15 @@ func (s *Server) host() string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// apart returns the host, the zone or the address of the server; the parameter `a` says which.
-// Two replicas of a key must differ in it. It is empty if the server has no zone.
+// apart returns the host, the zone or the address of the server; the parameter `a` says which of
+// the three. Two replicas of a key must differ in it. The result is empty if `a` is the zone and
+// the server has none.
 func (s *Server) apart(a replicate.Apart) string {
 	t := s.target()
 	return t.Apart(a)
 }
 
-// target returns the server as it is in a table.
+// target converts the server from a setting of the file to an element of a table.
 func (s *Server) target() table.Target {
 	return table.Target{
 		Name: s.label(), Network: s.Address.Network, Address: s.Address.Address, Weight: s.Weight, Host: s.host(), Zone: s.Zone,

@@ -1,6 +1,6 @@
 package config
 
-// Building a table from a checked file.
+// This file builds a table from a configuration file that has passed all checks.
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"ringside/ring"
 )
 
-// Build builds the table of a file that Parse or Load returned. It is deterministic: equal
-// files give equal tables, except for the hash functions in them, which Go cannot compare. The
-// error names a pool whose placement cannot be built, but Parse has already rejected such a
-// file.
+// Build builds the table of a file that Parse or Load returned. It is deterministic: the tables
+// of equal files are equal, except for the hash functions in them, which Go cannot compare. If
+// the placement of a pool cannot be built, Build returns an error with the name of the pool. This
+// does not happen after Parse or Load, which reject such a file.
 func (f *File) Build() (*table.Table, error) {
 	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses}
 	pools := map[string]*table.Pool{}
@@ -49,7 +49,7 @@ func (f *File) Build() (*table.Table, error) {
 			listener.Routes = append(listener.Routes, built)
 		}
 		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
-			listener.Users = new(table.Users) // without users: every password is wrong
+			listener.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
 		}
 		t.Listeners = append(t.Listeners, listener)
 	}
@@ -110,7 +110,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		JoinGets:     p.JoinGets,
 		DenyFlush:    p.DenyFlush,
 		Connections:  p.Connections,
-		Preconnect:   true, // so that the reported state of a server comes from a connection
+		Preconnect:   true, // connect to each server at start, so that its reported state is that of a real connection
 		QueueLimit:   p.Queue,
 		Keepalive:    p.Keepalive,
 		Timeouts:     p.Timeouts,
@@ -129,12 +129,13 @@ func (p *Pool) build() (*table.Pool, error) {
 	return built, nil
 }
 
-// maxRebuilt is the number of rebuilt rings that are cached. That is far more than the sets of
-// servers that are down at the same time during real outages.
+// maxRebuilt is the maximum number of cached rings, each without the servers that are down. Real
+// outages cause far fewer combinations of servers that are down at the same time.
 const maxRebuilt = 64
 
-// without returns a function that returns the pool's ring without some of its servers, as the
-// client would rebuild it. The function caches the rings for all loops, guarded by mu.
+// without returns a function that builds the pool's ring without some of its servers, as the client
+// of the pool's distribution would rebuild it. The returned function caches the rings. Several
+// loops may call it at the same time.
 func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 	servers, err := p.placementServers()
 	if err != nil {
@@ -187,15 +188,16 @@ func (t *Tags) build(r *Route, space *TagSpace) *table.TagSettings {
 		built.Prefix = bytes.Clone([]byte(r.Prefix))
 	}
 	for _, p := range t.Patterns {
-		if made, err := stamp.ParsePattern(p.Match, p.Tags); err == nil { // cannot fail: patternValue has checked it
+		if made, err := stamp.ParsePattern(p.Match, p.Tags); err == nil { // ParsePattern cannot fail here, because the parser of the file has checked the pattern
 			built.Patterns = append(built.Patterns, made)
 		}
 	}
 	return built
 }
 
-// guard returns the guard of a route with tags and without guard settings. Its misses bind
-// each set to its miss. No get waits.
+// guard returns the guard settings of a route that has tags and sets no guard of its own. With
+// these settings a miss reserves the key, and a set that follows is bound to that miss. No get
+// waits for another client's rebuild.
 func (t *Tags) guard() *table.GuardSettings {
 	return &table.GuardSettings{Hide: t.Read, Lease: 10 * time.Second, LeaseMax: time.Minute}
 }

@@ -1,6 +1,6 @@
 package config
 
-// Checks of settings against each other, after each one is valid by itself.
+// This file checks settings against each other. Each setting by itself is already valid.
 
 import (
 	"errors"
@@ -54,8 +54,8 @@ func (a *Address) everywhere() bool {
 	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
 }
 
-// checkCircle rejects servers that are a listener or the admin interface of this instance. A
-// request to such a listener would be sent to the same instance without end.
+// checkCircle rejects a server with an address at which this instance itself listens, for clients
+// or for the admin interface. The instance would send requests to itself without end.
 func (d *document) checkCircle(f *File) {
 	for i := range f.Pools {
 		for j := range f.Pools[i].Servers {
@@ -72,8 +72,8 @@ func (d *document) checkCircle(f *File) {
 	}
 }
 
-// takes reports whether a listener on a would accept connections to b. It compares only the
-// texts and does not resolve names.
+// takes reports whether a listener with the address a would accept connections to the address b. It
+// compares only the texts of the addresses and does not resolve names.
 func (a *Address) takes(b Address) bool {
 	if a.Network == "" || b.Network == "" {
 		return false
@@ -99,8 +99,9 @@ func (a *Address) takes(b Address) bool {
 	return strings.EqualFold(host, to)
 }
 
-// checkTaken rejects an address that is used twice. Two different texts can still be the same
-// address (a name and its IP address). Then the second listen fails at start.
+// checkTaken rejects an address that is used twice. Two different texts can still mean one address:
+// a name and its IP address. In that case the process fails at start, when it listens on the second
+// one.
 func (d *document) checkTaken(seen map[Address]bool, a *Address) {
 	if a.Network == "" || strings.HasSuffix(a.Address, ":0") && a.Network != "unix" {
 		return
@@ -125,7 +126,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		d.checkTags(f, r)
 		d.checkNear(f, r)
 		if r.to()[0] == "" || r.Prefix == "" && d.where[&r.Prefix] != nil || r.Match == "" && d.where[&r.Match] != nil {
-			continue // reported already
+			continue // an error for the missing pool, the empty prefix or the empty match is already recorded
 		}
 		d.checkKeys(f, r)
 		switch {
@@ -140,8 +141,9 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 	}
 }
 
-// checkRivals rejects a route if an earlier one matches some of its keys with equally many
-// literal bytes. Neither would be more specific for these keys.
+// checkRivals rejects the route r if an earlier route also matches some of its keys, and the
+// patterns of both have equally many literal bytes. Then neither of the two routes is more specific
+// for these keys.
 func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
 	for _, o := range before {
@@ -164,8 +166,8 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 	}
 }
 
-// checkCounters checks autocreate and buffer: the lifetime of counters, and how long
-// increments wait.
+// checkCounters checks the settings autocreate and buffer of a route: the lifetime of counters, and
+// how long increments wait.
 func (d *document) checkCounters(r *Route) {
 	if a := &r.Autocreate; a.TTL%time.Second != 0 {
 		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
@@ -228,8 +230,9 @@ func (d *document) checkBackoff(p *Pool, path string) {
 	atMost(d, d.place(&b.Max, &b.First, p), path+".backoff", "first", b.First, "max", b.Max)
 }
 
-// checkServers rejects servers with the same name. Several names can have the same address, so
-// that a name keeps its place on the ring when its machine is removed.
+// checkServers rejects servers with the same name. Several names may have the same address: after
+// the loss of a machine, its name can get the address of another machine, and so keeps its points
+// on the ring.
 func (d *document) checkServers(p *Pool) {
 	seen := map[string]*node{}
 	for i := range p.Servers {
@@ -259,7 +262,8 @@ func (d *document) checkLimits(f *File) {
 // hand.
 const largestUsers = 1 << 20
 
-// readUsers reads an auth_file. exposed reports whether every user of the machine can read it.
+// readUsers reads an auth_file. The result exposed reports whether every user of the machine can
+// read that file.
 func readUsers(path string) (users *table.Users, exposed bool, err error) {
 	text, info, err := readRegular(path, largestUsers+1)
 	switch {
@@ -278,7 +282,7 @@ func readUsers(path string) (users *table.Users, exposed bool, err error) {
 	return users, info.Mode().Perm()&0o004 != 0, nil
 }
 
-// mostTraces is the largest number of traces in a file.
+// mostTraces is the largest number of traces that a configuration file may have.
 const mostTraces = 4
 
 // checkTraces checks the number of traces and patterns, and that no two traces write the same
@@ -296,7 +300,7 @@ func (d *document) checkTraces(f *File) {
 		if at, twice := seen[t.File]; twice && t.File != "" {
 			d.failAt(d.place(&t.File), "traces[%d].file: traces[%d] writes %s, too: name another file, or give one trace the patterns of both", i, at, t.File)
 		}
-		for n := 1; n <= t.Keep && t.File != ""; n++ { // renamed files: another trace would overwrite them
+		for n := 1; n <= t.Keep && t.File != ""; n++ { // reserve the names of this trace's renamed files: another trace would overwrite them
 			seen[fmt.Sprint(t.File, ".", n)] = i
 		}
 		seen[t.File] = i

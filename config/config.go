@@ -24,13 +24,14 @@
 //   - Durations have a unit (500ms); a bare number is rejected. Sizes are bytes or
 //     have a binary unit (64KiB). off, where allowed, is a duration of 0.
 //   - A pool inherits each setting that it leaves out from defaults, including
-//     single keys of timeouts and backoff. Lists replace each other.
+//     single keys of timeouts and backoff. A list in a pool replaces the whole list in
+//     defaults.
 //   - The default port of a server is 11211. IPv6 addresses are in brackets. Host
 //     names are not resolved and addresses are not rewritten, because ketama
 //     clients hash the text of a server's address.
-//   - A listener with an IPv4 address accepts IPv4, one with an IPv6 address IPv6.
-//     One with :port or a host name accepts what the system supports. Port 0 means
-//     that the system chooses a port.
+//   - A listener with an IPv4 address accepts IPv4. A listener with an IPv6 address
+//     accepts IPv6. A listener with :port or a host name accepts what the system
+//     supports. Port 0 means that the system chooses a port.
 //   - Routes are optional if there is one pool, not counting pools that are only
 //     gutters of others. A listener with its own routes uses only those. A request
 //     for a key that no route matches gets an error.
@@ -39,15 +40,15 @@
 //     least one pool.
 //   - The default of failover.mode is fail_fast for the distribution of an existing
 //     client, whatever that client does, and for pools with less than three
-//     servers. Otherwise it is rehash. Mode rehash works with every distribution.
-//     It uses the client's rule for the next server or for a rebuilt ring if there
-//     is one, else the order of package ring.
+//     servers. Otherwise it is rehash. Mode rehash works with every distribution. If
+//     the client has a rule for the next server or for a rebuilt ring, mode rehash
+//     uses that rule, else the order of package ring.
 //   - preset: counters or sessions on a route sets the lease, the pings,
 //     eject_after, and the deadline of its pool. With at least three view servers,
 //     which store the record of ejected servers, it also sets the consistency.
-//     Settings of the pool override the preset, and the preset overrides defaults,
-//     but it keeps consistency: strict from defaults. It does not set the mode,
-//     because keys with replicas have no substitute server in any mode.
+//     Settings of the pool override the preset. The preset overrides defaults, except
+//     consistency: strict. The preset does not set the mode, because keys with replicas
+//     have no substitute server in any mode.
 //   - Hosts are compared by the text of addresses, in lower case and with IP
 //     addresses in canonical form. Loopback addresses and unix sockets are one
 //     host. Names are not resolved.
@@ -56,12 +57,12 @@
 //   - The order of pools, servers and routes is that of the file, so building
 //     twice returns equal tables.
 //
-// # What it does not do
+// # What this package does not do
 //
 //   - It does not contact servers or resolvers. Whether a server is reachable is
-//     seen once the table is in use.
-//   - It does not apply a file. The command does, and describes the differences of
-//     two files with Changes and AtNextStart.
+//     known only when the table is in use.
+//   - It does not apply a file. Package instance applies it, and describes the
+//     differences of two files with Changes and AtNextStart.
 package config
 
 import (
@@ -73,40 +74,40 @@ import (
 	"ringside/replicate"
 )
 
-// The settings of a file with their defaults, and the functions that read it.
+// This file contains the types for the settings of a configuration file.
 
-// File holds the settings of a file, with every default filled in. It is plain data. A File
-// that Parse or Load returned has passed all checks.
+// File holds the settings of a configuration file, with every default filled in. It is plain data.
+// A File that Parse or Load returned has passed all checks.
 type File struct {
 	Listen []Listener
 	Admin  Admin
 	Zone   string  // the zone of this instance; empty: none
-	Pools  []Pool  // in the order of the file
-	Routes []Route // routes of the listeners without their own; not empty if there are such listeners
+	Pools  []Pool  // the pools, in the order of the file
+	Routes []Route // routes of all listeners that have no routes of their own; not empty if there is such a listener
 	Tags   TagSpace
 	Traces []Trace
 	Limits table.Limits
 	Engine Engine
 	Log    Log
-	Watch  bool // reload the file when it changes
+	Watch  bool // whether the file is reloaded when it changes
 
 	Warnings []string // settings that are valid but probably not intended, each with its position
 }
 
 // Address is an address to listen on or to connect to.
 type Address struct {
-	Network string // "tcp", "tcp4", "tcp6" or "unix"; empty: no address
-	Address string // host:port or a path, as for package net
+	Network string // "tcp", "tcp4", "tcp6" or "unix"; empty: the Address is not set
+	Address string // host:port, or the path of a unix socket, as in package net
 }
 
 // Listener is an address that clients connect to.
 type Listener struct {
 	Address Address
 	Mode    uint32  // permission bits of a unix socket; 0: the umask decides
-	Routes  []Route // replace the routes of the file; nil: those apply
+	Routes  []Route // routes for the clients of this listener, in place of File.Routes; nil: File.Routes applies
 
 	AuthFile       string       // path of the users' passwords, in the format of memcached's -Y; empty: no authentication
-	Users          *table.Users // the users of AuthFile; nil if that is empty or was not read
+	Users          *table.Users // the users in the file at AuthFile; nil: AuthFile is empty, or the file was not read
 	AllowPlaintext bool         // allow passwords in plain text over a network
 }
 
@@ -114,23 +115,23 @@ type Listener struct {
 type Admin struct {
 	Address Address
 	Pprof   string   // which clients can take profiles: "loopback", "on" (all) or "off" (none)
-	Control string   // which clients can drain servers and inject faults; values as for Pprof
-	Faults  bool     // allow the injection of faults
-	Page    string   // which clients can see the dashboard; values as for Pprof
-	Hot     bool     // find hot keys
-	Misses  bool     // record why keys miss
+	Control string   // which clients can drain servers and inject faults: "loopback", "on" (all) or "off" (none)
+	Faults  bool     // allow operators to inject faults
+	Page    string   // which clients can see the dashboard: "loopback", "on" (all) or "off" (none)
+	Hot     bool     // whether the instance looks for hot keys
+	Misses  bool     // whether the instance records why keys miss
 	Names   []string // host names under which browsers can open the dashboard
 }
 
 // Trace is a file that records what happens to some keys.
 type Trace struct {
-	Keys []string // patterns of keys
+	Keys []string // patterns of the keys that are recorded
 	File string
-	Max  int64 // bytes; a file that would grow larger is renamed
-	Keep int   // number of renamed files that are kept
+	Max  int64 // maximum size of the trace file in bytes; the file is renamed before it would grow larger
+	Keep int   // how many renamed trace files are kept
 }
 
-// Pool is a list of servers and how they are used.
+// Pool is a list of servers, with the settings for requests to them.
 type Pool struct {
 	Name         string
 	Distribution string // the name or an alias of a preset
@@ -138,78 +139,79 @@ type Pool struct {
 	Servers      []Server
 	GetErrors    bool   // a read gets SERVER_ERROR, not a miss, if its server cannot reply
 	Multiget     string // order of a multi-get's values: "arrival" or "request"; empty: what the clients of the distribution need
-	JoinGets     bool   // combine gets that are sent to a server together into one get with several keys
-	DenyFlush    bool   // reject flush_all
-	Connections  int    // to each server, from each loop
+	JoinGets     bool   // whether gets that are sent to a server together are combined into one get with several keys
+	DenyFlush    bool   // whether flush_all from clients is rejected
+	Connections  int    // number of connections that each loop has to each server
 	Queue        int    // client requests that can wait for one server, in each loop
 	Timeouts     table.Timeouts
 	Keepalive    time.Duration // a server connection that was idle for this time is checked with a ping; 0: never
 	Backoff      table.Backoff
-	Failover     Failover // complete: decide has set what the file leaves open
+	Failover     Failover // what the pool does when a server is down; defaults of the mode and the preset are filled in
 }
 
 // Server is one server of a pool.
 type Server struct {
 	Address Address
-	Name    string // label that is hashed; empty: the distribution derives it from the address
+	Name    string // text that is hashed for the points of the server; empty: the distribution derives it from the address
 	Weight  int
-	Host    string // machine; empty: the host of the address
-	Zone    string // empty: no zone
+	Host    string // name of the machine on which the server runs; empty: the host of the address
+	Zone    string // zone in which the server runs; empty: none
 }
 
-// Engine holds the settings of the event loops and the network driver. engineValue documents
-// each.
+// Engine holds the settings of the event loops and the network driver. The function engineValue
+// documents each setting.
 type Engine struct {
-	Driver         string // "auto", "epoll" or "portable"
+	Driver         string // network driver: "auto", "epoll" or "portable"
 	Loops          int
-	Wait           string // "raw" or "syscall"
+	Wait           string // how a loop of the driver epoll waits: "raw" keeps its thread, "syscall" releases it to the Go scheduler
 	CoalesceServer CoalesceServer
 	CoalesceClient CoalesceClient
 	Moderation     Moderation
 }
 
-// CoalesceServer delays requests to a busy server, so that one send carries several.
+// CoalesceServer holds the settings for delaying requests to a busy server, so that one send
+// carries several requests.
 type CoalesceServer struct {
 	On      bool
 	MinDue  int // replies that the server must owe before its requests are delayed
 	MaxHeld int // maximum number of delayed requests
 }
 
-// CoalesceClient delays replies, so that one send carries the replies to requests that were
-// read together.
+// CoalesceClient holds the settings for delaying replies, so that one send carries the replies to
+// requests that were read together.
 type CoalesceClient struct {
 	On       bool
 	MaxDelay time.Duration
 	MaxBytes int
 }
 
-// Moderation makes a loop wait under high load.
+// Moderation holds the settings with which a loop waits for events under high load.
 type Moderation struct {
 	On    bool
 	Above int // requests per second of one loop to servers, above which it can wait
 	Sleep time.Duration
-	Pace  string // "auto", "answers" or "sleep"
+	Pace  string // which pace a loop has under high load: "answers", "sleep", or "auto" (by trials)
 }
 
 // Log holds the settings of logging.
 type Log struct {
 	Level  slog.Level
-	Format string        // "text" or "json"
+	Format string        // format of log lines: "text" or "json"
 	Slow   time.Duration // a sample of the commands that last at least this long is logged; 0: none
 }
 
-// Route sends the keys that begin with Prefix, or match Match, to a pool, or keeps a replica of
-// each in several pools.
+// Route is a set of keys, with the pool or pools that store them. The keys begin with Prefix, or
+// match the pattern Match. With several pools, each pool stores a replica of each key.
 type Route struct {
 	Prefix     string
 	Match      string // pattern of the whole key, * matches any bytes; empty: Prefix applies
 	Pool       string
-	Pools      []string       // instead of Pool: each of them keeps a replica of each key
-	Prefer     string         // the pool of Pools that is read first; empty: the first
+	Pools      []string       // the pools that each store a replica of each key; set in place of Pool
+	Prefer     string         // name of the pool that is read first, one of Pools; empty: the first of Pools
 	Strip      bool           // servers see the key without Prefix
 	Preset     string         // sets defaults of the other settings; empty: none
-	GetErrors  string         // "miss" or "error"; empty: the setting of the pool applies
-	Total      *time.Duration // deadline_total of commands; nil: that of the pool applies
+	GetErrors  string         // reply to a read when its server cannot reply: "miss" or "error"; empty: the setting of the pool applies
+	Total      *time.Duration // deadline_total: the limit for the whole duration of a command; nil: the setting of the pool applies
 	Copies     replicate.Policy
 	Guard      Guard
 	Near       Near
@@ -218,31 +220,32 @@ type Route struct {
 	Buffer     *Buffer // how increments wait; nil: they are sent at once
 }
 
-// Buffer is how increments wait in Ringside, so that one request carries many of them.
+// Buffer holds the settings of buffered increments. These wait in Ringside, so that one request
+// carries many of them.
 type Buffer struct {
 	Every  time.Duration
-	Answer string // "estimate" or "last"
+	Answer string // reply to a buffered increment: "estimate" adds waiting increments to the server's last value; "last" is that value alone
 	Keys   int
 	Keep   time.Duration
 }
 
-// Autocreate is how incr and decr create a missing counter.
+// Autocreate holds the settings for incr and decr of a missing counter, which create the counter.
 type Autocreate struct {
 	On      bool
 	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
-	TTL     time.Duration // of the counter; 0: it does not expire
+	TTL     time.Duration // lifetime of a counter that autocreate has created; 0: it does not expire
 }
 
 // TagSpace holds the settings of all routes with tags.
 type TagSpace struct {
-	Command   string // a delete of a key with this prefix invalidates the tag named by its rest
-	Namespace string // separates the tags of applications that share servers
+	Command   string // prefix of keys that name tags: a delete of such a key invalidates the tag that the rest of the key names
+	Namespace string // text that separates the tags of different applications on the same servers
 }
 
 // Tags holds the tag settings of a route. The zero Tags is off.
 type Tags struct {
 	On        bool
-	Read      bool   // understand values that other instances have stored with tags, but store none
+	Read      bool   // whether values with tags of other instances are understood, but no values with tags are stored
 	Suffix    string // separates a key from the tags that the client names; empty: clients cannot name tags
 	Patterns  []TagPattern
 	PrefixTag bool // all keys of the route have a tag with the name of its prefix
@@ -254,15 +257,15 @@ type TagPattern struct {
 	Tags  []string
 }
 
-// Failover is what a pool does when one of its servers is down.
+// Failover holds the settings for what a pool does when one of its servers is down.
 type Failover struct {
 	Mode            table.Mode
 	Gutter          string        // name of the pool with the substitute servers, for mode gutter
 	InterimTTL      time.Duration // longest expiry of values that a substitute server stores
 	Wait            time.Duration // how long a write can wait until its server is ejected; 0: it fails at once
-	health.Settings               // without Request, which Build sets to the pool's timeout
+	health.Settings               // all settings of package health except Request, which Build sets to the request timeout of the pool
 
-	WhyMode, WhyConsistency string // why Mode and Strict have their values, for people
+	WhyMode, WhyConsistency string // reasons for the values of Mode and of Strict (consistency), as texts for people
 }
 
 // Guard holds the guard settings of a route. The zero Guard is off.

@@ -1,6 +1,7 @@
 package config
 
-// The differences of two files in words, for the log of a reload and for ringside reload.
+// This file describes the differences of two configuration files in words, for the log of a reload
+// and for the command `ringside reload`.
 
 import (
 	"fmt"
@@ -9,17 +10,18 @@ import (
 	"ringside/proxy/table"
 )
 
-// Changes returns the changes from old to f, one line each, in the order of the table of keys:
-// +server c (10.0.0.3:11211), server b: weight 1 to 3. Changed users of an auth_file follow. It
-// omits changes that need a restart: see AtNextStart.
+// Changes returns the changes from the file old to the file f, one line each, such as "+server c
+// (10.0.0.3:11211)" or "server b: weight 1 to 3". The order is that of the documented keys. Changed
+// users of an auth_file follow at the end. Changes that need a restart are omitted: see
+// AtNextStart.
 func Changes(old, f *File) []string {
 	same := *f
 	same.Engine = old.Engine
 	return changes(old, &same)
 }
 
-// AtNextStart returns the changes from running to f that need a restart. running is the file
-// that the process was started with.
+// AtNextStart returns the changes from the file running to the file f that need a restart. running
+// is the file with which the process was started.
 func AtNextStart(running, f *File) []string {
 	return changes(&File{Engine: running.Engine}, &File{Engine: f.Engine})
 }
@@ -32,8 +34,8 @@ func changes(old, f *File) []string {
 	return append(list, usersChanges(old, f)...)
 }
 
-// usersChanges describes how the users of listeners in both files have changed, without
-// names and passwords.
+// usersChanges describes how the users of each listener have changed, without their names and
+// passwords. It looks only at listeners that are in both files.
 func usersChanges(old, f *File) (list []string) {
 	before := map[Address]*table.Users{}
 	for i := range old.Listen {
@@ -42,7 +44,7 @@ func usersChanges(old, f *File) (list []string) {
 	for i := range f.Listen {
 		l := &f.Listen[i]
 		was := before[l.Address]
-		if was == nil || l.Users == nil { // a listener that gets or loses its auth_file is reported as a change itself
+		if was == nil || l.Users == nil { // the listener has gained or lost its auth_file; that change is already in the list
 			continue
 		}
 		var parts []string

@@ -1,6 +1,6 @@
 package config
 
-// Parsing of YAML into a tree of bounded size, in which aliases and merges are resolved.
+// This file parses YAML into a tree of bounded size, in which aliases and merges are resolved.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Bounds on a file. They are far above any real file, and low enough to reject a file that was
-// made to exhaust memory.
+// These are bounds on a configuration file. They are far above any real file. They are low enough
+// to reject a file that was made to exhaust memory.
 const (
-	maxBytes = 4 << 20 // size of the file
-	maxNodes = 200_000 // values in the file; each repetition by an alias counts
+	maxBytes = 4 << 20 // maximum size of a file in bytes
+	maxNodes = 200_000 // maximum number of values in a file; each repetition by an alias counts
 )
 
 type kind int
@@ -29,17 +29,17 @@ const (
 	mapping
 )
 
-// A node is one value of the file.
+// A node is one value of a YAML file: a scalar, a sequence or a mapping.
 type node struct {
 	line, column int
 	kind         kind
-	tag          string // of a scalar: !!str, !!int, !!float, !!bool, !!null, …
-	text         string // of a scalar
+	tag          string // YAML type if the node is a scalar: !!str, !!int, !!float, !!bool, !!null, …; else empty
+	text         string // text if the node is a scalar; else empty
 	items        []*node
 	pairs        []pair
 }
 
-// A pair is one key of a mapping with its value; the key is a scalar.
+// A pair is one key of a mapping with its value. The key is always a scalar.
 type pair struct{ key, value *node }
 
 // is describes the node in words, for errors.
@@ -65,26 +65,26 @@ func (n *node) is() string {
 // empty reports whether the node has no value, as in "key:".
 func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
-// A document is one file while it is read, with the errors found so far.
+// A document is a file while it is read, with the errors found so far.
 type document struct {
-	others    bool // also read the files that this file names
+	others    bool // whether to read also the files that a configuration names, such as auth_file
 	name      string
-	isKey     func(name string) bool // whether files of this kind have a key of that name
-	isPoolKey func(name string) bool // whether pools of this kind have a key of that name; nil in files of other programs
+	isKey     func(name string) bool // reports whether this kind of file (Ringside or twemproxy) has a key with that name
+	isPoolKey func(name string) bool // reports whether a pool of this kind of file has a key with that name; nil in files of other programs
 	errs      Errors
 
 	warnings Errors // settings that are valid but probably not intended
 
-	lastLine, lastColumn int // the end of the file
+	lastLine, lastColumn int // position of the last character of the file, from 1
 
 	nodes  int                 // number of nodes expanded so far
 	open   map[*yaml.Node]bool // nodes being expanded, to detect an alias inside the node that it refers to
 	broken bool                // the tree is incomplete, so later errors would be misleading
 
-	where map[any]*node // by the address of a setting: the node it was read from; no entry: the file does not set it
-	base  Pool          // settings that pools inherit
+	where map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
+	base  Pool          // settings that pools inherit: the defaults, and what the file sets in `defaults`
 
-	defaults *Pool // the defaults of the file; the addresses of its settings are keys of where
+	defaults *Pool // settings of the mapping `defaults` in the file; pointers to its fields are keys of where
 }
 
 // fail records an error at a position of the file.
@@ -97,8 +97,8 @@ func (d *document) warn(n *node, format string, args ...any) {
 	d.warnings = append(d.warnings, &Error{d.name, n.line, n.column, fmt.Sprintf(format, args...)})
 }
 
-// parse returns the root of the file. It returns nil if the syntax is wrong or the file is too
-// large, and records the error.
+// parse parses data as YAML and returns the root of the tree. If the syntax is wrong or the file is
+// too large, it records the error and returns nil.
 func (d *document) parse(data []byte) *node {
 	if len(data) > maxBytes {
 		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
@@ -164,15 +164,15 @@ func (d *document) readable(data []byte) bool {
 	return true
 }
 
-// The line ends of YAML other than \n, \r and \r\n.
+// YAML has these line ends in addition to \n, \r and \r\n.
 const (
 	nextLine           = '\u0085'
 	lineSeparator      = '\u2028'
 	paragraphSeparator = '\u2029'
 )
 
-// counted is a reader that returns one byte per call. So read is the position up to which the
-// YAML library had read when it found a mistake.
+// counted is a reader that returns one byte per call. The field read is therefore the offset up to
+// which the YAML library had read when it found a mistake.
 type counted struct {
 	data []byte
 	read int
@@ -192,9 +192,10 @@ var (
 	unknownAnchor = regexp.MustCompile(`^unknown anchor '(.*)' referenced$`)
 )
 
-// syntax records an error of the YAML library. The library at best names the line of the
-// construct that it was parsing, so the position is where it stopped reading. At the end of
-// the file, a construct was not closed, and the position is its line.
+// syntax records an error of the YAML library. At best, the library names the line where the
+// construct began that it was parsing. The recorded position is therefore where the library stopped
+// reading. If it stopped at the end of the file, a construct was not closed, and the recorded
+// position is the line of that construct.
 func (d *document) syntax(input *counted, err error) {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	within := 0
@@ -202,7 +203,7 @@ func (d *document) syntax(input *counted, err error) {
 		within, _ = strconv.Atoi(m[1])
 		message = message[len(m[0]):]
 		if strings.HasPrefix(message, "did not find expected") {
-			within++ // the library counts lines from 0 in this one
+			within++ // in messages of this kind the library counts lines from 0
 		}
 	}
 	read := strings.TrimRight(string(input.data[:input.read]), " \t\r\n")
@@ -221,7 +222,7 @@ func (d *document) syntax(input *counted, err error) {
 		column = 1 + strings.IndexByte(indent, '\t')
 		message = "lines are indented with spaces, not tabs"
 	}
-	for i := line; i > 0 && i > line-2; i-- { // a mistake of one line can cause an error in the next one
+	for i := line; i > 0 && i > line-2; i-- { // look for the mistake in this line and in the line before, because it can cause an error one line later
 		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
 			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
 			return
@@ -247,7 +248,7 @@ func (d *document) expand(from *yaml.Node) *node {
 		return nil
 	}
 	to := &node{line: from.Line, column: from.Column}
-	if to.line > d.lastLine { // an empty value after the last line
+	if to.line > d.lastLine { // the node is an empty value after the last line of the file
 		to.line, to.column = d.lastLine, d.lastColumn
 	}
 	switch from.Kind {
@@ -278,8 +279,9 @@ func (d *document) expand(from *yaml.Node) *node {
 	return to
 }
 
-// expandPairs fills a mapping with its own pairs, then with those that it merges. If a key
-// occurs several times, its own pair wins, then the first merged one.
+// expandPairs copies the pairs of a mapping from the YAML node `from` to the node `to`. The pairs
+// of the mapping itself are first, then the pairs of mappings that it merges (<<). If a key occurs
+// several times, the first pair counts.
 func (d *document) expandPairs(from *yaml.Node, to *node) {
 	var merged []*node
 	seen := map[string]*node{}
@@ -313,7 +315,8 @@ func (d *document) expandPairs(from *yaml.Node, to *node) {
 	}
 }
 
-// mergeable returns the mappings that n, the value of <<, consists of.
+// mergeable returns the mappings that a key << merges. n is the value of that key: a mapping or a
+// list of mappings.
 func (d *document) mergeable(n *node) []*node {
 	from := n.items
 	if n.kind != sequence {
@@ -328,8 +331,9 @@ func (d *document) mergeable(n *node) []*node {
 	return from
 }
 
-// place returns the position in the file of the first of settings that the file sets. Defaults
-// and inherited values have no position, so callers pass the enclosing settings after them.
+// place returns the position of the first setting in settings that the file contains. Defaults and
+// inherited values have no position of their own, so callers also pass the settings that enclose
+// them.
 func (d *document) place(settings ...any) *node {
 	for _, s := range settings {
 		if n := d.where[s]; n != nil {

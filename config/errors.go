@@ -1,6 +1,7 @@
 package config
 
-// Errors of a file with their positions, and hints at the nearest known word.
+// This file contains the errors of a configuration file, with their positions and with hints at the
+// nearest known word.
 
 import (
 	"cmp"
@@ -14,7 +15,7 @@ import (
 // Error is one mistake in a file.
 type Error struct {
 	File         string
-	Line, Column int // from 1; columns count characters, not bytes
+	Line, Column int // position in the file, counted from 1; a column is a character, not a byte
 	Message      string
 }
 
@@ -22,10 +23,10 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Message)
 }
 
-// Errors holds all mistakes of a file, in the order of the file.
+// Errors holds all mistakes of a file, sorted by position.
 type Errors []*Error
 
-// Error returns one line per error.
+// Error returns the text of all errors, one per line.
 func (e Errors) Error() string {
 	var b strings.Builder
 	for i, err := range e {
@@ -37,7 +38,7 @@ func (e Errors) Error() string {
 	return b.String()
 }
 
-// Unwrap lets errors.As find a single *Error.
+// Unwrap returns the errors one by one, so that errors.As finds a single *Error.
 func (e Errors) Unwrap() []error {
 	all := make([]error, len(e))
 	for i, err := range e {
@@ -46,8 +47,8 @@ func (e Errors) Unwrap() []error {
 	return all
 }
 
-// sorted sorts errors in the order of the file and removes duplicates. A value that several
-// aliases use can cause the same error several times.
+// sorted sorts the errors by position and removes duplicates. A wrong value that several aliases
+// repeat causes several equal errors.
 func (e Errors) sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
@@ -55,8 +56,8 @@ func (e Errors) sorted() Errors {
 	return slices.CompactFunc(e, func(a, b *Error) bool { return *a == *b })
 }
 
-// orNil returns the sorted errors, or nil if there are none. A nil Errors in an error would
-// not be nil.
+// orNil returns the sorted errors, or nil if there are none. A nil Errors in a variable of type
+// error would compare unequal to nil.
 func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
@@ -69,7 +70,7 @@ func (e Errors) orNil() error {
 func didYouMean(word string, known []string) string {
 	best, least := "", 1+min(3, max(1, len(word)/3))
 	for _, k := range known {
-		if len(k) > 3 && strings.HasPrefix(strings.ToLower(word), k) { // such as warning for warn
+		if len(k) > 3 && strings.HasPrefix(strings.ToLower(word), k) { // word begins with a known word: for "warning", the known word is "warn"
 			return fmt.Sprintf(" (did you mean %q?)", k)
 		}
 		if d := len(k) - len(word); d >= least || -d >= least {
@@ -85,12 +86,12 @@ func didYouMean(word string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// glued matches a colon with a word on both sides, at the beginning of a line or of an item of
-// a mapping in braces.
+// glued matches a key, a colon and a value without a space between them. The key is at the
+// beginning of a line, of a list item, or of an entry in braces.
 var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."'-]+)`)
 
-// unspaced returns a hint if text has a key and a colon without a space after it, or a colon in
-// place of the underscore of a key. Otherwise it returns "".
+// unspaced returns a hint if a space is missing after the colon of a key in text, or if text has a
+// colon in place of the underscore of a key. Otherwise it returns "".
 func unspaced(text string, isKey func(name string) bool) string {
 	for _, m := range glued.FindAllStringSubmatch(text, -1) {
 		switch {
@@ -103,8 +104,8 @@ func unspaced(text string, isKey func(name string) bool) string {
 	return ""
 }
 
-// distance returns the edit distance of a and b: the number of bytes to add, remove, change,
-// or swap with their neighbour.
+// distance returns the edit distance of a and b. It counts the bytes that must be added, removed,
+// changed, or swapped with a neighbour to turn a into b.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
@@ -136,7 +137,7 @@ func quote(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// list joins words in the form "a, b or c".
+// list joins words with commas and "or", as in "a, b or c".
 func list(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -1,7 +1,7 @@
 package config
 
-// What a pool does when one of its servers is down: the settings, their defaults, and checks
-// that they fit together.
+// This file contains the settings for what a pool does when one of its servers is down: their
+// defaults, and the checks that they fit together.
 
 import (
 	"fmt"
@@ -27,13 +27,13 @@ func defaultFailover() Failover {
 }
 
 const (
-	manyServers     = 3 // from this number of servers on, keys move by default, and a majority can outvote one server
+	manyServers     = 3 // with at least this number of servers in a pool, keys move by default, and a majority can outvote one server
 	maxFailures     = 1000
 	lastingLease    = time.Second
 	lastingPing     = 250 * time.Millisecond
-	lastingDeadline = 5 * time.Second       // so that writes do not fail while a lost replica is ejected
-	lastingEject    = 50 * time.Millisecond // short, because writes wait until a lost replica is ejected, and the other replica restores what a flush removes
-	month           = 30 * 24 * time.Hour   // memcached interprets a larger expiry as a Unix time
+	lastingDeadline = 5 * time.Second       // deadline that is long enough for a write to wait until a lost replica is ejected
+	lastingEject    = 50 * time.Millisecond // time until a suspect server is ejected; short, because writes wait for that, and because the other replica restores what the flush of the server removes
+	month           = 30 * 24 * time.Hour   // largest expiry in seconds: memcached interprets a larger number as a Unix time
 )
 
 func failoverValue() value[Failover] {
@@ -61,8 +61,8 @@ func failoverValue() value[Failover] {
 	)
 }
 
-// ejectAfterValue is one duration for both fields of EjectAfter, or a mapping with one for
-// each.
+// ejectAfterValue describes the setting eject_after. One duration sets both fields of EjectAfter. A
+// mapping sets each of them.
 func ejectAfterValue() value[health.EjectAfter] {
 	type e = health.EjectAfter
 	one := duration(10*time.Millisecond, time.Hour)
@@ -83,16 +83,16 @@ func ejectAfterValue() value[health.EjectAfter] {
 		))
 }
 
-// need is what a pool must do so that a setting has an effect.
+// need is the behaviour of a pool without which a setting has no effect.
 type need uint8
 
 const (
-	ejection need = iota // eject servers: keys move, or there are replicas
-	interim              // move keys to substitute servers
-	gutter               // move keys to another pool
+	ejection need = iota // the pool ejects servers: their keys move to other servers, or their keys have replicas
+	interim              // the pool moves keys to substitute servers
+	gutter               // the pool moves keys to another pool, its gutter
 )
 
-// needy is a setting of Failover that only has an effect in some pools.
+// needy is a failover setting that has no effect in pools without a certain behaviour (see need).
 type needy struct {
 	name  string
 	field any
@@ -108,7 +108,8 @@ func (f *Failover) needy() []needy {
 	}
 }
 
-// has reports whether p does what n needs. copies is set if a route keeps replicas in p.
+// has reports whether the pool p has the behaviour n. copies is true if a route keeps replicas in
+// p.
 func (p *Pool) has(n need, copies bool) bool {
 	switch n {
 	case ejection:
@@ -119,8 +120,8 @@ func (p *Pool) has(n need, copies bool) bool {
 	return p.Failover.Mode == table.Gutter
 }
 
-// said returns the position of a setting of p, which can be in defaults. It returns nil if the
-// file does not set it.
+// said returns the position of a setting of the pool p: in the pool itself, else in `defaults`. It
+// returns nil if the file sets it in neither of them.
 func (d *document) said(p *Pool, setting func(*Pool) any) *node {
 	if n := d.where[setting(p)]; n != nil {
 		return n
@@ -138,9 +139,9 @@ func (f *File) served() (names []string) {
 	return names
 }
 
-// usualMode returns the default mode of a pool, and why it is the default. If the distribution
-// is that of an existing client, other applications may use the servers through that client.
-// So no server is flushed unless the file asks for it.
+// usualMode returns the default mode of a pool, and why it is the default. If the distribution is
+// that of an existing client, other applications may use the servers through that client. With such
+// a distribution, the default mode flushes no server.
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
@@ -184,7 +185,7 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if lasting >= 0 {
 		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
-	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // a smaller eject_after.silent lowers this default, and is not an error
+	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // the file does not set eject_after.refused; a smaller eject_after.silent lowers the default, and is not an error
 		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
 	}
 	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
@@ -205,8 +206,8 @@ func (d *document) decideFlush(f *File, p *Pool) {
 	}
 }
 
-// decideLasting sets what the presets counters and sessions require of a pool. servers is its
-// number of view servers.
+// decideLasting sets what the presets counters and sessions require of a pool, unless the pool
+// itself sets it. servers is the pool's number of view servers.
 func (d *document) decideLasting(p *Pool, preset string, servers int) {
 	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
 	if !own(&o.Lease) {
@@ -244,8 +245,8 @@ func (f *File) Ejects(pool string) bool {
 // which servers are ejected.
 func (f *File) viewServers(p *Pool) int { return len(f.viewAddresses(p)) }
 
-// viewAddresses returns the addresses of the view servers of p: those of its servers, and in
-// mode gutter those of the gutter.
+// viewAddresses returns the addresses of the view servers of the pool p: its own servers, and in
+// mode gutter also the servers of the gutter.
 func (f *File) viewAddresses(p *Pool) map[string]bool {
 	all := distinct(p.Servers, replicate.Servers)
 	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
@@ -263,7 +264,7 @@ func (d *document) checkFailover(f *File) {
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
 		mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
 		if mode != nil && mode.text != o.Mode.String() {
-			continue // reported already; errors of other settings would refer to a mode that the file does not ask for
+			continue // the wrong mode is already recorded as an error; errors of other settings would be about a mode that the file does not ask for
 		}
 		for _, s := range o.needy() {
 			if p.has(s.need, copies) {
@@ -293,7 +294,8 @@ func (d *document) checkFailover(f *File) {
 	}
 }
 
-// idle returns the reason why a setting that needs n has no effect.
+// idle returns the reason why a setting has no effect in this pool. The setting needs the behaviour
+// n of the pool.
 func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {
@@ -305,7 +307,7 @@ func (f *Failover) idle(n need) string {
 	return mode + "; set mode: gutter, or leave this out"
 }
 
-// checkEjection checks the settings of how servers are ejected and rejoin.
+// checkEjection checks the settings for the ejection of a server and for its return.
 func (d *document) checkEjection(p *Pool) {
 	o := &p.Failover
 	at := func(settings ...func(*Pool) any) (n *node, path string) {
@@ -330,7 +332,8 @@ func (d *document) checkEjection(p *Pool) {
 	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
 	n, path = at(refused, silent)
 	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
-	// A ping fails when the next one is due, or at the request timeout.
+	// A ping fails at the earlier of two times: when the next ping is due, and at the request
+	// timeout.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {
 		n, path := at(lease, ping, request)
@@ -347,10 +350,10 @@ func (d *document) checkEjection(p *Pool) {
 	}
 }
 
-// checkShared rejects a server in two pools if one of them ejects it. Each such pool runs
-// failover on its own, so one could flush the returning server after the other has stored data
-// on it. Then a second add of the same key would be STORED too. A pool and its gutter are
-// left to checkGutter: the servers of the gutter are view servers of the pool.
+// checkShared rejects a server that is in two pools if one of them ejects it. Each such pool runs
+// failover on its own. One pool could flush the returning server after the other pool has stored
+// data on it, and a second add of a key would then be STORED too. checkGutter checks a pool
+// together with its own gutter, because the servers of a gutter are also view servers of the pool.
 func (d *document) checkShared(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
@@ -359,7 +362,7 @@ func (d *document) checkShared(f *File) {
 			if i == j || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				continue
 			}
-			if i > j && f.Ejects(p.Name) { // report the pair once
+			if i > j && f.Ejects(p.Name) { // both pools eject servers: report the pair once, not in both orders
 				continue
 			}
 			addresses := f.viewAddresses(q)
@@ -374,7 +377,8 @@ func (d *document) checkShared(f *File) {
 	}
 }
 
-// checkGutter checks the gutter of p, the pool with its substitute servers.
+// checkGutter checks the gutter of the pool p. The gutter is the pool with the substitute servers
+// for p.
 func (d *document) checkGutter(f *File, p *Pool) {
 	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
 	at := d.said(p, func(p *Pool) any { return &p.Failover.Gutter })
@@ -382,7 +386,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 	switch {
 	case at == nil:
 		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool with the substitute servers", p.Name)
-	case p.Failover.Gutter == "": // reported already
+	case p.Failover.Gutter == "": // the missing name of a gutter is already recorded as an error
 	case g == nil:
 		var names []string
 		for _, p := range f.Pools {

@@ -1,7 +1,7 @@
 package config
 
-// Mappings of keys: how a setting is read into a field, shown in the schema, and compared by a
-// reload.
+// This file describes mappings of keys: how each key is read into a field of a struct, described in
+// the JSON Schema, and compared by a reload.
 
 import (
 	"cmp"
@@ -11,18 +11,19 @@ import (
 	"time"
 )
 
-// A key is one setting of a T.
+// A key is one key of a mapping in the file. Its value is stored in a struct of type T.
 type key[T any] struct {
 	name     string
 	doc      string
 	required bool
-	words    []string // possible values of the key, if they are a few words; else nil
+	words    []string // possible values of the key, if they are a few words; nil: other values
 	read     func(d *document, n *node, path string, to *T)
 	schema   func(usual *T) schema
 	diff     func(within string, old, f *T, say func(format string, args ...any))
 }
 
-// set returns a key with a value that is stored in a field of T.
+// set returns the key `name` of a mapping. Its value is of the kind v, and is stored in the field
+// of T that the function field selects.
 func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 	return key[T]{
 		name:  name,
@@ -46,7 +47,7 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 					s["default"] = shown
 				}
 			case int:
-				if least, ok := s["minimum"].(int); !ok || shown >= least { // a default below the minimum cannot be written
+				if least, ok := s["minimum"].(int); !ok || shown >= least { // no default in the schema if it is below the minimum, because a file cannot contain it
 					s["default"] = shown
 				}
 			default:
@@ -65,8 +66,8 @@ func must[T any](k key[T]) key[T] {
 	return k
 }
 
-// group is a mapping of keys. usual holds the defaults, for the schema. The caller of read must
-// first set the target to the defaults, or to inherited values.
+// group describes a mapping with these keys. The schema shows the values in usual as defaults. The
+// caller of read must first set the target to the defaults, or to inherited values.
 func group[T any](usual T, keys ...key[T]) value[T] {
 	names := make([]string, len(keys))
 	for i, k := range keys {
@@ -143,23 +144,23 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	}
 }
 
-// gone has the keys of older versions that have no effect any more, with the reason.
+// gone maps each key of older versions that has no effect any more to the reason.
 var gone = map[string]string{
 	"preconnect": "every server is connected at start and after a reload",
 }
 
-// renamed has the present names of keys that were called otherwise.
+// renamed maps the old name of a renamed key to its present name.
 var renamed = map[string]string{
 	"copies_on":   "replicas_on",
 	"interim_ttl": "substitute_ttl",
 	"tickets":     "guard_misses",
 }
 
-// atTheTop has keys of the top level that people write into a pool by mistake.
+// atTheTop contains keys of the top level that people write into a pool by mistake.
 var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "engine": true, "log": true, "routes": true, "zone": true}
 
-// belongs returns a hint where to write a key of pools that was found at the top level. It
-// returns "" for other keys.
+// belongs returns a hint about where a key of pools belongs that was found at the top level. It
+// returns "" for all other keys.
 func (d *document) belongs(name string) string {
 	switch {
 	case name == "servers":
@@ -177,7 +178,7 @@ func inside(path string) string {
 	return " in " + path
 }
 
-// fresh sets the target to usual before v reads into it.
+// fresh returns v with a changed read, which first sets the target to the value usual.
 func fresh[V any](usual V, v value[V]) value[V] {
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *V) {
@@ -187,7 +188,7 @@ func fresh[V any](usual V, v value[V]) value[V] {
 	return v
 }
 
-// through makes a value for one field of T a value for T.
+// through converts v, the description of one field of T, to a description for the whole T.
 func through[T, V any](v value[V], field func(*T) *V) value[T] {
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
@@ -207,8 +208,8 @@ type byteCount int64
 
 func (b byteCount) String() string { return bytesText(int64(b)) }
 
-// atMost rejects a pair of settings if small is greater than big. One of them would have no
-// effect.
+// atMost rejects a pair of settings if small is greater than big. In such a pair, one setting would
+// have no effect.
 func atMost[V byteCount | time.Duration](d *document, n *node, path, lesser string, small V, greater string, big V) {
 	if small > big {
 		d.failAt(n, "%s: %s (%v) must not be more than %s (%v)", path, lesser, show(small), greater, show(big))

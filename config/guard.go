@@ -1,6 +1,6 @@
 package config
 
-// The guard and the near cache of a route: settings and checks.
+// This file contains the settings of the guard and of the near cache of a route, with their checks.
 
 import (
 	"slices"
@@ -9,14 +9,15 @@ import (
 	"ringside/proxy/table"
 )
 
-// usualWait is the default of how long a get can wait. waitReserve is the part of the deadline
-// that is left for the reply after the wait.
+// usualWait is the default for how long a get can wait for another client's rebuild. waitReserve is
+// the part of the deadline that remains for the reply after that wait.
 const (
 	usualWait   = 3 * time.Second
 	waitReserve = 200 * time.Millisecond
 )
 
-// defaultGuard returns the settings of guard: true. decideWait can lower Wait.
+// defaultGuard returns the settings for `guard: true`. decideWait lowers Wait later if the pool has
+// a shorter deadline.
 func defaultGuard() Guard {
 	return Guard{On: true, GuardSettings: table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: usualWait}}
 }
@@ -59,11 +60,12 @@ func guardValue() value[Guard] {
 	return either(brief, fresh(defaultGuard(), long))
 }
 
-// early is a Guard of which the key early sets the fields Early and Auto.
+// early is the type through which the key `early` of a guard is read. That key sets only the fields
+// Early and Auto.
 type early table.GuardSettings
 
-// shortestEarly is the shortest useful value: memcached counts TTLs in whole seconds, and
-// compares them with less than.
+// shortestEarly is the shortest useful value of the key `early`. A value is rebuilt when its
+// remaining lifetime is less than `early`. memcached counts that lifetime in whole seconds.
 const shortestEarly = 2 * time.Second
 
 func earlyValue() value[early] {
@@ -85,7 +87,7 @@ func earlyValue() value[early] {
 	}
 }
 
-// defaultNear returns the settings of near: true.
+// defaultNear returns the settings for `near: true`.
 func defaultNear() Near {
 	return Near{On: true, NearSettings: table.NearSettings{TTL: time.Second, Memory: 16 << 20}}
 }
@@ -149,20 +151,19 @@ func (d *document) checkGuard(f *File, r *Route) {
 // guarded reports whether r has a guard. Routes with tags always have one.
 func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
 
-// checkSameGuard rejects two routes to the same key of a server if only one has a guard, or if
-// they keep old values for different times. The route without a guard would return the guard's
-// placeholders as empty values. With another stale, current values count as old ones.
+// checkSameGuard rejects two routes to the same key of a server in two cases. If only one route has
+// a guard, the other route would return the guard's placeholders as empty values. If the routes
+// have different values of guard.stale, one of them would treat current values as stale.
 func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
+	if a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
 		return
 	}
-	key, ok := keyOfBoth(a.pattern(), b.pattern())
+	key, ok := meet(listA, listB, a, b)
+	if !ok {
+		return
+	}
 	strip := a.Strip || b.Strip
-	if !strip && !(ok && taker(listA, key) == a && taker(listB, key) == b) {
-		return
-	}
-	special := a // the one with a guard, or with the longer stale
+	special := a // the route at which the error is reported: the one with a guard, or with the longer stale
 	if b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale) {
 		special = b
 	}
@@ -179,7 +180,7 @@ func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
 	}
 }
 
-// checkNear rejects a near cache for data that must not be old.
+// checkNear rejects a near cache for data that clients must read in its current state.
 func (d *document) checkNear(f *File, r *Route) {
 	n := &r.Near
 	if !n.On {
@@ -202,8 +203,8 @@ func (d *document) checkNear(f *File, r *Route) {
 	}
 }
 
-// decideWait sets how long gets of a guarded route can wait, and raises the deadline of its
-// pool for preset: cache.
+// decideWait sets how long gets of a guarded route can wait, unless the route sets it. For preset:
+// cache, decideWait also raises the deadline of the pool, unless the pool sets it.
 func (d *document) decideWait(f *File, r *Route) {
 	p := f.pool(r.Pool)
 	if p == nil && len(r.Pools) > 0 {

@@ -1,7 +1,7 @@
 package config
 
-// The table of all keys of a file, with their meanings. The parser, the JSON Schema and the
-// test of the example file use it.
+// This file is the table of all keys of a configuration file, with their meanings. The parser, the
+// JSON Schema and the test of the example file use it.
 
 import (
 	"log/slog"
@@ -14,8 +14,8 @@ import (
 	"ringside/proxy/watch"
 )
 
-// stranger returns a hint if the file looks like one of mcrouter or twemproxy, else "". A file
-// with listen at the top level is one of Ringside.
+// stranger returns a hint if the file looks like a file of mcrouter or twemproxy, else "". A file
+// with the key listen at the top level is a file of Ringside.
 func stranger(n *node) string {
 	pools, mcrouter, twemproxy := false, false, false
 	for _, p := range n.pairs {
@@ -44,12 +44,13 @@ func isPoolKey(name string) bool {
 	return slices.ContainsFunc(poolKeys(), func(k key[Pool]) bool { return k.name == name })
 }
 
-// isKey reports whether the file or a pool can have a key of that name.
+// isKey reports whether the top level or a pool of a configuration file can have a key with that
+// name.
 func isKey(name string) bool {
 	return atTheTop[name] || name == "pools" || name == "defaults" || name == "servers" || isPoolKey(name)
 }
 
-// settings holds the whole file as it is read.
+// settings holds the whole configuration file while it is read.
 type settings struct {
 	File
 	Defaults Pool // settings that every pool inherits
@@ -73,7 +74,7 @@ func fileKeys() value[settings] {
 				s["description"] = "settings that all pools inherit"
 				return s
 			},
-			diff: func(string, *settings, *settings, func(string, ...any)) {}, // the diff of each pool has these changes
+			diff: func(string, *settings, *settings, func(string, ...any)) {}, // no differences are reported here, because the differences of each pool include inherited settings
 		},
 		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", pools, func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone of this instance, for routes that read the nearest replica", zoneText(), func(s *settings) *string { return &s.Zone }),
@@ -154,7 +155,7 @@ func limitsValue() value[table.Limits] {
 	read := v.read
 	v.read = func(d *document, n *node, path string, to *l) {
 		read(d, n, path, to)
-		if d.where[&to.OutputHard] == nil { // a smaller limits.memory lowers this default, and is not an error
+		if d.where[&to.OutputHard] == nil { // the file does not set limits.output_hard; a smaller limits.memory lowers the default, and is not an error
 			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
 		}
 	}
@@ -207,10 +208,10 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue is a mapping of the keys that pools inherit: all pool keys except servers.
+// defaultsValue describes the mapping `defaults`: all keys of a pool except servers.
 func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
 
-// poolsValue is the mapping of pool names to pools, in the order of the file.
+// poolsValue describes the mapping `pools` from names to pools. It keeps the order of the file.
 func poolsValue() value[[]Pool] {
 	one := group(defaultPool(), append([]key[Pool]{
 		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with name, weight, host or zone",
@@ -232,7 +233,7 @@ func poolsValue() value[[]Pool] {
 					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
 				}
 				if p.value.kind != mapping && !p.value.empty() {
-					d.where[&pool.Distribution] = p.value // not a mapping, so do not report a missing distribution
+					d.where[&pool.Distribution] = p.value // the pool is not a mapping, which is an error; mark the distribution as set, so that it is not reported as missing
 				}
 				one.read(d, p.value, path+"."+p.key.text, pool)
 			}
@@ -259,7 +260,7 @@ func serverValue() value[Server] {
 		)))
 }
 
-// poolKeys returns the keys of a pool that it inherits from defaults.
+// poolKeys returns the keys that a pool can inherit from `defaults`.
 func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
@@ -292,7 +293,7 @@ func poolKeys() []key[Pool] {
 	)
 }
 
-// traceValue is the mapping of a trace's settings.
+// traceValue describes the mapping with the settings of one trace.
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
 	return fresh(usual, group(usual,
@@ -304,7 +305,8 @@ func traceValue() value[Trace] {
 	))
 }
 
-// keyPattern is a pattern of keys, in the syntax of ringside trace.
+// keyPattern describes a setting that is a pattern of keys, in the syntax of the command `ringside
+// trace`.
 func keyPattern() value[string] {
 	v := text("a pattern of keys, such as home:*")
 	read := v.read

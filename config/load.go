@@ -1,22 +1,23 @@
 package config
 
-// Load and Parse, and the order in which a file is read, completed and checked.
+// This file contains Load and Parse, and the order in which a configuration file is read, completed
+// and checked.
 
 import "slices"
 
-// Load reads and parses the file at path. If the file cannot be read, the error is that of the
-// system. If the file is wrong, the error is Errors.
+// Load reads and parses the configuration file at path. If the file cannot be read, the error is
+// that of the operating system. If the file is wrong, the error is of type Errors.
 func Load(path string) (*File, error) {
 	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
-		return nil, err // the error names the path
+		return nil, err // the error already contains the path
 	}
 	return read(path, data, true)
 }
 
-// Parse parses a file and checks it completely, including the placement of keys. It does not
-// read the files that it names, so a listener with an auth_file has no users. name is the file
-// name in the errors, which are Errors.
+// Parse parses a configuration file and checks it completely, including the placement of keys. It
+// does not read other files, so a listener with an auth_file has no users. name is the file name in
+// the error, which is of type Errors.
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
 func read(name string, data []byte, others bool) (*File, error) {
@@ -25,7 +26,7 @@ func read(name string, data []byte, others bool) (*File, error) {
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
 		if whose := stranger(root); whose != "" {
-			d.failAt(root, "%s", whose) // only this error: the others would not help
+			d.failAt(root, "%s", whose) // report only that the file belongs to another program: further errors would not help
 		} else {
 			fileKeys().read(d, root, "", s)
 			d.check(root, s)
@@ -40,7 +41,7 @@ func read(name string, data []byte, others bool) (*File, error) {
 	return &s.File, nil
 }
 
-// check checks a file after it was read. root is the position of errors without a position of
+// check checks a file after it was read. root is the position for errors that have no position of
 // their own.
 func (d *document) check(root *node, s *settings) {
 	f := &s.File
@@ -62,16 +63,16 @@ func (d *document) check(root *node, s *settings) {
 	}
 	d.checkOneTruth(f)
 	d.checkLimits(f)
-	if len(d.errs) == 0 { // otherwise the mode of a pool may not be the intended one
+	if len(d.errs) == 0 { // only without earlier errors, because after an error the mode of a pool may not be the intended one
 		d.checkShared(f)
 	}
 }
 
-// decide sets what the file leaves open and what depends on other settings. The settings of a
-// pool override the presets of its routes, and these override defaults.
+// decide sets what the file does not set, and what depends on other settings. Settings of a pool
+// override the presets of its routes. The presets override the mapping `defaults`.
 func (d *document) decide(f *File) {
 	for r := range f.routes() {
-		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // from here on, the guard is that of preset: cache; other settings of the route override it
+		if r.decide(); !r.Guard.On || d.where[&r.Guard] != nil { // skip routes without a guard and routes that set the guard themselves: below, the guard is that of preset: cache
 			continue
 		}
 		if r.counts() {

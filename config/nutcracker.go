@@ -1,6 +1,6 @@
 package config
 
-// Conversion of a twemproxy file into a Ringside file that keeps every key on its server.
+// This file converts a twemproxy file into a Ringside file. Every key stays on its server.
 
 import (
 	"fmt"
@@ -11,10 +11,11 @@ import (
 )
 
 // ImportNutcracker converts a twemproxy (nutcracker) file into a Ringside file with the same
-// placement. Each pool becomes a pool, and a listener with one route to it. warnings has one
-// line for each setting without an equivalent. They are comments in the file too. out is
-// accepted by Parse. The error is Errors, with positions in the twemproxy file, if that file is
-// wrong, has an address that Ringside does not support, or has no pool of memcached servers.
+// placement. Each twemproxy pool becomes a pool, and a listener with one route to it. out is the
+// Ringside file, which Parse accepts. warnings has one line for each setting without an equivalent
+// in Ringside. The lines are also comments in out. The error is of type Errors, with positions in
+// the twemproxy file. ImportNutcracker returns an error if that file is wrong, has an address that
+// Ringside does not support, or has no pool of memcached servers.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
 	d := &document{name: name, isKey: isKey, where: map[any]*node{}}
 	pools := d.readTwemproxy(data)
@@ -43,13 +44,13 @@ func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, 
 	return out, warnings, nil
 }
 
-// twemproxyPool is one pool of a twemproxy file. Numbers are -1 when not set.
+// twemproxyPool is one pool of a twemproxy file. A number is -1 if the file does not set it.
 type twemproxyPool struct {
-	name, as      string // name in the twemproxy file, and in the Ringside file
+	name, as      string // the pool's name in the twemproxy file (name) and in the Ringside file (as)
 	listen        twemproxyListen
 	hash, hashTag string
 	distribution  string
-	timeout       int // ms
+	timeout       int // time limit for a request in milliseconds; -1: not set
 	backlog       int
 	clients       int
 	redis         bool
@@ -60,26 +61,26 @@ type twemproxyPool struct {
 	reuseport     bool
 	eject         bool
 	serverConns   int
-	retryTimeout  int // ms
+	retryTimeout  int // time until a failed server is tried again, in milliseconds; -1: not set
 	failureLimit  int
 	servers       []twemproxyServer
 	notes         []string // warnings about settings without an equivalent
 }
 
 type twemproxyListen struct {
-	text string // address in the syntax of Ringside
+	text string // address to listen on, in the syntax of Ringside
 	mode uint64
 }
 
 type twemproxyServer struct {
-	text   string // address in the syntax of Ringside
-	label  string // text that twemproxy hashes
-	named  bool   // the distribution would derive another label from the address
+	text   string // address of the server, in the syntax of Ringside
+	label  string // text that twemproxy hashes for the server
+	named  bool   // whether the label must be written as the server's name, because the distribution would derive another one from the address
 	weight int
 }
 
-// readTwemproxy reads a file by twemproxy's own rules. It also accepts flow style and anchors,
-// which twemproxy rejects, because they do no harm.
+// readTwemproxy reads a twemproxy file. It applies twemproxy's own rules, with two harmless
+// exceptions: it also accepts flow style and anchors, which twemproxy rejects.
 func (d *document) readTwemproxy(data []byte) []*twemproxyPool {
 	root := d.parse(data)
 	if root == nil {
@@ -153,8 +154,8 @@ func twemproxyKeys(usual twemproxyPool) value[twemproxyPool] {
 	)
 }
 
-// bareText is a value that parse reads from the text of a scalar. Like twemproxy, it ignores the
-// YAML type of the scalar.
+// bareText describes a setting of a twemproxy file. The function parse reads its value from the
+// text of a scalar. Like twemproxy, bareText ignores the YAML type of the scalar.
 func bareText[V any](want string, parse func(string) (V, bool)) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -226,8 +227,8 @@ func twemproxyListenValue() value[twemproxyListen] {
 	}
 }
 
-// twemproxyServerValue is host:port:weight or /path:weight, with an optional name after the
-// last space.
+// twemproxyServerValue describes a server of a twemproxy file: host:port:weight or /path:weight,
+// with an optional name after the last space.
 func twemproxyServerValue() value[twemproxyServer] {
 	const want = "host:port:weight or /path:weight, with a name after a space if you like"
 	return value[twemproxyServer]{
@@ -295,7 +296,8 @@ func (d *document) checkLabels(p *twemproxyPool) {
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// freeName derives from name a pool name that is valid in Ringside and not used in pools.
+// freeName makes a valid Ringside pool name from a twemproxy pool name. The result differs from the
+// names of all pools.
 func freeName(name string, pools []*twemproxyPool) string {
 	as := notInName.ReplaceAllString(name, "-")
 	as = strings.Trim(as[:min(len(as), 58)], "_.-")
@@ -360,13 +362,13 @@ func (p *twemproxyPool) compare() {
 	}
 }
 
-// ejects reports whether keys move away from a server that is down.
+// ejects reports whether keys of the pool move to other servers when their server is down.
 func (p *twemproxyPool) ejects() bool {
 	return p.eject && slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.text != p.servers[0].text })
 }
 
 const (
-	maxTimeout     = 3_600_000 // ms
+	maxTimeout     = 3_600_000 // maximum timeout in milliseconds that is imported
 	maxConnections = 1024
 )
 
@@ -375,7 +377,7 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	random := 0
 	for _, p := range pools {
-		if p.distribution == "random" && len(p.servers) > 1 { // with one server, random has an owner too
+		if p.distribution == "random" && len(p.servers) > 1 { // random with one server is not counted, because every key has that server as its owner
 			random++
 		}
 	}
@@ -477,7 +479,7 @@ func (p *twemproxyPool) write(line func(format string, args ...any)) {
 
 var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)
 
-// scalarText formats text as a YAML scalar that is read back as the same string.
+// scalarText formats s as a YAML scalar. A YAML parser reads the scalar back as the same string.
 func scalarText(s string) string {
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":

@@ -1,6 +1,6 @@
 package config
 
-// Reading of files at paths that the user sets.
+// This file reads files at paths that the user has set.
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 // errNotRegular is the error for a path that is not a regular file.
 var errNotRegular = errors.New("it is no regular file")
 
-// ReadFile returns at most limit bytes of the regular file at path. It rejects pipes, devices
-// and sockets, because reading one can block, and with it all later reloads.
+// ReadFile returns at most limit bytes of the regular file at path. It rejects pipes, devices and
+// sockets. Reading one of them can block, and then no later reload would be possible.
 func ReadFile(path string, limit int64) ([]byte, error) {
 	data, _, err := readRegular(path, limit)
 	return data, err
 }
 
 func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0) // a pipe without a writer would block
+	f, err := os.OpenFile(path, os.O_RDONLY|nonBlocking, 0) // nonBlocking, because opening a pipe that has no writer would block
 	if err != nil {
 		return nil, nil, err
 	}
@@ -29,7 +29,7 @@ func readRegular(path string, limit int64) ([]byte, fs.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() && !info.IsDir() { // for a directory, reading returns a clear error
+	if !info.Mode().IsRegular() && !info.IsDir() { // a directory passes this check, because reading it returns a clear error
 		return nil, nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
 	}
 	data, err := io.ReadAll(io.LimitReader(f, limit))

@@ -2,6 +2,6 @@
 
 package config
 
-// Opening of files on systems other than Unix, without a special flag.
+// On systems other than Unix, files are opened without a special flag.
 
 const nonBlocking = 0

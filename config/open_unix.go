@@ -2,7 +2,7 @@
 
 package config
 
-// Opening of files on Unix, without waiting for the other end of a pipe.
+// On Unix, opening a pipe does not wait for its other end.
 
 import "syscall"
 

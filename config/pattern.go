@@ -1,6 +1,6 @@
 package config
 
-// A search for a key that matches the patterns of two routes.
+// This file searches for an example key that matches the patterns of two routes.
 
 import (
 	"bytes"
@@ -8,12 +8,12 @@ import (
 	"ringside/proxy/table"
 )
 
-// filler is in an example key where the patterns allow any bytes. No pattern contains it,
-// because it is not valid UTF-8.
+// filler is the part of an example key where patterns allow any bytes. It is not valid UTF-8, so no
+// pattern contains it.
 const filler = "\xff"
 
-// keyOfBoth returns a key that matches both p and q, with filler where both allow any bytes. It
-// returns false if there is no such key.
+// keyOfBoth returns an example key that matches both patterns p and q. The key has filler where
+// both patterns allow any bytes. It returns false if no key matches both.
 func keyOfBoth(p, q table.Pattern) (string, bool) {
 	if !mayMeet(p, q) {
 		return "", false
@@ -24,17 +24,19 @@ func keyOfBoth(p, q table.Pattern) (string, bool) {
 	return string(m.key), ok
 }
 
-// mayMeet returns false if no key can match both p and q because of their beginnings or ends.
+// mayMeet returns false if the beginnings or the ends of the patterns p and q are so different that
+// no key can match both.
 func mayMeet(p, q table.Pattern) bool {
 	a, b := p[0], q[0]
 	c, d := p[len(p)-1], q[len(q)-1]
 	return (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a)) && (bytes.HasSuffix(c, d) || bytes.HasSuffix(d, c))
 }
 
-// anything is the token for zero or more bytes of any value.
+// anything is the token for a *, which matches zero or more bytes of any value.
 const anything = -1
 
-// tokensOf returns p as tokens: one for each literal byte, and anything between the texts.
+// tokensOf returns the pattern p as tokens: one token for each literal byte, and the token anything
+// for each *.
 func tokensOf(p table.Pattern) (list []int) {
 	for i, text := range p {
 		if i > 0 {
@@ -51,11 +53,12 @@ func tokensOf(p table.Pattern) (list []int) {
 type meeting struct {
 	a, b []int
 	key  []byte // the beginning of the key found so far
-	dead []bool // by i*(len(b)+1)+j: the search has failed for the rests a[i:] and b[j:]
+	dead []bool // true: no key matches the remaining patterns a[i:] and b[j:]; the index is i*(len(b)+1)+j
 }
 
-// from searches for a key that matches a[i:] and b[j:], and appends it to key. Where both allow
-// any bytes, it prefers a key that has some there, because fewer other patterns match it.
+// from searches for a key that matches the remaining patterns a[i:] and b[j:], and appends it to
+// key. Where both patterns allow any bytes, from appends filler. Fewer other patterns match a key
+// with filler.
 func (m *meeting) from(i, j int) bool {
 	if i == len(m.a) && j == len(m.b) {
 		return true
@@ -96,7 +99,7 @@ func (m *meeting) from(i, j int) bool {
 	return ok
 }
 
-// nothing is the token after the last one.
+// nothing is the token that byteAt returns at the end of a pattern.
 const nothing = -2
 
 func byteAt(tokens []int, i int) int {

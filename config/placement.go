@@ -1,7 +1,7 @@
 package config
 
-// The distribution of a pool and its options: how they are read, checked against the preset,
-// and built.
+// This file reads the distribution of a pool with its options, checks them, and builds the
+// placement.
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"ringside/ring"
 )
 
-// Bounds on weights. In most rings, weights are shares of a whole, and may be large. In others,
-// each unit of weight adds ring points or table entries. There, the bound keeps a reload from
-// lasting seconds.
+// These constants are bounds on weights. In most rings, a weight is a share of a whole, and may be
+// large. In other rings, each unit of weight adds ring points or table entries, and the bound keeps
+// a reload from lasting seconds.
 const (
-	maxWeight = 1_000_000 // weight of a server
-	maxPlaces = 1 << 20   // points of a ring, or entries of a table
+	maxWeight = 1_000_000 // largest weight of a server
+	maxPlaces = 1 << 20   // largest number of points of a ring, or entries of a table
 )
 
-// places returns how many ring points or table entries one unit of weight adds. It returns 0
-// if their number does not grow with weights.
+// places returns how many ring points or table entries each unit of weight adds. It returns 0 if
+// weights do not change the number of points or entries.
 func (p *Preset) places(o PlacementOptions) int {
 	switch {
 	case p.Weights != WeightsUsed:
@@ -90,8 +90,8 @@ func hashTag() value[string] {
 	return v
 }
 
-// checkPlacement checks the distribution of a pool by itself, and then builds the placement to
-// find further errors.
+// checkPlacement checks the distribution setting of a pool. It then builds the placement, to find
+// further errors.
 func (d *document) checkPlacement(p *Pool) {
 	if p.Distribution == "" {
 		if d.where[&p.Distribution] == nil {
@@ -99,7 +99,7 @@ func (d *document) checkPlacement(p *Pool) {
 		}
 		return
 	}
-	wrong := func(err error) { // an error of the distribution itself: report it at defaults if the pool inherits it
+	wrong := func(err error) { // records an error of the distribution itself: at `defaults` if the pool inherits the distribution, else at the pool
 		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
 			d.failAt(n, "defaults: %v", err)
 			return
@@ -118,7 +118,7 @@ func (d *document) checkPlacement(p *Pool) {
 		wrong(fmt.Errorf("distribution %s: %s", p.Distribution, preset.needs))
 		return
 	}
-	light := *p // a copy without the weights that are reported here
+	light := *p // a copy of the pool without the weights that are reported here as errors
 	light.Servers = slices.Clone(p.Servers)
 	for i := range p.Servers {
 		if s := &p.Servers[i]; s.Weight > 1 && preset.Weights == WeightsRefused {
@@ -127,21 +127,22 @@ func (d *document) checkPlacement(p *Pool) {
 		}
 	}
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
-		return // reported already; building would blame the wrong thing
+		return // the missing address or servers are already reported; an error of building would name another cause
 	}
 	if _, err := light.place(); err != nil {
 		d.blameSetting(p, light, err)
 	}
 }
 
-// blame records that a pool cannot be built. The position is that of the first of settings that
-// the file sets.
+// blame records that the pool p cannot be built. The position is that of the first setting in
+// settings that the file contains.
 func (d *document) blame(p *Pool, err error, settings ...any) {
 	d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
 }
 
-// blameSetting finds the settings of p that cause err, and records the error at each. bare is a
-// copy of p, which it builds with one placement option at a time.
+// blameSetting finds the settings of the pool p that cause err, and records the error at each of
+// them. bare is a copy of p. blameSetting builds the copy several times, each time with only one of
+// the placement options of p.
 func (d *document) blameSetting(p *Pool, bare Pool, err error) {
 	all := p.Placement
 	with := func(o PlacementOptions) error {

@@ -1,6 +1,7 @@
 package config
 
-// Presets: the placement rule of each client by name, its options, and how it is built.
+// This file finds presets, the placement rules of clients, by name, checks their options, and
+// builds their placements.
 
 import (
 	"cmp"
@@ -37,9 +38,10 @@ func BuildPlacement(distribution string, servers []PlacementServer, o PlacementO
 	return p.place(distribution, servers, o)
 }
 
-// BuildPlacementWithout returns the placement that the preset's client uses once it has
-// detected that some of servers are dead, with failover enabled. With DeadStays, the keys of
-// dead servers have no owner (-1). Indices are those of the whole list.
+// BuildPlacementWithout returns the placement that a client of the preset uses when some of servers
+// are dead. The client has failover enabled and has detected all dead servers. In presets with
+// DeadStays, the keys of dead servers have no owner (-1). Indices of servers are those in the whole
+// list servers.
 func BuildPlacementWithout(distribution string, servers []PlacementServer, o PlacementOptions, dead []bool) (ring.Placement, error) {
 	placement, err := BuildPlacement(distribution, servers, o)
 	if err != nil {
@@ -79,7 +81,8 @@ func presetWords() []string {
 	return words
 }
 
-// place builds the placement. as is the name or alias for errors.
+// place builds the placement of the preset. as is the name or alias of the preset in error
+// messages.
 func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ring.Placement, error) {
 	fail := func(err error) (ring.Placement, error) {
 		return ring.Placement{}, fmt.Errorf("distribution %s: %w", as, err)
@@ -111,8 +114,8 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
 }
 
-// choose checks the options that depend on the preset's rule. It returns the arguments from
-// which the preset is built.
+// choose checks the options that the preset's rule uses. It returns the arguments with which the
+// rule is built.
 func (p *Preset) choose(o PlacementOptions) (choice, error) {
 	c := choice{points: p.Points, order: ring.Listed, seed: o.Seed, salt: o.Salt}
 	if p.needs != "" && o.Hash == "" {
@@ -187,7 +190,7 @@ func (p *Preset) refuse(option, why string) error {
 	return fmt.Errorf("option %s is not allowed: %s (allowed: %s)", option, why, strings.Join(p.Options, ", "))
 }
 
-// noStop is the value of hash_stop that disables the preset's own stop text.
+// noStop is the value of the option hash_stop that switches off the preset's default for it.
 const noStop = "none"
 
 func (p *Preset) part(o PlacementOptions) (ring.Part, error) {
@@ -214,12 +217,10 @@ func (p *Preset) part(o PlacementOptions) (ring.Part, error) {
 	return part, nil
 }
 
-// The following functions return build functions for rules.
-
-// fingerprint returns a hash of everything that the placement is built from: the settings of
-// the file, with defaults filled in. It is the same in every process, and for equivalent
-// settings: an alias of the distribution, an explicit default, or a weight that the client
-// ignores.
+// fingerprint returns a hash of everything that the placement is built from: the settings in the
+// file, with defaults filled in. It is equal in every process. It is also equal for equivalent
+// settings: an alias of the distribution, a default that is set explicitly, or a weight that the
+// client ignores.
 func (p *Preset) fingerprint(servers []ring.Server, o PlacementOptions, part ring.Part) string {
 	hash := o.Hash
 	if len(p.hashes) > 0 {

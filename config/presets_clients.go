@@ -1,6 +1,6 @@
 package config
 
-// The list of presets, with one entry for each client and mode.
+// This file contains the list of presets, with one entry for each client and mode.
 
 import (
 	"slices"
@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	// plainHashes are the hashes of distributions for new pools, and of modulo.
+	// plainHashes are the hash functions that distributions for new pools and the distribution
+	// modulo can use.
 	plainHashes = hashNames{
 		{"crc32", ring.CRC32}, {"md5", ring.MD5}, {"xxh64", ring.XXH64}, {"xxh3", ring.XXH3},
 		{"fnv1_32", ring.FNV1x32}, {"fnv1a_32", ring.FNV1Ax32}, {"fnv1_64", ring.FNV1x64}, {"fnv1a_64", ring.FNV1Ax64},
@@ -36,16 +37,17 @@ var (
 	proxyHashes = hashNames{{"md5", ring.MD5}, {"xxh3", ring.XXH3}}
 )
 
-// mcrouterStop is the text at which the part of a key that mcrouter hashes ends.
+// mcrouterStop is the text at which mcrouter stops hashing: only the part of a key before it is
+// hashed.
 const mcrouterStop = "|#|"
 
 const (
 	eject = "; with ejection on it rebuilds the ring from the live servers"
 )
 
-// presets lists all presets. init adds the fields Hashes, Options and needs.
+// presets lists all presets. The function init adds the fields Hashes, Options and needs.
 var presets = []Preset{
-	// For new pools.
+	// These presets are for new pools.
 	{Name: "ketama-points", For: "new pools: a circle whose points depend on a server's own weight only, so adding one moves only its share",
 		hashes:    plainHashes.only("md5", "xxh64", "xxh3", "crc32", "fnv1a_64", "fnv1a_32", "one_at_a_time", "murmur3"),
 		MinPoints: 100, MaxPoints: 200, Points: 160, Dead: DeadWalks, New: true,
@@ -57,7 +59,7 @@ var presets = []Preset{
 		hashes: plainHashes.only("crc32"), Orders: []string{"listed", "natural", "length", "host"},
 		Dead: DeadWalks, New: true, build: onOrderedTable(modulo.Rule{Repeat: true})},
 
-	// Rings like those of libmemcached.
+	// These presets build rings like those of libmemcached.
 	{Name: "ketama", Aliases: []string{"libmemcached", "libmemcached-ketama", "pylibmc-ketama-weighted"},
 		For:    "libmemcached KETAMA_WEIGHTED, pylibmc ketama_weighted" + eject,
 		hashes: libmemcachedHashes.from("md5"), Dead: DeadRebuilds, build: onCircle(ketama.Libmemcached)},
@@ -89,7 +91,7 @@ var presets = []Preset{
 	{Name: "libmemcached-spy-weighted", For: "libmemcached KETAMA_SPY with KETAMA_WEIGHTED" + eject,
 		hashes: libmemcachedHashes.from("md5"), Dead: DeadRebuilds, build: onCircle(ketama.LibmemcachedSpy)},
 
-	// libmemcached's ring with 100 points per server.
+	// These presets build libmemcached's ring with 100 points per server.
 	{Name: "consistent", Aliases: []string{"libmemcached-consistent", "pylibmc-ketama"},
 		For:    "libmemcached DISTRIBUTION_CONSISTENT and KETAMA, pylibmc ketama (unweighted)" + eject,
 		hashes: libmemcachedHashes, PointHashes: libmemcachedHashes.names(), Weights: WeightsIgnored, Dead: DeadRebuilds,
@@ -106,7 +108,7 @@ var presets = []Preset{
 		hashes: libmemcachedHashes, PointHashes: libmemcachedHashes.names(), Dead: DeadRebuilds,
 		build: onCircleOf(accidental(ketama.ConsistentPHP, ketama.PHP))},
 
-	// Java.
+	// These presets are the rings of Java clients.
 	{Name: "spymemcached", Aliases: []string{"spymemcached-ketama"}, For: "spymemcached KetamaConnectionFactory",
 		hashes: javaHashes.from("ketama"), Weights: WeightsRefused, Dead: DeadWalks,
 		build: onCircleOf(func(c choice) ketama.Rule { return ketama.Spymemcached(c.key, false) })},
@@ -131,7 +133,7 @@ var presets = []Preset{
 	{Name: "xmemcached-libmemcached", For: "xmemcached LibmemcachedMemcachedSessionLocator",
 		hashes: fixed(oneAtATimeUnsigned), Weights: WeightsRefused, build: onCircle(ketama.XmemcachedLibmemcached)},
 
-	// memcached's own proxy.
+	// These presets are the rings of memcached's own proxy.
 	{Name: "memcached-proxy-ketama", For: `memcached proxy, mcp.dist_ring_hash with omode "ketama" (points = obuckets)`,
 		hashes: proxyHashes, MinPoints: 4, MaxPoints: 4000, Points: 160, unit: 4, Weights: WeightsRefused,
 		emptyTag: true, build: onCircleOf(func(c choice) ketama.Rule { return ketama.ProxyKetama(c.points) })},
@@ -142,7 +144,7 @@ var presets = []Preset{
 		hashes: proxyHashes, MinPoints: 4, MaxPoints: 4000, Points: 160, unit: 4, Weights: WeightsRefused,
 		emptyTag: true, build: onCircleOf(func(c choice) ketama.Rule { return ketama.ProxyEVCache(c.points) })},
 
-	// Rings of other clients.
+	// These presets are the rings of other clients.
 	{Name: "dalli", For: "dalli (Ruby); clients' namespaces are hashed",
 		hashes: fixed(ring.CRC32), Dead: DeadWalks, build: onCircle(ketama.Dalli)},
 	{Name: "pecl-consistent", Aliases: []string{"php-memcache"}, For: "php-memcache (pecl) by default: memcache.hash_strategy = consistent",
@@ -159,7 +161,7 @@ var presets = []Preset{
 	{Name: "serialx", For: "serialx/hashring (Go), nodes named host:port",
 		hashes: fixed(ring.MD5Signed), build: onWide(ketama.Serialx)},
 
-	// Hash modulo the number of servers.
+	// These presets select a server by the hash modulo the number of servers.
 	{Name: "modulo", For: "a remainder of your own making: hash and order chosen, servers repeated by weight",
 		hashes: plainHashes, Orders: []string{"listed", "natural", "length", "host"}, build: onOrderedTable(modulo.Rule{Repeat: true})},
 	{Name: "modulo-libmemcached", Aliases: []string{"modulo-php-memcached", "modulo-pylibmc"},
@@ -192,7 +194,7 @@ var presets = []Preset{
 		For:    "twemproxy distribution: modula, hash names as in its file; servers sorted by length and name" + eject,
 		hashes: twemproxyHashes, Dead: DeadRebuilds, build: onTable(modulo.Twemproxy)},
 
-	// Neither a ring nor modulo.
+	// These presets use neither a ring nor the hash modulo the number of servers.
 	{Name: "jump-dskit", Aliases: []string{"grafana"}, For: "Grafana dskit (Mimir, Loki, Thanos, Cortex)",
 		hashes: fixed(ring.XXH64), Weights: WeightsRefused, build: jumpNatural},
 	{Name: "jump-memcached-proxy", Aliases: []string{"memcached-proxy"}, For: "memcached proxy by default (mcp.dist_jump_hash)",
@@ -226,8 +228,8 @@ func init() {
 	}
 }
 
-// options returns the names of all options that a preset accepts. At the call, Options has only
-// seed and salt, as the list of presets sets them.
+// options returns the names of all options that a preset accepts. It is called before init sets
+// Options. Until then, Options contains only the options seed and salt.
 func (p *Preset) options() []string {
 	var options []string
 	if len(p.Hashes) > 0 {

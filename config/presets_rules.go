@@ -1,6 +1,6 @@
 package config
 
-// The kinds of placement rules from which presets are made.
+// This file contains the kinds of placement rules from which the presets are made.
 
 import (
 	"fmt"
@@ -22,46 +22,46 @@ const (
 	WeightsRefused           // the client has no weights, so the preset rejects them
 )
 
-// DeadRule is what a client with failover enabled does with the keys of a server that it
-// considers dead.
+// DeadRule is what a client does with the keys of a server that it considers dead, if its failover
+// is enabled.
 type DeadRule uint8
 
 const (
-	DeadStays    DeadRule = iota // keys do not move: an error or a miss
+	DeadStays    DeadRule = iota // keys of a dead server do not move: the client reports an error or a miss
 	DeadWalks                    // the client asks the next server of its order: Ring.At with n = 1, 2…
 	DeadRebuilds                 // the client rebuilds the ring from the live servers: BuildPlacementWithout
 )
 
-// Preset is the placement of one client. Every preset accepts hash_tag, hash_stop and
-// hash_strip_prefix, which are applied before its rule.
+// Preset is the placement of one client. Every preset accepts the options hash_tag, hash_stop and
+// hash_strip_prefix. They select the part of a key that the preset hashes.
 type Preset struct {
 	Name    string
 	Aliases []string
-	For     string // the clients and modes that use it, in one line
+	For     string // the clients that have this placement, with their modes, in one line
 
-	Hashes      []string // values of the option hash, the default first; with one or none, there is no choice
+	Hashes      []string // values of the option hash, the default first; with fewer than two values, the preset has only one hash
 	PointHashes []string // values of the option point_hash; the default is the key hash
 	Orders      []string // values of the option order, the default first
-	MinPoints   int      // bounds of the option points; 0: the preset does not have this option
+	MinPoints   int      // smallest value of the option points; 0: the preset does not have this option
 	MaxPoints   int
 	Points      int      // the default of the option points
-	Options     []string // names of all options that it accepts
+	Options     []string // names of all options that the preset accepts
 	Weights     WeightUse
 
 	InOrder bool // the client treats values of a multi-get that arrive out of order as misses
 
 	Dead DeadRule
-	New  bool // for new pools, not that of an existing client
+	New  bool // true: the preset is for new pools, and is not the placement of an existing client
 
 	stop     string // default of hash_stop
-	emptyTag bool   // for an empty hash tag, hash the empty string, not the whole key
-	needs    string // the error if the option hash is not set; empty: hash is optional
-	unit     int    // points must be a multiple of this; 0: any number
+	emptyTag bool   // true: a key with an empty hash tag is hashed as the empty string; false: the whole key is hashed
+	needs    string // error text if the file does not set the option hash; empty: hash is optional
+	unit     int    // the option points must be a multiple of this number; 0: any number is allowed
 	hashes   hashNames
 	build    func(choice) (ring.Hash, ring.Ring, error)
 }
 
-// choice holds the arguments from which a preset is built.
+// choice holds the arguments with which the rule of a preset is built.
 type choice struct {
 	servers    []ring.Server
 	key, point ring.Algorithm
@@ -70,8 +70,9 @@ type choice struct {
 	seed, salt string
 }
 
-// hashNames lists the hash functions of a client, by the client's names. The first is the
-// default. The same name can mean different functions: twemproxy's crc32 is not zlib's crc32.
+// hashNames lists the hash functions that a client offers, with the client's names for them. The
+// first one is the default. One name can mean different functions: crc32 of twemproxy differs from
+// crc32 of zlib.
 type hashNames []namedHash
 
 // namedHash is a hash function, with the name that the client uses for it.
@@ -80,13 +81,13 @@ type namedHash struct {
 	algorithm ring.Algorithm
 }
 
-// from returns d with the hash of this name moved to the front.
+// from returns the list d with the hash called name moved to the front.
 func (d hashNames) from(name string) hashNames {
 	i := slices.IndexFunc(d, func(h namedHash) bool { return h.name == name })
 	return append(hashNames{d[i]}, slices.Concat(d[:i], d[i+1:])...)
 }
 
-// only returns the hashes of d with these names, in this order.
+// only returns the hashes of d that are called names, in the order of names.
 func (d hashNames) only(names ...string) hashNames {
 	var cut hashNames
 	for _, name := range names {
@@ -107,23 +108,23 @@ func (d hashNames) names() []string {
 	return names
 }
 
-// PlacementServer is one server as a placement is built from it: the text of its address, an
-// optional name to hash instead, and its weight (0 means 1).
+// PlacementServer is one server for which a placement is built: the text of its address, an
+// optional name that is hashed instead, and its weight (0 means 1).
 type PlacementServer = ring.Server
 
 // PlacementOptions are the options of a preset. The zero value of each means the preset's
 // default. A preset rejects options that it does not support.
 type PlacementOptions struct {
-	Hash            string   // hash of keys, by the client's name for it
-	PointHash       string   // hash of ring points, if it can differ from that of keys
-	Points          int      // ring points of a server of weight 1
-	Order           string   // order in which servers are numbered: listed, natural, length or host
+	Hash            string   // hash function for keys, by the client's name for it
+	PointHash       string   // hash function for ring points, if it can differ from that for keys
+	Points          int      // number of ring points of a server with weight 1
+	Order           string   // how servers are numbered: listed, natural, length or host
 	Seed            string   // seed of the hash
 	Salt            string   // text that is appended to a key before hashing
-	UnsignedChars   bool     // C hash functions read bytes above 127 as on machines with unsigned char (ARM)
-	HashTag         string   // two characters; only the part of a key between them is hashed
-	HashStop        string   // only the part of a key before this text is hashed; "none" disables the preset's own
-	HashStripPrefix []string // prefixes of keys that are not hashed
+	UnsignedChars   bool     // true: C hash functions treat bytes above 127 as positive, as on machines with unsigned char (ARM)
+	HashTag         string   // two characters, such as {}; only the part of a key between them is hashed
+	HashStop        string   // only the part of a key before this text is hashed; "none" switches off the preset's default
+	HashStripPrefix []string // prefixes that are removed from a key before hashing
 }
 
 var orders = map[string]ring.Order{
@@ -185,8 +186,9 @@ func buckets(c choice) (ring.Hash, ring.Ring, error) {
 	return c.key.Sum, table, err
 }
 
-// accidental returns libmemcached's rule for an unweighted ring. In libmemcached, adding a
-// server with a weight turns the ring into a weighted one, but the key hash stays the same.
+// accidental returns libmemcached's rule for a ring without weights. If a server has a weight,
+// libmemcached builds the ring with weights instead, and keeps the key hash of the ring without
+// weights.
 func accidental(unweighted func(ring.Algorithm) ketama.Rule, weighted ketama.Rule) func(choice) ketama.Rule {
 	return func(c choice) ketama.Rule {
 		if slices.ContainsFunc(c.servers, func(s ring.Server) bool { return s.Weight > 1 }) {

@@ -1,7 +1,7 @@
 package config
 
-// Routes and their replicas: the keys of a route, the presets, and checks that replicas can be kept
-// apart and equal.
+// This file contains the settings of routes and their replicas: the keys of a route, its preset,
+// and the checks that replicas can be kept apart and equal.
 
 import (
 	"fmt"
@@ -18,22 +18,22 @@ func defaultBuffer() Buffer {
 	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
 }
 
-// defaultRoute returns the defaults of a route with replicas. A miss is read through to the
-// other replica, because a restart, an eviction or a late delete removes the key from one
-// replica only.
+// defaultRoute returns a route with default settings. By default, a read that misses on one replica
+// asks the others, because a restart, an eviction or a late delete removes a key from one replica
+// only.
 func defaultRoute() Route {
 	return Route{Copies: replicate.Policy{ReadThrough: true, RepairRate: 1000}}
 }
 
-// usePreset sets the route's settings to those of its preset. decideConsistency and decideFlush
-// apply the preset to the pool.
+// usePreset sets the settings of the route that its preset determines. decideConsistency and
+// decideFlush set those of the pool.
 func (r *Route) usePreset() {
 	switch r.Preset {
 	case presetCache:
 		r.GetErrors = "miss"
 		r.Guard = defaultGuard()
 	case presetCounters:
-		r.GetErrors = "error" // a client that got a miss instead would restart the counter
+		r.GetErrors = "error" // SERVER_ERROR for a read that fails; after a miss, a client would restart the counter
 		r.Copies.Copies = 2
 		r.Autocreate.On = true
 	case presetSessions:
@@ -52,7 +52,7 @@ func routeValue() value[Route] {
 		to.usePreset()
 	}
 	v := fresh(defaultRoute(), group(defaultRoute(),
-		preset, // first, so that the other settings override it
+		preset, // the preset is read first, so that other keys of the route override its settings
 		set("prefix", "keys that begin with this; all keys unless set", prefixText(), func(r *r) *string { return &r.Prefix }),
 		set("match", "instead of prefix: a pattern of the whole key; * is any bytes, also none. The route that spells out most of a key wins",
 			visible("a pattern of keys", maxName), func(r *r) *string { return &r.Match }),
@@ -99,7 +99,7 @@ func routeValue() value[Route] {
 	return v
 }
 
-// autocreateValue is on, off, or a mapping of the settings.
+// autocreateValue describes the setting autocreate: on, off, or a mapping.
 func autocreateValue() value[Autocreate] {
 	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
 	settings := group(Autocreate{},
@@ -113,8 +113,8 @@ func autocreateValue() value[Autocreate] {
 	return switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
 }
 
-// bufferValue is a mapping of the settings. Without the key, the value is nil and increments
-// do not wait.
+// bufferValue describes the setting buffer, a mapping. If a route does not have it, its value is
+// nil, and increments do not wait.
 func bufferValue() value[*Buffer] {
 	settings := group(defaultBuffer(),
 		set("every", "time between two sends of a counter, plus or minus a tenth; a crash of this instance loses at most that", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
@@ -166,7 +166,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 	d.checkPools(f, r)
 	if c.Copies == 0 {
 		if n := d.where[&c.Copies]; n != nil && n.text != "1" || d.where[&r.Pools] != nil || d.where[&r.Preset] != nil && r.Preset == "" {
-			return // reported already
+			return // the wrong replicas, pools or preset are already recorded as an error
 		}
 		for _, s := range []struct {
 			name  string
@@ -203,7 +203,8 @@ func (d *document) checkCopies(f *File, r *Route) {
 	}
 }
 
-// checkPools checks the pools of a route, and which of them it reads first.
+// checkPools checks the settings pool and pools of a route, and the setting prefer, which names the
+// pool to read first.
 func (d *document) checkPools(f *File, r *Route) {
 	names := make([]string, len(f.Pools))
 	for i := range f.Pools {
@@ -239,11 +240,12 @@ func (d *document) checkPools(f *File, r *Route) {
 	}
 }
 
-// checkCopiesInPool rejects more replicas than the pool can keep apart.
+// checkCopiesInPool rejects a route that wants more replicas than its pool can store on different
+// servers, hosts or zones.
 func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	c := &r.Copies
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
-		return // reported already
+		return // a missing address and an empty list of servers are already recorded as errors
 	}
 	at, servers := d.place(&c.Copies, &r.Preset, r), p.addresses()
 	wants := fmt.Sprintf("replicas: %d", c.Copies)
@@ -274,7 +276,7 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 		switch other := first[s.Address]; {
 		case other == nil:
 			first[s.Address] = s
-		case other.apart(c.Apart) != s.apart(c.Apart): // an address keeps one replica, so some keys would have too few replicas, and the counts below would be wrong
+		case other.apart(c.Apart) != s.apart(c.Apart): // one address has two hosts or zones; it stores only one replica of a key, so some keys would have too few
 			d.failAt(d.place(s), "pools.%s has %s as %s in %s %s, and as %s in %s %s: an address is one place, or some keys would have one replica too few",
 				p.Name, s.Address.Address, s.label(), c.Apart, s.apart(c.Apart), other.label(), c.Apart, other.apart(c.Apart))
 			return
@@ -287,8 +289,8 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	}
 }
 
-// checkCopiesOverPools rejects pools that could lose two replicas of a key at once, because
-// they share a server, host or zone.
+// checkCopiesOverPools rejects a route with several pools if two of them share a server, host or
+// zone. Such a route could lose two replicas of a key at once.
 func (d *document) checkCopiesOverPools(f *File, r *Route) {
 	c := &r.Copies
 	if len(r.Pools) > maxCopies {
@@ -330,12 +332,12 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 	}
 }
 
-// checkOneTruth rejects two routes to the same key of a server that keep different replicas,
-// or of which only one has a guard or tags. A read by one route would not see a write by the
-// other, or see it in a different form.
+// checkOneTruth rejects two routes to the same key of a server if they keep different replicas, or
+// if only one of them has a guard or tags. A write by one route would be invisible to a read by the
+// other, or would be read in a different form.
 func (d *document) checkOneTruth(f *File) {
 	var all [][]Route
-	common := false // a listener uses the routes of the file
+	common := false // true: at least one listener has no routes of its own, and uses those of the file
 	for i := range f.Listen {
 		if l := &f.Listen[i]; l.Routes != nil {
 			all = append(all, l.Routes)
@@ -355,6 +357,7 @@ func (d *document) checkOneTruth(f *File) {
 						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
 						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
 						d.checkSameTags(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSameBuffer(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}
@@ -362,11 +365,14 @@ func (d *document) checkOneTruth(f *File) {
 	}
 }
 
-// checkSameCopies rejects the routes a of listA and b of listB if they keep different replicas
-// of the same key. listA and listB can be the same list.
+// checkSameCopies rejects the route a from listA and the route b from listB if they keep different
+// replicas of the same key. listA and listB can be the same list.
 func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+	if a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+		return
+	}
+	key, ok := meet(listA, listB, a, b)
+	if !ok {
 		return
 	}
 	at := d.place(&a.Copies.Copies, &a.Preset, &a.Pools, a)
@@ -375,9 +381,33 @@ func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
 	}
 	if a.Strip || b.Strip {
 		d.failAt(at, "the routes for %s and %s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", a.keys(), b.keys())
-		return
-	}
-	if key, ok := keyOfBoth(a.pattern(), b.pattern()); ok && taker(listA, key) == a && taker(listB, key) == b {
+	} else {
 		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
 	}
+}
+
+// checkSameBuffer rejects two routes to the same key of a server if only one of them has a buffer.
+// The other route would not see the increments that wait in Ringside.
+func (d *document) checkSameBuffer(listA, listB []Route, a, b *Route) {
+	if (a.Buffer == nil) == (b.Buffer == nil) {
+		return
+	}
+	buffered, other := a, b
+	if b.Buffer != nil {
+		buffered, other = b, a
+	}
+	if _, ok := meet(listA, listB, a, b); ok {
+		d.failAt(d.place(&buffered.Buffer, buffered), "the routes for %s and %s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", buffered.keys(), other.keys())
+	}
+}
+
+// meet reports whether the route a from listA and the route b from listB can lead to the same key
+// of a server. That is so if one of them strips its prefix, or if a key matches both. meet returns
+// such a key; it is empty if only a stripped prefix makes the names equal.
+func meet(listA, listB []Route, a, b *Route) (key string, ok bool) {
+	if !slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) }) {
+		return "", false
+	}
+	key, ok = keyOfBoth(a.pattern(), b.pattern())
+	return key, a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b
 }

@@ -1,6 +1,6 @@
 package config
 
-// What a route says about its keys and pools. The checks of routes use it.
+// This file answers questions about a route's keys and pools, for the checks of routes.
 
 import (
 	"fmt"
@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	maxCounterTTL  = 30 * 24 * time.Hour // memcached interprets a larger expiry as a Unix time
-	presetCache    = "cache"             // the data can be lost
-	presetCounters = "counters"          // the data should not be lost
-	presetSessions = "sessions"          // the data must not be lost
-	maxCopies      = replicate.Max       // replicas of a key; each write is sent to all of them
+	maxCounterTTL  = 30 * 24 * time.Hour // longest lifetime of a counter: memcached interprets a larger expiry as a Unix time
+	presetCache    = "cache"             // preset of a route with data that can be lost
+	presetCounters = "counters"          // preset of a route with data that should not be lost
+	presetSessions = "sessions"          // preset of a route with data that must not be lost
+	maxCopies      = replicate.Max       // maximum number of replicas of a key; each write is sent to all of them
 	thisHost       = "localhost"
 )
 
@@ -28,7 +28,8 @@ func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
 // mustLast reports whether the data of the route must survive the loss of one server.
 func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }
 
-// routes iterates over all routes of f: those of the file, then those of each listener.
+// routes iterates over all routes of f: first the routes of the file, then the routes of each
+// listener.
 func (f *File) routes() iter.Seq[*Route] {
 	return func(yield func(*Route) bool) {
 		for i := range f.Routes {
@@ -46,8 +47,8 @@ func (f *File) routes() iter.Seq[*Route] {
 	}
 }
 
-// decide completes the replication policy of the route. A route that keeps one copy of each
-// key has the zero Policy.
+// decide completes the replication settings of the route. It clears them if the route keeps only
+// one replica of each key.
 func (r *Route) decide() {
 	c := &r.Copies
 	switch {
@@ -71,7 +72,8 @@ func (f *File) Copied(prefix string) bool {
 	return r != nil && r.Copies.Copies != 0
 }
 
-// to returns the pools of r, that of the primary first.
+// to returns the names of the route's pools. With several pools, the pool with the primary is the
+// first.
 func (r *Route) to() []string {
 	if len(r.Pools) > 0 {
 		return r.Pools
@@ -89,7 +91,7 @@ func (f *File) copiesIn(pool string) (list []*Route) {
 	return list
 }
 
-// taker returns the most specific route that matches key, or nil if none does.
+// taker returns the most specific of the routes that match key, or nil if no route matches.
 func taker(routes []Route, key string) (best *Route) {
 	most := -1
 	for i := range routes {
@@ -105,7 +107,7 @@ func (r *Route) pattern() table.Pattern {
 	return (&table.Route{Prefix: r.Prefix, Match: r.Match}).Pattern()
 }
 
-// keys describes the keys of the route, for people.
+// keys returns a text for people that describes which keys belong to the route.
 func (r *Route) keys() string {
 	if r.Match != "" {
 		return fmt.Sprintf("the match %q", r.Match)
@@ -113,7 +115,7 @@ func (r *Route) keys() string {
 	return fmt.Sprintf("the prefix %q", r.Prefix)
 }
 
-// pool returns the pool of that name, or nil if there is none.
+// pool returns the pool with that name, or nil if the file has none.
 func (f *File) pool(name string) *Pool {
 	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
 		return &f.Pools[i]
@@ -128,5 +130,5 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// shownKey formats a key that keyOfBoth returned, for people.
+// shownKey formats an example key for people. The key is one that keyOfBoth returned.
 func shownKey(key string) string { return quote(strings.ReplaceAll(key, filler, "…")) }

@@ -1,11 +1,13 @@
 package config
 
-// The JSON Schema of a file, which editors use. It is derived from the table of keys.
+// This file derives the JSON Schema of a configuration file from the table of keys. Editors use the
+// schema.
 
 import "encoding/json"
 
-// Schema returns the JSON Schema (draft 2020-12) of a file: deploy/ringside.schema.json. It has
-// keys, types, words and most bounds. Only Parse checks settings against each other.
+// Schema returns the JSON Schema (draft 2020-12) of a configuration file. The file
+// deploy/ringside.schema.json contains it. It describes keys, types, words and most bounds. It does
+// not check settings against each other, as Parse does.
 func Schema() []byte {
 	s := fileKeys().schema()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

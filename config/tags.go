@@ -1,6 +1,6 @@
 package config
 
-// The settings of tags, and checks that other settings fit them.
+// This file contains the settings of tags, and the checks that other settings fit them.
 
 import (
 	"slices"
@@ -85,6 +85,8 @@ func (d *document) checkTags(f *File, r *Route) {
 		d.failAt(at, "tags have no place beside replicas and pools: the version of a tag is worth something only on the server of its values, so a replica could not be checked, and a value that can be rebuilt needs none; leave out one of them")
 	case r.Preset == presetSessions:
 		d.failAt(at, "tags have no place beside preset: sessions: a session is not rebuilt; give them different prefixes")
+	case r.Preset == presetCounters || r.counts():
+		d.failAt(at, "tags have no place beside preset: counters, autocreate or buffer: a missing counter starts again, and no client rebuilds it; give them different prefixes")
 	case r.Guard.On && r.Guard.Hide && !t.Read:
 		d.failAt(at, "tags need the misses that a guard remembers, and guard: hide remembers none: use tags: read, or guard: true")
 	case t.Suffix == "" && len(t.Patterns) == 0 && !t.PrefixTag:
@@ -106,8 +108,8 @@ func (d *document) checkTags(f *File, r *Route) {
 // begins reports whether all keys of r begin with text.
 func (r *Route) begins(text string) bool { return strings.HasPrefix(string(r.pattern()[0]), text) }
 
-// checkTagCommand rejects routes without tags that only match keys beginning with tags.command.
-// It checks the lists that also have routes with tags.
+// checkTagCommand rejects a route without tags if all its keys begin with tags.command, because
+// such keys name tags. It checks only lists in which another route has tags.
 func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	for _, list := range lists {
 		if !slices.ContainsFunc(list, func(r Route) bool { return r.Tags.On }) {
@@ -121,18 +123,17 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 	}
 }
 
-// checkSameTags rejects two routes to the same key of a server if only one has tags. The other
-// would return the head of such a value, the list of its tags, as a part of the value.
+// checkSameTags rejects two routes to the same key of a server if only one of them has tags. A read
+// by the route without tags would return the header of a tagged value as a part of the value.
 func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
-	shared := slices.ContainsFunc(a.to(), func(p string) bool { return p != "" && slices.Contains(b.to(), p) })
-	if !shared || a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
+	if a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
 		return
 	}
 	tagged := a
 	if b.Tags.On {
 		tagged = b
 	}
-	if key, ok := keyOfBoth(a.pattern(), b.pattern()); a.Strip || b.Strip || ok && taker(listA, key) == a && taker(listB, key) == b {
+	if _, ok := meet(listA, listB, a, b); ok {
 		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
-// The kinds of values: how each is read, printed, described in the schema, and compared.
+// This file contains the kinds of setting values: how each kind is read, printed, described in the
+// JSON Schema, and compared.
 
 import (
 	"fmt"
@@ -15,21 +16,22 @@ import (
 // schema is a piece of JSON Schema.
 type schema = map[string]any
 
-// A value is one kind of setting.
+// A value describes one kind of setting: how a setting of this kind is read, printed and compared.
 type value[V any] struct {
-	read   func(d *document, n *node, path string, to *V) // sets to, or records an error and does not change it
-	show   func(V) any                                    // the value as it is written in a file; nil: it has no such form
+	read   func(d *document, n *node, path string, to *V) // reads the node n into *to; on a mistake it records an error and leaves *to unchanged
+	show   func(V) any                                    // returns the setting in the form of a configuration file; the result is nil if the kind has no such form
 	schema func() schema
-	words  []string  // the possible values, if they are a few words; else nil
-	diff   differ[V] // describes changes of the value; nil: compare the results of show
+	words  []string  // the possible values, if they are a few words; nil: other values
+	diff   differ[V] // describes the changes of a setting; nil: the results of show are compared
 }
 
-// wrong records that the value at path is not of the kind that want describes.
+// wrong records an error: the setting at path is not what want describes.
 func (d *document) wrong(n *node, path, want string) {
 	d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
 }
 
-// variable returns a hint that environment variables are not expanded, if text contains one.
+// variable returns a hint if text contains an environment variable such as ${HOME}. Environment
+// variables are not expanded.
 func variable(text string) string {
 	if strings.Contains(text, "${") {
 		return "; nothing is taken from the environment: fill in ${…} before, with envsubst for one"
@@ -37,7 +39,7 @@ func variable(text string) string {
 	return ""
 }
 
-// text is a string that is not empty. what describes it in errors.
+// text describes a setting that is a text and not empty. The parameter what describes it in errors.
 func text(what string) value[string] {
 	return value[string]{
 		read: func(d *document, n *node, path string, to *string) {
@@ -55,7 +57,7 @@ func text(what string) value[string] {
 	}
 }
 
-// integer is a whole number within bounds.
+// integer describes a setting that is a whole number from least to most.
 func integer(least, most int) value[int] {
 	return wholeNumber(fmt.Sprintf("a whole number between %d and %d", least, most), least, most)
 }
@@ -75,14 +77,14 @@ func wholeNumber(want string, least, most int) value[int] {
 	}
 }
 
-// An option is one word of a choice, with its meaning.
+// An option is one of the words that a setting can have, with the value that the word means.
 type option[V any] struct {
 	word  string
 	means V
 }
 
-// oneOf is one of a few words. For on and off, true and false are accepted too, because they
-// are the same in YAML 1.1.
+// oneOf describes a setting that is one of a few words. For the words on and off it also accepts
+// true and false, because they are the same in YAML 1.1.
 func oneOf[V comparable](options ...option[V]) value[V] {
 	words := make([]string, len(options))
 	for i, o := range options {
@@ -113,7 +115,8 @@ func oneOf[V comparable](options ...option[V]) value[V] {
 	}
 }
 
-// chosen returns the meaning of the option with the word n.
+// chosen returns the meaning of the option with the word in the node n. ok is false if no option
+// has that word.
 func chosen[V any](n *node, options []option[V]) (means V, ok bool) {
 	word := n.text
 	if n.tag == "!!bool" {
@@ -138,8 +141,8 @@ func wordsSchema[V any](options []option[V]) schema {
 	return schema{"enum": all}
 }
 
-// modes are the short forms of a value that can also be a mapping of settings. want describes
-// all forms in errors.
+// modes describes the short forms of a setting that can also be a mapping. The parameter want
+// describes all forms in errors.
 func modes[V any](want string, options ...option[V]) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -154,7 +157,8 @@ func modes[V any](want string, options ...option[V]) value[V] {
 	}
 }
 
-// words is one of a few words. The value is the word itself.
+// words describes a setting that is one of the words in all. The value of the setting is the word
+// itself.
 func words(all ...string) value[string] {
 	options := make([]option[string], len(all))
 	for i, word := range all {
@@ -163,7 +167,8 @@ func words(all ...string) value[string] {
 	return oneOf(options...)
 }
 
-// spoken is one of a few values. The word of each is the result of its String method.
+// spoken describes a setting that is one of the values in all. In the file, each value is written
+// as its String method returns it.
 func spoken[V interface {
 	comparable
 	fmt.Stringer
@@ -175,14 +180,16 @@ func spoken[V interface {
 	return oneOf(options...)
 }
 
-// depends is a value with a default that depends on other settings. The schema has no default.
+// depends returns v without a default in the JSON Schema, for a setting with a default that depends
+// on other settings.
 func depends[V any](v value[V]) value[V] {
 	v.diff = byWords(v.show)
 	v.show = func(V) any { return nil }
 	return v
 }
 
-// optional is a value that is nil if the file does not set it.
+// optional describes a setting with a pointer as its value. The pointer is nil if the file does not
+// contain the setting.
 func optional[V any](v value[V]) value[*V] {
 	return value[*V]{
 		read: func(d *document, n *node, path string, to **V) {
@@ -194,7 +201,8 @@ func optional[V any](v value[V]) value[*V] {
 	}
 }
 
-// orOff is a number within bounds, or off, which is 0.
+// orOff describes a setting that is a whole number from least to most, or the word off, which is
+// stored as 0.
 func orOff(least, most int) value[int] {
 	v := wholeNumber(fmt.Sprintf("off, or a whole number between %d and %d", least, most), least, most)
 	read, plain := v.read, v.schema
@@ -233,16 +241,17 @@ const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 
 var isNumber = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
 
-// duration is a time with its unit, within bounds. If the minimum is 0, off is accepted for 0.
+// duration describes a setting that is a duration with its unit, from least to most. If least is 0,
+// the word off is accepted too.
 func duration(least, most time.Duration) value[time.Duration] {
 	return durationOr(least == 0, least, most)
 }
 
-// durationOr is like duration, but the parameter `off` decides whether the texts off and 0 are
-// accepted, whatever the minimum is.
+// durationOr describes a duration like the function duration. The parameter `off` decides whether
+// the word off and 0 are accepted, whatever least is.
 func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	example := "500ms"
-	if most > time.Hour { // an expiry, which memcached counts in seconds
+	if most > time.Hour { // the setting is an expiry, which memcached counts in seconds, so the example has no milliseconds
 		example = "1m"
 	} else if least >= time.Second {
 		example = "30s"
@@ -305,7 +314,8 @@ var (
 	sizeUnit = map[string]int64{"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 )
 
-// size is a number of bytes within bounds, without a unit or with a binary one.
+// size describes a setting that is a number of bytes from least to most, without a unit or with a
+// binary unit such as KiB.
 func size[V int | int64](least, most V) value[V] {
 	want := fmt.Sprintf("a size between %s and %s", bytesText(int64(least)), bytesText(int64(most)))
 	return value[V]{
@@ -344,7 +354,7 @@ func parseSize(n *node) (int64, bool) {
 	return v * sizeUnit[unit], n.kind == scalar && err == nil && v <= math.MaxInt64/sizeUnit[unit]
 }
 
-// bytesText formats a number of bytes in the largest unit of which it is a whole multiple.
+// bytesText formats a number of bytes in the largest unit in which it is a whole number.
 func bytesText(v int64) string {
 	for _, unit := range []string{"GiB", "MiB", "KiB"} {
 		if v > 0 && v%sizeUnit[unit] == 0 {
@@ -354,8 +364,7 @@ func bytesText(v int64) string {
 	return strconv.FormatInt(v, 10)
 }
 
-// listOf is a list with a minimum number of values. The parameter `least` is that number: 0, 1
-// or 2.
+// listOf describes a setting that is a list of at least `least` values. `least` is 0, 1 or 2.
 func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {
@@ -367,7 +376,8 @@ func listOf[V any](item value[V], least int) value[[]V] {
 				d.wrong(n, path, "a list"+[...]string{"", " of at least one", " of at least two"}[least])
 				return
 			}
-			// Allocate the full length first, because d.where has the addresses of elements as keys.
+			// Allocate the full length now, because the map d.where has pointers to the elements as
+			// keys.
 			*to = make([]V, len(n.items))
 			for i, from := range n.items {
 				d.where[&(*to)[i]] = from
@@ -385,13 +395,15 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	}
 }
 
-// elements is a list of elements with names. Its changes are described by name.
+// elements describes a list in which each element has a name. Changes of the list are described by
+// these names.
 func elements[V element](item value[V], list value[[]V]) value[[]V] {
 	list.diff = byName(item)
 	return list
 }
 
-// oneOrMore is a list. A list of one element can be written without brackets.
+// oneOrMore describes a setting that is a list. A list with one element can be written without
+// brackets.
 func oneOrMore[V any](item value[V]) value[[]V] {
 	many := listOf(item, 1)
 	return value[[]V]{
@@ -409,7 +421,7 @@ func oneOrMore[V any](item value[V]) value[[]V] {
 	}
 }
 
-// either is a value with two forms: a short one, and a mapping.
+// either describes a setting with two forms: the short form brief, and the mapping full.
 func either[V any](brief, full value[V]) value[V] {
 	return value[V]{
 		read: func(d *document, n *node, path string, to *V) {
@@ -425,7 +437,7 @@ func either[V any](brief, full value[V]) value[V] {
 	}
 }
 
-// switched is on, off, or a mapping of settings.
+// switched describes a setting that is on, off, or a mapping.
 func switched[V any](onOff, full value[V]) value[V] {
 	v := either(onOff, full)
 	v.diff = func(within, name string, old, f V, say func(format string, args ...any)) {
@@ -435,12 +447,12 @@ func switched[V any](onOff, full value[V]) value[V] {
 	return v
 }
 
-// A differ calls say for each difference between old and f. name is the name of the setting,
-// and within is the prefix of every message.
+// A differ calls say once for each difference between the settings old and f. name is the name of
+// the setting. The text within is the prefix of every message.
 type differ[V any] func(within, name string, old, f V, say func(format string, args ...any))
 
-// compare calls say for each difference between old and f. A value without a differ is
-// compared as a whole.
+// compare calls say once for each difference between the settings old and f. It compares their
+// forms in the file as a whole if v has no differ.
 func (v value[V]) compare(within, name string, old, f V, say func(format string, args ...any)) {
 	if v.diff != nil {
 		v.diff(within, name, old, f, say)
@@ -449,7 +461,8 @@ func (v value[V]) compare(within, name string, old, f V, say func(format string,
 	byWords(v.show)(within, name, old, f, say)
 }
 
-// byWords compares two values by how they are written in a file.
+// byWords returns a differ for settings that are compared as a whole, by their forms in a
+// configuration file.
 func byWords[V any](show func(V) any) differ[V] {
 	return func(within, name string, old, f V, say func(format string, args ...any)) {
 		if a, b := show(old), show(f); !reflect.DeepEqual(a, b) {
@@ -473,15 +486,15 @@ func spell(shown any) string {
 	return "unset"
 }
 
-// An element is an element of a list in which each has a name.
+// An element is an element of a list in which each element has a name.
 type element interface {
 	called() (kind, name string)
-	inFull() string // the name, with the address or pools if the name does not have them
+	inFull() string // returns the name, followed by the address or the pools if the name does not contain them
 }
 
-// byName compares lists by the names of their elements. It reports removed and added elements,
-// and the differences of the others. It also reports a changed order of servers, because
-// placement can depend on it.
+// byName returns a differ for lists of elements with names. It reports removed and added elements,
+// and the differences of the others. For servers it also reports a changed order, because placement
+// can depend on the order.
 func byName[V element](inner value[V]) differ[[]V] {
 	return func(within, _ string, old, f []V, say func(format string, args ...any)) {
 		before, after := map[string]*V{}, map[string]*V{}

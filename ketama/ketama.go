@@ -13,19 +13,19 @@ import (
 	"ringside/ring"
 )
 
-// Rule describes how one client builds and searches its circle.
+// Rule describes how one client builds and searches its hash circle.
 type Rule struct {
 	Label    Label
 	Count    Count
 	Spread   Spread
 	Seek     ring.Seek
-	LastWins bool      // if two servers have the same point, the one added later owns it
-	Walk     ring.Walk // how the client finds the next server after a dead one; zero: the next points of the circle
+	LastWins bool      // true: if two servers have the same point, it belongs to the server added later; false: to the earlier one
+	Walk     ring.Walk // how the client finds the next server after a dead one; zero: it uses the next points of the circle
 	KeyBits  int       // number of bits of the key hash; 0 means 32
 }
 
-// Circle returns the circle of servers. It fails if a server has no label, or if no
-// server gets a point.
+// Circle returns the circle of servers by this rule. It returns an error if a server
+// has no label, or if no server has a point.
 func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 	points, err := r.points(servers)
 	if err != nil {
@@ -36,8 +36,8 @@ func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 	}), nil
 }
 
-// maxPoints limits the points of a circle, and so its memory. Large weights
-// multiply the points.
+// maxPoints is the maximum number of points of a circle. It limits the memory, because
+// large weights multiply the points.
 const maxPoints = 1 << 22
 
 func (r Rule) points(servers []ring.Server) ([]ring.Point, error) {
@@ -70,12 +70,12 @@ func totalWeight(servers []ring.Server) int {
 	return total
 }
 
-// buckets is the number of buckets of php-memcache's consistent strategy.
+// buckets is the number of entries in the table of php-memcache's consistent strategy.
 const buckets = 1024
 
-// Buckets returns the table of php-memcache's consistent strategy. That client
-// searches the circle once for each of 1024 buckets. A key then belongs to bucket
-// hash mod 1024.
+// Buckets returns the table of php-memcache's consistent strategy. That client searches
+// the circle once for each of 1024 buckets. A key then belongs to bucket number (hash
+// mod 1024).
 func (r Rule) Buckets(servers []ring.Server) (*ring.Table, error) {
 	walk := r.Walk
 	r.Walk = ring.Walk{}

@@ -1,7 +1,7 @@
 package ketama
 
-// The text that names a server on the circle. If every server uses the default
-// port, a different label already moves nearly every key.
+// This file contains labels: the texts that clients hash for a server. Even if every
+// server has the default port, another kind of label moves nearly every key.
 
 import (
 	"fmt"
@@ -11,11 +11,11 @@ import (
 	"ringside/ring"
 )
 
-// Label is how a client spells a server. If the server has a Name, the Name is used
-// instead.
+// Label makes the text that a client hashes for a server. If the server has a Name, the
+// Name is used instead.
 type Label struct {
-	Address func(ring.Server) (string, error) // label of a host and port
-	Socket  func(path string) string          // label of a unix socket; nil: the client has no such rule, or it is not known
+	Address func(ring.Server) (string, error) // returns the label of a server with a host and a port
+	Socket  func(path string) string          // returns the label of a unix socket; nil: the client has no such label, or it is not known
 }
 
 func (l Label) of(s ring.Server) (string, error) {
@@ -31,57 +31,63 @@ func (l Label) of(s ring.Server) (string, error) {
 }
 
 var (
-	// short is libmemcached's label: the host alone on memcached's port, else
-	// host:port, without brackets. Its C API uses port 0 for a socket.
+	// short is the label of libmemcached: the host alone if the port is memcached's,
+	// else host:port, without brackets. For a unix socket, the label has port 0, as in
+	// libmemcached's C API.
 	short = Label{shortAddress, func(path string) string { return path + ":0" }}
-	// shortPHP differs from the label `short` only for sockets: PHP's
-	// addServer("/path", 0) replaces port 0 by the default port, which is then
-	// omitted.
+	// shortPHP is the label of php-memcached. It differs from the label `short` only
+	// for unix sockets. addServer("/path", 0) replaces port 0 by memcached's port,
+	// which is then omitted.
 	shortPHP = Label{shortAddress, samePath}
-	// shortTwemproxy differs from the label `short` only for sockets: of "/path:1",
-	// twemproxy keeps everything before the weight, including the colon.
+	// shortTwemproxy is the label of twemproxy. It differs from the label `short` only
+	// for unix sockets. Of the address "/path:1", twemproxy keeps everything before the
+	// weight, including the colon.
 	shortTwemproxy = Label{shortAddress, func(path string) string { return path + ":" }}
-	// shortText is the variant of the label `short` for clients that keep the brackets
-	// of IPv6.
+	// shortText is the label `short` for clients that keep the brackets of an IPv6
+	// address.
 	shortText = Label{func(s ring.Server) (string, error) {
 		if s.Port != ring.DefaultPort {
 			return s.Address(), nil
 		}
 		return trimPort(s.Address()), nil
 	}, samePath}
-	// long is host:port as the list spells it.
+	// long is the label host:port, as the list of servers spells the address.
 	long = Label{func(s ring.Server) (string, error) { return s.Address(), nil }, samePath}
-	// bare is host:port without brackets.
+	// bare is the label host:port, without the brackets of an IPv6 address.
 	bare = Label{func(s ring.Server) (string, error) { return s.Bare(), nil }, samePath}
-	// spy is libmemcached's imitation of spymemcached's label.
+	// spy is the label that libmemcached uses to imitate spymemcached.
 	spy = Label{func(s ring.Server) (string, error) { return "/" + s.Bare(), nil },
 		func(path string) string { return "/" + path + ":0" }}
-	// java is the text of Java's InetSocketAddress without the leading slash.
+	// java is the label of Java clients: the text of an InetSocketAddress, without the
+	// slash in front.
 	java = Label{func(s ring.Server) (string, error) { return javaAddress(s, "") }, nil}
-	// javaSlash is java with the leading slash.
+	// javaSlash is the label of Java clients with a slash in front: the text of an
+	// InetSocketAddress without a host name.
 	javaSlash = Label{func(s ring.Server) (string, error) { return javaAddress(s, "/") }, nil}
-	// javaTwice is the text of an InetSocketAddress that uses its IP address as
-	// host name.
+	// javaTwice is the label of Java clients that use the IP address as host name: the
+	// address, a slash, and the address with its port.
 	javaTwice = Label{func(s ring.Server) (string, error) {
 		text, err := javaAddress(s, "/")
 		return s.Host + text, err
 	}, nil}
-	// javaShort is the host alone on memcached's port, else host:port. IPv6 is
-	// spelled as Java does it.
+	// javaShort is the label of Java clients that omit memcached's port: the host
+	// alone, else host:port. An IPv6 address is written as Java writes it.
 	javaShort = Label{func(s ring.Server) (string, error) {
 		if ip, err := netip.ParseAddr(s.Host); err == nil && ip.Is6() {
 			s.Host = javaIPv6(ip)
 		}
 		return shortAddress(s)
 	}, nil}
-	// bmemcached appends the user and the password. Ringside has neither, so both
-	// are None.
+	// bmemcached is the label of python-binary-memcached, which contains the user and
+	// the password. Ringside has neither of them, so both are None.
 	bmemcached = Label{func(s ring.Server) (string, error) { return s.Address() + "_None_None", nil },
 		func(path string) string { return path + "_None_None" }}
-	// pecl adds a scheme (unix://) in front of the path of a unix socket.
+	// pecl is the label of php-memcache. Its label of a unix socket begins with
+	// unix://.
 	pecl = Label{func(s ring.Server) (string, error) { return s.Bare(), nil },
 		func(path string) string { return "unix://" + path + ":0" }}
-	// perlFast ends the host with a zero byte.
+	// perlFast is the label of Cache::Memcached::Fast. It has a zero byte after the
+	// host.
 	perlFast = Label{
 		func(s ring.Server) (string, error) { return s.Host + "\x00" + strconv.Itoa(s.Port), nil },
 		func(path string) string { return path + "\x00" },
@@ -101,8 +107,9 @@ func trimPort(address string) string {
 	return address[:len(address)-len(":")-len(strconv.Itoa(ring.DefaultPort))]
 }
 
-// javaAddress returns ip:port with the prefix `before`. Java adds the resolved address
-// to a host name. This package does not resolve names, so a host name is an error.
+// javaAddress returns ip:port with the text `before` in front. Java clients append the
+// resolved address to a host name. This package does not resolve names, so a host name
+// is an error.
 func javaAddress(s ring.Server, before string) (string, error) {
 	ip, err := netip.ParseAddr(s.Host)
 	if err != nil {
@@ -115,8 +122,7 @@ func javaAddress(s ring.Server, before string) (string, error) {
 	return fmt.Sprintf("%s[%s]:%d", before, javaIPv6(ip), s.Port), nil
 }
 
-// javaIPv6 spells an IPv6 address as eight hexadecimal groups, without
-// abbreviation.
+// javaIPv6 formats an IPv6 address as eight hexadecimal groups, without abbreviation.
 func javaIPv6(ip netip.Addr) string {
 	var text []byte
 	b := ip.As16()

@@ -1,6 +1,6 @@
 package ketama
 
-// How the labels of a server become points.
+// This file computes the points of a server from its label.
 
 import (
 	"crypto/md5"
@@ -12,14 +12,15 @@ import (
 	"ringside/ring"
 )
 
-// Spread returns the points of a server with the given label and number of labels.
+// Spread computes the points of a server from the label and the number of labels.
 type Spread func(label string, count int) []uint32
 
-// fourOfMD5 returns four points per label, from the MD5 of "label-i",
-// little-endian.
+// fourOfMD5 computes the points of a server: for each i below count, four little-endian
+// points from the MD5 of "label-i".
 func fourOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 4) }
 
-// threeOfMD5 returns three points per label, from the same MD5.
+// threeOfMD5 computes the points of a server: for each i below count, three
+// little-endian points from the MD5 of "label-i".
 func threeOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 3) }
 
 func ofMD5(label string, count, each int) []uint32 {
@@ -33,8 +34,8 @@ func ofMD5(label string, count, each int) []uint32 {
 	return points
 }
 
-// fourOfSHA1 returns four points per label, from the SHA-1 of "label-i",
-// little-endian.
+// fourOfSHA1 computes the points of a server: for each i below count, four
+// little-endian points from the SHA-1 of "label-i".
 func fourOfSHA1(label string, count int) []uint32 {
 	points := make([]uint32, 0, count*4)
 	for i := range count {
@@ -46,8 +47,8 @@ func fourOfSHA1(label string, count int) []uint32 {
 	return points
 }
 
-// sha1Dalli returns one point per label, the first four bytes of the SHA-1 of
-// "label:i", big-endian.
+// sha1Dalli computes the points of a server: for each i below count, the first four
+// bytes of the SHA-1 of "label:i", big-endian.
 func sha1Dalli(label string, count int) []uint32 {
 	points := make([]uint32, 0, count)
 	for i := range count {
@@ -57,7 +58,8 @@ func sha1Dalli(label string, count int) []uint32 {
 	return points
 }
 
-// one returns one point per label, the hash a of "label-i".
+// one returns a Spread with one point for each i below count: the hash of "label-i" by
+// the hash function a.
 func one(a ring.Algorithm) Spread {
 	return func(label string, count int) []uint32 {
 		points := make([]uint32, 0, count)
@@ -68,8 +70,8 @@ func one(a ring.Algorithm) Spread {
 	}
 }
 
-// crcStathat returns one point per label, the CRC-32 of the number i followed by
-// the label.
+// crcStathat computes the points of a server: for each i below count, the CRC-32 of the
+// decimal number i followed by the label.
 func crcStathat(label string, count int) []uint32 {
 	points := make([]uint32, 0, count)
 	for i := range count {
@@ -78,8 +80,9 @@ func crcStathat(label string, count int) []uint32 {
 	return points
 }
 
-// chain returns one point per label. Each point is the label's CRC-32, continued
-// over the previous point. The first one continues over four zero bytes.
+// chain computes the points of a server. Each of the count points is the label's
+// CRC-32, continued over the bytes of the previous point. The first point continues
+// over four zero bytes.
 func chain(label string, count int) []uint32 {
 	seed := crc32.ChecksumIEEE([]byte(label))
 	points := make([]uint32, 0, count)
@@ -92,7 +95,7 @@ func chain(label string, count int) []uint32 {
 	return points
 }
 
-// exactly returns count points, four from each MD5 of "label-i".
+// exactly computes count points of a server: four from each MD5 of "label-i".
 func exactly(label string, count int) []uint32 {
 	return ofMD5(label, (count+3)/4, 4)[:count]
 }

@@ -1,7 +1,7 @@
 package ketama
 
-// The clients with a circle of 128-bit points. In all of them a key belongs to the
-// first point after its hash.
+// This file contains the rules of clients with a circle of 128-bit points. In all of
+// them, a key belongs to the first point after its hash.
 
 import (
 	"crypto/md5"
@@ -11,19 +11,20 @@ import (
 	"ringside/ring"
 )
 
-// Uhashring is the default of Python's uhashring. The key hash is ring.MD5Wide.
+// Uhashring returns the circle of Python's uhashring with its default settings. Its key
+// hash is ring.MD5Wide.
 func Uhashring(servers []ring.Server) (*ring.Wide, error) {
 	return wide(servers, long, times(160), bigEndian)
 }
 
-// Bmemcached is python-binary-memcached without authentication. The key hash
-// is ring.MD5Wide.
+// Bmemcached returns the circle of python-binary-memcached without authentication. Its
+// key hash is ring.MD5Wide.
 func Bmemcached(servers []ring.Server) (*ring.Wide, error) {
 	return wide(servers, bmemcached, times(160), bigEndian)
 }
 
-// Serialx is serialx/hashring, with one point for each unit of weight. The key
-// hash is ring.MD5Signed.
+// Serialx returns the circle of serialx/hashring, with one point for each unit of
+// weight. Its key hash is ring.MD5Signed.
 func Serialx(servers []ring.Server) (*ring.Wide, error) {
 	return wide(servers, long, times(1), signedHalves)
 }
@@ -52,14 +53,16 @@ func wide(servers []ring.Server, label Label, count Count, halves func([]byte) (
 	return ring.NewWide(len(servers), points, low), nil
 }
 
-// bigEndian reads an MD5 as one big-endian number.
+// bigEndian returns the MD5 of text as one big-endian number: the upper and the lower
+// 64 bits.
 func bigEndian(text []byte) (hi, lo uint64) {
 	d := md5.Sum(text)
 	return binary.BigEndian.Uint64(d[:]), binary.BigEndian.Uint64(d[8:])
 }
 
-// signedHalves reads an MD5 as two signed little-endian numbers. It flips their
-// sign bits, so that they sort correctly as unsigned numbers.
+// signedHalves returns the two halves of the MD5 of text as signed little-endian
+// numbers. It flips their sign bits, so that unsigned comparison sorts them like signed
+// numbers.
 func signedHalves(text []byte) (hi, lo uint64) {
 	d := md5.Sum(text)
 	return binary.LittleEndian.Uint64(d[:]) ^ 1<<63, binary.LittleEndian.Uint64(d[8:]) ^ 1<<63

@@ -10,16 +10,17 @@ package modulo
 
 import "ringside/ring"
 
-// Rule describes how one client fills its table and finds the next server after a
-// dead one.
+// Rule describes how one client fills its table of servers, and how it finds the next
+// server after a dead one.
 type Rule struct {
-	Order  ring.Order // nil keeps the order of the list
-	Repeat bool       // whether a server is in the table once per unit of weight
-	Walk   ring.Walk  // hashes the key again to find the next server; zero: doesn't
-	Next   bool       // whether the next entry of the table is tried, wrapping at its end
+	Order  ring.Order // how the servers are ordered in the table; nil: as in the list
+	Repeat bool       // whether a server has one entry for each unit of its weight; false: one entry
+	Walk   ring.Walk  // how the client hashes the key again to find the next server after a dead one; zero: it does not
+	Next   bool       // whether the server of the next entry is tried after a dead one; after the last entry follows the first
 }
 
-// Table returns the table of servers for a key hash of keyBits bits (0 means 32).
+// Table returns the table of servers by this rule. keyBits is the number of bits of the
+// key hash; 0 means 32.
 func (r Rule) Table(servers []ring.Server, keyBits int) *ring.Table {
 	order := r.Order
 	if order == nil {
@@ -39,34 +40,41 @@ func (r Rule) Table(servers []ring.Server, keyBits int) *ring.Table {
 }
 
 var (
-	// Libmemcached ignores weights, as do php-memcached and pylibmc.
+	// Libmemcached is the rule of libmemcached, php-memcached and pylibmc, which ignore
+	// weights.
 	Libmemcached = Rule{}
-	// Perl is Cache::Memcached: up to 20 lookups. Each retry adds the hash of try
-	// number and key to a sum. The client does not reduce the sum to 15 bits.
+	// Perl is the rule of Cache::Memcached, with up to 20 lookups. Each retry adds a
+	// hash to a sum: the hash of the number of the try and the key. The client does not
+	// reduce the sum to 15 bits.
 	Perl = Rule{Repeat: true, Walk: ring.AddTryBefore(ring.CRC15, 1, 20, 63)}
-	// PerlFast is Cache::Memcached::Fast, where a dead server's keys miss.
+	// PerlFast is the rule of Cache::Memcached::Fast. The keys of a dead server miss.
 	PerlFast = Rule{Repeat: true}
-	// Python is python-memcache: up to 10 lookups.
+	// Python is the rule of python-memcache, with up to 10 lookups.
 	Python = Rule{Repeat: true, Walk: ring.HashOfHash(ring.CRC15Not0, 10)}
-	// PythonOld is python-memcache with its old hash function.
+	// PythonOld is the rule of python-memcache with its old hash function.
 	PythonOld = Rule{Repeat: true, Walk: ring.HashOfHash(ring.CRC32, 10)}
-	// Gomemcache keeps the order of the list. In this client a server's weight is
-	// how often it is listed.
+	// Gomemcache is the rule of gomemcache, which keeps the order of the list. In this
+	// client, the weight of a server is how often it is listed.
 	Gomemcache = Rule{Repeat: true}
-	// Mcrouter keeps the order of the list and has no weights.
+	// Mcrouter is the rule of mcrouter, which keeps the order of the list and has no
+	// weights.
 	Mcrouter = Rule{}
-	// Spymemcached tries the next server of the list and has no weights.
+	// Spymemcached is the rule of spymemcached, which tries the next server of the list
+	// and has no weights.
 	Spymemcached = Rule{Next: true}
-	// Xmemcached repeats servers by weight and tries the next entry.
+	// Xmemcached is the rule of xmemcached, which repeats servers by weight and tries
+	// the next entry of the table.
 	Xmemcached = Rule{Repeat: true, Next: true}
-	// Memjs tries the next server of the list and has no weights.
+	// Memjs is the rule of memjs, which tries the next server of the list and has no
+	// weights.
 	Memjs = Rule{Next: true}
-	// Twemproxy sorts the servers by the length of the name, then by the name.
+	// Twemproxy is the rule of twemproxy, which sorts the servers by the length of the
+	// name, then by the name.
 	Twemproxy = Rule{Order: ring.ByLength, Repeat: true}
 )
 
-// Pecl is php-memcache's standard strategy: up to 20 retries, which append "-0",
-// "-1"… to the key.
+// Pecl is the standard rule of php-memcache. It retries up to 20 times: it appends
+// "-0", "-1"… to the key and hashes it again.
 func Pecl(hash ring.Algorithm) Rule {
 	return Rule{Repeat: true, Walk: ring.TryBehind(hash, 21)}
 }

@@ -51,7 +51,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
-	for _, bp := range e.gen.pools { // in the table's order, because ledgers compare registrations by index
+	for _, bp := range e.gen.pools { // in the order of the table, because a ledger compares the pools of a server with those of an earlier time by index
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
 	e.bindListeners(bound)
@@ -76,8 +76,9 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.Soon(link.IdleTimer)
 }
 
-// bindPools binds the pools of the new table to servers. It reuses the servers in the
-// parameter `before`. Servers that the new table does not name stay Retired.
+// bindPools binds the pools of the new table to servers. It reuses the servers of the old
+// table, which are in `before`. A server that the new table does not name is left with Retired
+// set.
 func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.BoundPool {
 	for _, srv := range before {
 		srv.Retired = true
@@ -203,7 +204,7 @@ func (e *Engine) letGo(before []*upstream.Server) {
 	for _, srv := range before {
 		if srv.Retired {
 			delete(e.ByAddress, srv.Target.Network+" "+srv.Target.Address)
-			for n := range srv.Dedicated { // a table change cancels the errands that use them
+			for n := range srv.Dedicated { // dedicated connections have requests of Ringside itself, such as stats; a new table cancels them
 				srv.CloseDedicated(n)
 			}
 			for _, c := range srv.Conns {

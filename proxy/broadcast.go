@@ -17,15 +17,16 @@ import (
 	"ringside/proxy/wire"
 )
 
-// askAll sends line to every server behind s's listener, once each. g makes one answer
-// of the replies.
+// askAll sends line to every server behind s's listener, once each. g combines the replies to
+// one reply for the client.
 func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 	e.askThose(s, line, g, e.listener(s).Each)
 }
 
-// askThose sends line to the servers that each enumerates. A server with a refusal, or
-// without a usable connection, is not sent the line; g gets the reason instead. Each
-// server counts as a key of the client's turn.
+// askThose sends line to the servers that the parameter `each` enumerates. If a server has a
+// refusal, or no usable connection, the line is not sent to it, and g gets the reason instead.
+// Each server counts like one key against the work that the client may cause in this wakeup (its
+// turn).
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
 	x := e.NewExchange(s)
 	x.Gather = g
@@ -86,7 +87,7 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	}
 	e.EncodedKey = append(line, wire.CRLF...)
 	each, delay := e.listener(s).Each, int64(0)
-	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // an immediate flush; at a later time a server that is out now may be back
+	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // an immediate flush skips a server that is out; a delayed one does not, because the server may have rejoined by then
 		each = e.listener(s).EachInUse
 	} else if b := e.Shared.book.Load(); b != nil {
 		delay = int64(b.TTL(e.Now, at)) * int64(time.Second)
@@ -98,13 +99,13 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 // command succeeds if every server replies with want.
 type unanimous struct {
 	e     *Engine
-	want  string   // reply of a server that carried it out
-	not   string   // describes the other servers in the error text
-	quiet bool     // noreply
+	want  string   // the reply that means that a server has carried the command out
+	not   string   // for the error text: the state of a server that has not carried the command out, such as "not flushed"
+	quiet bool     // the client sent noreply, and gets neither a reply nor an error
 	flush bool     // the command is flush_all: it also deletes the view records on the servers
-	at    int64    // when the flush takes effect, on the loop's clock
+	at    int64    // when the flush takes effect, in nanoseconds on the loop's clock
 	asked int      // number of servers
-	bad   []string // one reason for each server that did not carry it out
+	bad   []string // one reason for each server that has not carried the command out
 }
 
 func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {
@@ -157,12 +158,12 @@ func (e *Engine) tellVersion(s *client.Session) {
 	})
 }
 
-// versions collects the replies to version. The connections parse the version
-// themselves, so versions only reads it from the server. A reload may have removed a
-// server before its reply arrives.
+// versions collects the replies to the version command that Ringside sends to its servers. The
+// server connection parses each reply and records the version in its Server; versions reads it
+// there. This also works if a reload has removed the server before the reply arrives.
 type versions struct {
 	low *upstream.Server // a server with the lowest known version; nil: none is known
-	why string           // why the first server that failed did not answer
+	why string           // reason of the first server that did not reply; empty: all replied
 }
 
 // hear records srv if its version is known and the lowest so far.

@@ -104,7 +104,7 @@ func (e *Engine) quietly(b []byte) []byte {
 
 // local answers the request in e.Req without a server.
 func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
-	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // no earlier request waits for its answer
+	if s.Head == nil && e.Req.Flags&wire.Binary == 0 { // the client has no earlier request without a reply
 		e.Count.Requests[e.Req.Op][o]++
 		s.Requested()
 		s.Out.Append(&e.Buffers, e.CheckLocal(s, answer))
@@ -114,9 +114,10 @@ func (e *Engine) local(s *client.Session, answer []byte, o stats.Outcome) {
 	e.NewExchange(s).Answer(answer, o)
 }
 
-// place finds the route and the server for key, which is spelled as on the wire. The
-// route is nil if no route of lst matches the key. The server is nil if the pool's
-// placement rule assigns the key to no server. place also sets e.refusal.
+// place finds the route and the server for key, which is spelled as on the wire. The route is
+// nil if no route of lst matches the key. The server is nil if the pool's placement rule
+// assigns the key to no server. decoded is the key without base64. place also sets e.refusal:
+// why an operator keeps requests from the server.
 func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, srv *upstream.Server, decoded []byte) {
 	if e.Req.Flags&wire.Base64 != 0 {
 		e.Key, _ = wire.DecodeKey(e.Key[:0], key)
@@ -128,7 +129,7 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 		}
 	}
 	if i := rt.Owners.Owner(key[len(rt.Strip):]); i >= 0 {
-		if srv = rt.Servers[i]; rt.Refusals != nil || e.refusal != "" { // skip the store when both are empty
+		if srv = rt.Servers[i]; rt.Refusals != nil || e.refusal != "" { // without overrides e.refusal is empty already, and a store costs time
 			e.refusal = rt.Refusal(i)
 		}
 	}
@@ -164,7 +165,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		return false
 	}
 	setRoute(x, rt)
-	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // the answer to a miss repeats flags of the request
+	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // memcached's reply to a missing key repeats some flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
 	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
@@ -190,7 +191,8 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	return taken
 }
 
-// sample records a, a request on key, in Watch: it is one of the sampled requests.
+// sample records a, a request on key, as one of the sampled requests: hot keys and traces are
+// computed from these.
 func (e *Engine) sample(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
 	e.Watch.Sample(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
 }
@@ -222,8 +224,9 @@ func setRoute(x *client.Exchange, rt *routing.Route) {
 	}
 }
 
-// readGuarded sends a text read of one guarded key, as the guard's meta request. It
-// returns false and does nothing if the request needs a task.
+// readGuarded handles a text read of one guarded key. It sends the read as a meta request that
+// also returns what stampede protection needs. It returns false and does nothing if the read
+// needs a task.
 func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
 	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
 		return false
@@ -232,7 +235,7 @@ func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32,
 	if c == nil {
 		return false
 	}
-	e.endPart(srv) // otherwise this request would land inside the multi-key line being built
+	e.endPart(srv) // completes the multi-key read that is being built for this server, because the next request must not be in the middle of it
 	if !e.tags.Ask(x, share, rt, c, key) {
 		return false
 	}
@@ -265,7 +268,8 @@ func (e *Engine) readReplica(s *client.Session, x *client.Exchange, share int32,
 	return true
 }
 
-// admit starts t, a task of x, for a request of s.
+// admit starts the task t, which executes a request of the client s. x is the exchange of the
+// request.
 func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	if tell := t.Route.Count.Misses; tell != nil {
 		t.TTL = tell.TTL(e.Now, t.Req.Exptime.Of(t.Raw))
@@ -277,11 +281,11 @@ func (e *Engine) admit(s *client.Session, x *client.Exchange, t *task.Task) {
 	e.Admit(t)
 }
 
-// askDebug serves the me command. If the key is in base64 it sends the decoded key,
-// because memcached answers both spellings alike. The reply contains the raw bytes of
-// the key unless the item was stored with a base64 key. Up to 1.6.45 memcached forgets
-// that for some items. So a key with spaces or control characters is rejected: its
-// reply may span several lines, and its end could not be found.
+// askDebug serves the me command. If the key is in base64 it sends the decoded key, because
+// memcached answers both spellings alike. The reply contains the raw bytes of the key unless
+// the item was stored with a base64 key. Up to 1.6.45 memcached forgets that for some items,
+// and sends the raw key. So a key with spaces or control characters is rejected:
+// its reply may span several lines, and its end could not be found.
 func (e *Engine) askDebug(s *client.Session, raw []byte) {
 	r := &e.Req
 	if r.Flags&wire.Base64 != 0 {
@@ -308,8 +312,8 @@ func unfitKey(rt *routing.Route, key []byte) string {
 	return ""
 }
 
-// refuseKey answers the command in e.Req with a CLIENT_ERROR. noreply suppresses it,
-// the q flag does not. It is the whole answer, also for a read: no END follows.
+// refuseKey answers the command in e.Req with a CLIENT_ERROR. noreply suppresses the error, the
+// q flag does not. The error is the whole reply, also to a read: no END follows.
 func (e *Engine) refuseKey(s *client.Session, why string) {
 	answer := wire.AppendClientError(nil, why)
 	if e.Req.Dialect == wire.Text {
@@ -319,8 +323,8 @@ func (e *Engine) refuseKey(s *client.Session, why string) {
 	e.local(s, answer, stats.ClientFault)
 }
 
-// reach returns a connection to srv, the result of place, for the given share of x. If
-// the request can't be sent it returns nil, after it has recorded the reason in x.
+// reach returns a connection to srv, the server of a key, for the given share of x. If the
+// request can't be sent it returns nil, after it has recorded the reason in x.
 func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server) *upstream.Conn {
 	switch {
 	case rt == nil:
@@ -410,10 +414,10 @@ func (e *Engine) askMany(s *client.Session, raw []byte) {
 	e.askKeys(x, raw, false)
 }
 
-// AskRest sends the next of the remaining keys of x, which were held back until the client
-// read more of its replies, or until its next turn. A reload may have replaced the routes
-// since. If it has removed the listener, nothing is sent by the old routes: no table has
-// them, so their servers, views and near caches are not maintained any more.
+// AskRest sends the next of the remaining keys of x, which were held back until the client read
+// more of its replies, or until its next turn. A reload may have replaced the routes since. If
+// it has removed the listener, nothing is sent by the old routes: the servers, views and near
+// caches of these routes are not maintained any more.
 func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 	if lst := e.listener(x.Session); e.Listeners[lst.Name] != lst {
 		x.Fail(client.NoShare, client.Reconfigured, stats.Unavailable)
@@ -431,13 +435,13 @@ func (e *Engine) AskRest(x *client.Exchange, raw []byte) {
 func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 	r, s := &e.Req, x.Session
 	lst := e.listener(s)
-	e.tags.Named = e.tags.Named[:0] // tags named in a get only save work; multi-key reads do not use them
+	e.tags.Named = e.tags.Named[:0] // tags named in a get only save requests, so multi-key reads ignore them
 	command := raw[r.Line.Start:r.Keys.Start]
-	if r.Op == wire.Get { // it may be a bget, which not every server supports
+	if r.Op == wire.Get { // the command may be bget, a synonym of get that not every server supports
 		command = plainGet
 	}
 	now := len(r.Several)
-	if !again { // otherwise the piece already has the right size
+	if !again { // a later piece of a read was cut to the right size before this call
 		now = s.Window(now)
 	}
 	s.UseTurn(now - 1)
@@ -455,12 +459,12 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		}
 		share := x.Share(rt.Count)
 		if len(key) == len(rt.Strip) {
-			continue // no server can store this key, so it is a miss
+			continue // the key is nothing but the stripped prefix, which no server can store, so it is a miss
 		}
-		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // get_errors: error of any key's route applies to the whole read
+		x.MissErrors = (x.MissErrors || !routed) && !rt.GetErrors // the read is an error if a server fails and the route of any of its keys has get_errors: error
 		routed = true
 		if divert.IsReserved(key[len(rt.Strip):]) {
-			continue // a reserved key is a miss, too
+			continue // Ringside reserves keys that begin with __rs: a read of such a key is a miss
 		}
 		if e.near.On && e.near.Serve(x, share, rt, raw, key) {
 			continue
@@ -529,7 +533,7 @@ func (d *handler) EndBatch(x *client.Exchange) {
 	x.FinishOne()
 }
 
-// endParts completes the command lines to which keys were added.
+// endParts completes the multi-key reads that are being built, one for each server.
 func (e *Engine) endParts() {
 	for _, c := range e.parts {
 		c.EndLine(c.Tail)
@@ -538,7 +542,7 @@ func (e *Engine) endParts() {
 	e.parts = e.parts[:0]
 }
 
-// endPart completes the command line to srv, if there is one.
+// endPart completes the multi-key read that is being built for srv, if there is one.
 func (e *Engine) endPart(srv *upstream.Server) {
 	c := srv.Asked
 	if c == nil {

@@ -11,18 +11,18 @@
 // An Engine has one part of each of the packages below. None of them imports this
 // package. If they need something from it, it provides an interface or a function.
 //
-//	link      bytes, timers and memory of a loop   calls makeRoom when limits.memory is reached (relief.go)
-//	upstream  requests to servers, and replies     reports to observer: server down, up, connected (engine.go)
-//	client    answers in each client's order       calls door to serve a request (dispatch.go)
-//	routing   which server a key belongs to        adopt binds it to servers (adopt.go)
-//	task      commands that need several requests  asks loops which loop runs the tasks of a key (proxy.go)
-//	failover  keepers; keys without replicas       calls handOverrides for overrides by operators (overrides.go)
-//	copies    keys with replicas
-//	counters  creation of missing counters, delayed increments
-//	guard     stampede protection                  reaches the other loops by eachGuard (engine.go)
-//	tags      invalidation of values by tag        taggedPools lists the pools with tags (adopt.go)
-//	near      near cache: values kept in Ringside  dispatch.go asks it first: package near/serve
-//	watch     samples of keys and requests         dispatch.go passes it the sampled requests
+//	link         bytes, timers and memory of a loop   calls makeRoom when limits.memory is reached (relief.go)
+//	upstream     requests to servers, and replies     reports to observer: server down, up, connected (engine.go)
+//	client       answers in each client's order       calls handler to serve a request (dispatch.go)
+//	routing      which server a key belongs to        adopt binds pools to servers (adopt.go)
+//	task         commands that need several requests  asks loops which loop runs the tasks of a key (proxy.go)
+//	failover     keepers; keys without replicas       calls handOverrides for overrides by operators (overrides.go)
+//	replication  keys with replicas
+//	counters     creation of missing counters, delayed increments
+//	guard        stampede protection                  reaches the other loops by eachGuard (engine.go)
+//	tags         invalidation of values by tag        taggedPools lists the pools with tags (adopt.go)
+//	near         near cache: values kept in Ringside  nearReads answers reads from it (near.go)
+//	watch        samples of keys and requests         dispatch.go passes it the sampled requests
 //
 // A Proxy is what all engines of a process share: the table, the overrides by
 // operators, and the totals that limits apply to.
@@ -51,5 +51,3 @@
 //   - At limits.memory the clients and connections that use the most memory lose it:
 //     relief.go.
 package proxy
-
-// This file is the documentation of the package.

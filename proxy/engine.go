@@ -135,7 +135,7 @@ func (e *Engine) Begin(now, wall int64) {
 	if cur := e.Shared.published.Load(); e.gen == nil || e.gen.Published != cur {
 		e.adopt(cur)
 	}
-	if e.MemoryFull { // another engine may have made room
+	if e.MemoryFull { // limits.memory was reached, but another engine may have freed memory since
 		e.Account()
 	}
 	e.takeOverrides()
@@ -182,7 +182,7 @@ func (e *Engine) End() []link.Effect {
 	}
 	e.DispatchRunnable()
 	e.Resume()
-	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests that must be translated for the server's release
+	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests, and these must be translated for older servers
 		e.TranslateHeld()
 		e.DispatchRunnable()
 		e.Resume()
@@ -192,7 +192,7 @@ func (e *Engine) End() []link.Effect {
 		e.Account()
 	}
 	out := e.Flush()
-	e.Book() // closed connections have freed memory
+	e.Book() // subtracts the memory of the connections that Flush has closed from the memory in use
 	return out
 }
 
@@ -243,7 +243,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // closing a connection now would lose them
+	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // late deletes, buffered increments or requests in the input would be lost if connections were closed now
 		return false
 	}
 	for s := range e.Sessions {
@@ -257,7 +257,8 @@ func (e *Engine) Idle() bool {
 // Guarded returns the part of e that handles guarded keys.
 func (e *Engine) Guarded() *guard.Guard { return e.guards }
 
-// eachGuard runs f on all loops; on this one it runs before eachGuard returns.
+// eachGuard calls f with the guard of each loop, on that loop. For this loop, f runs before
+// eachGuard returns.
 func (e *Engine) eachGuard(f func(*guard.Guard)) {
 	for _, o := range e.Shared.Engines() {
 		if o == e {
@@ -268,8 +269,8 @@ func (e *Engine) eachGuard(f func(*guard.Guard)) {
 	}
 }
 
-// onGuard runs f on the loop that runs the tasks of keys with this hash. If that is
-// this loop, f runs before onGuard returns.
+// onGuard calls f with the guard of the loop that runs the tasks of keys with this hash, on
+// that loop. If that is this loop, f runs before onGuard returns.
 func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
 	switch o := e.Loops.Owner(hash); o {
 	case &e.Tasks:
@@ -283,7 +284,8 @@ func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
 	}
 }
 
-// observer passes server events to keepers and copies. It implements upstream.Observer.
+// observer passes events of servers to the keepers, and to the Replicator, which handles
+// replicated keys. It implements upstream.Observer.
 type observer struct{ e *Engine }
 
 func (o observer) Down(srv *upstream.Server, why string, refused bool) {
@@ -292,7 +294,7 @@ func (o observer) Down(srv *upstream.Server, why string, refused bool) {
 }
 
 func (o observer) Up(*upstream.Server) {
-	if len(o.e.Ledgers) > 0 { // writes that the server missed are deleted before any read uses it
+	if len(o.e.Ledgers) > 0 { // first, the replicated keys with a write that this server missed are deleted from it
 		o.e.At(link.ResyncTimer, o.e.Now)
 	}
 }

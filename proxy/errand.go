@@ -18,9 +18,9 @@ import (
 // and long, and must not delay a client's request.
 const statsConn = 1 << 30
 
-// AskStats asks a server for the stats in what, and calls done with the replies in the
-// same order, or with the reason why they are missing. done runs on the loop that runs
-// the keepers. A server that is down, or that an operator has drained, is not asked.
+// AskStats asks a server for the stats with the names in `what`, and calls done with the
+// replies in the same order, or with the reason why they are missing. done runs on the loop
+// that runs the keepers. A server that is down, or that an operator has drained, is not asked.
 func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]byte, why string)) {
 	if len(p.Engines()) == 0 {
 		done(nil, "no loop runs yet")
@@ -65,7 +65,8 @@ func (p *Proxy) EndStats() {
 	})
 }
 
-// statsErrand collects the replies of one server. It is an upstream.Asker.
+// statsErrand collects the replies of one server to stats requests of Ringside itself. It is an
+// upstream.Asker.
 type statsErrand struct {
 	e       *Engine
 	server  *upstream.Server
@@ -100,8 +101,8 @@ func (q *statsErrand) Answered(id int, r *upstream.Result) {
 	q.done(q.answers, q.why)
 }
 
-// counted passes evictions and flushes from a server's general stats to the book,
-// which explains misses.
+// counted passes the numbers of evictions and flushes, from the reply of srv to stats, to the
+// book, which explains misses.
 func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	b := e.Shared.book.Load()
 	if b == nil {

@@ -14,8 +14,8 @@ import (
 	"ringside/proxy/wire"
 )
 
-// keepBook creates the book if on is set and there is none, and drops it if on is not
-// set.
+// keepBook creates or drops the book, which explains misses: if on is set the process has one,
+// and otherwise it has none.
 func (p *Proxy) keepBook(on bool, now int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -27,8 +27,8 @@ func (p *Proxy) keepBook(on bool, now int64) {
 	}
 }
 
-// Misses returns the account of misses of the route with this label. It returns nil if
-// there is no book, so that misses are not explained.
+// Misses returns why reads of the route with this label missed. It returns nil if there is no
+// book, so that misses are not explained.
 func (p *Proxy) Misses(label string) *missreason.Account {
 	if b := p.book.Load(); b != nil {
 		return b.Route(label)
@@ -52,7 +52,8 @@ func (p *Proxy) MissReport() (is *missreason.Report, err error) {
 	return b.Report(now), nil
 }
 
-// Observe reports the reply r to the attempt a, if a is a client's own request.
+// Observe reports the reply r to the book, which explains misses, if the attempt a is a
+// client's own request and not part of a task.
 func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) {
 	e, at := o.e, missreason.Place{Home: c.Server.Number, Served: c.Server.Number}
 	if e.Shared.book.Load() == nil {
@@ -61,7 +62,7 @@ func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) 
 	to, ok := a.To.(interface {
 		RouteOf(share int32) *stats.RouteCounters
 	})
-	if !ok { // a task reports its outcome when its client gets the reply: see Engine.recordOutcome
+	if !ok { // a is part of a task, which reports its outcome when its client gets the reply: see Engine.recordOutcome
 		return
 	}
 	count := to.RouteOf(a.Share)
@@ -89,7 +90,8 @@ func (o observer) Observe(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply) 
 	}
 }
 
-// recordOutcome reports what happened to the key of t, after its client got the answer.
+// recordOutcome reports the outcome o of the task t to the book, which explains misses. The
+// client has the reply already.
 func (e *Engine) recordOutcome(t *task.Task, o stats.Outcome) {
 	tell := t.Account
 	switch {
@@ -105,9 +107,9 @@ func (e *Engine) recordOutcome(t *task.Task, o stats.Outcome) {
 	}
 }
 
-// placed sets t.Place, the server of t's key, and t.Account, which determines why
-// reads of the route miss. For a replicated key the place is always the primary's
-// server, even if that is not used now: the key is not lost with one server.
+// placed sets two fields of t, with which the book explains misses. t.Place is the server of
+// the key, and t.Account collects the misses of its route. For a replicated key the place is
+// always the primary's server, even if that server is out: the followers still have the key.
 func (e *Engine) placed(t *task.Task) {
 	t.Account = t.Route.Count.Misses
 	if t.Account == nil {

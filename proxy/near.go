@@ -7,8 +7,6 @@ package proxy
 // refreshing read has its reply. Tasks that it cannot answer continue with the next handler, and so
 // reach the server.
 
-// Reads, the tasks of waiting reads, and writes.
-
 import (
 	"ringside/proxy/client"
 	"ringside/proxy/guard"
@@ -26,8 +24,8 @@ type nearReads struct {
 	near.Near
 	clients *client.Clients
 	tasks   *task.Tasks
-	watch   *watch.Watch // also records reads that do not reach a server
-	guards  *guard.Guard // learns of the values that clients of guarded routes get
+	watch   *watch.Watch // samples the reads that the near cache answers
+	guards  *guard.Guard // is notified of reads of guarded keys that the near cache answers
 	hash    func(key []byte) uint64
 	admit   func(s *client.Session, x *client.Exchange, t *task.Task)
 }
@@ -37,8 +35,8 @@ func newNearReads(tasks *task.Tasks, w *watch.Watch, guards *guard.Guard, hash f
 	return &nearReads{near.New(tasks.IO, hash), tasks.Clients, tasks, w, guards, hash, admit}
 }
 
-// Keep assigns stores to the routes of a listener. loops is the number of loops that share the
-// memory of a route.
+// Keep assigns a near cache to each route of a listener that has one in the configuration.
+// loops is the number of loops that share the memory of a route.
 func (e *nearReads) Keep(lst *routing.Listener, learned func(label string) *stats.Near, loops int) {
 	for i := range lst.Routes {
 		if rt := &lst.Routes[i]; rt.Keeps != nil {
@@ -48,8 +46,8 @@ func (e *nearReads) Keep(lst *routing.Listener, learned func(label string) *stat
 	}
 }
 
-// Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns false
-// if the server must answer. In that case it has recorded in x.Lookup whether the reply may be
+// Serve answers a read of key from the near cache, or makes it wait for a refresh. It returns
+// false if the server must answer. In that case x.Lookup records whether the reply may be
 // stored in the near cache.
 func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte) bool {
 	r := &e.clients.Req
@@ -60,7 +58,7 @@ func (e *nearReads) Serve(x *client.Exchange, share int32, rt *routing.Route, ra
 	case rt.Near == nil || r.Op != wire.Get || r.Flags&wire.Base64 != 0:
 		return false
 	}
-	brings := true // the reply will contain the client flags, too
+	brings := true // whether the server's reply will contain the value and its client flags
 	if r.Dialect == wire.Meta {
 		if !near.Fits(r) {
 			return false
@@ -99,7 +97,7 @@ func (e *nearReads) Handle(t *task.Task) bool {
 	case how == near.Wait:
 		rt.Near.Await(v, func() {
 			e.tasks.Runnable = append(e.tasks.Runnable, t)
-			e.tasks.Soon(link.NearTimer) // makes the loop call End, which runs the task
+			e.tasks.Soon(link.NearTimer) // makes the loop call End soon, which runs the waiting task
 		})
 		return true
 	case how == near.Give && (v.Known || t.Req.Dialect == wire.Text):
@@ -117,7 +115,7 @@ func (e *nearReads) Handle(t *task.Task) bool {
 	return false
 }
 
-// give sends the client a kept value.
+// give sends the client v, a value from the near cache, as the reply to a read of key.
 func (e *nearReads) give(x *client.Exchange, share int32, rt *routing.Route, raw, key []byte, v *near.Value) {
 	x.Hit(share)
 	x.Outcome = stats.Hit
@@ -139,17 +137,19 @@ func (e *nearReads) give(x *client.Exchange, share int32, rt *routing.Route, raw
 	}
 }
 
-// count counts a read that did not reach a server.
+// count counts a read that the near cache has answered with v.
 func (e *nearReads) count(rt *routing.Route, v *near.Value) {
 	c := &rt.Count.Near
 	c.Hits++
 	c.Age += uint64(e.clients.Now - v.Asked)
 }
 
-// oftenEnough is how many reads per ttl make it worthwhile to keep a value.
+// oftenEnough is the number of reads of a key within the ttl of the near cache from which the
+// cache keeps the value.
 const oftenEnough = 4
 
-// isHot reports whether key is read often enough. hash is its hash as servers know it.
+// isHot reports whether key is read often enough to be kept in the near cache. hash is the hash
+// of the key without the prefix that the route strips.
 func (e *nearReads) isHot(rt *routing.Route, hash uint64, key []byte) bool {
 	if rt.Strip != "" {
 		hash = e.hash(key)
@@ -157,14 +157,15 @@ func (e *nearReads) isHot(rt *routing.Route, hash uint64, key []byte) bool {
 	return e.watch.Rate(hash, e.clients.Now)*rt.Near.TTL.Seconds() >= oftenEnough
 }
 
-// Writes records that x may change the value of key.
+// Writes records for the near cache that x may change the value of key.
 func (e *nearReads) Writes(x *client.Exchange, rt *routing.Route, key []byte) {
 	if e.On && rt != nil {
 		e.lookupOf(x).Writes(key[len(rt.Strip):])
 	}
 }
 
-// lookupOf returns the lookupOf of x, and creates it if there is none.
+// lookupOf returns x.Lookup, which records the use of the near cache by x. It creates the
+// Lookup if there is none.
 func (e *nearReads) lookupOf(x *client.Exchange) *near.Lookup {
 	if x.Lookup == nil {
 		x.Lookup = e.Near.NewLookup()

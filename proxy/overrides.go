@@ -45,8 +45,8 @@ type OverrideSince struct {
 // server, that the keeper can't apply the override, or that the result is unknown
 // (ErrUnsure).
 //
-// Overrides are stored by these two names, so they survive a reload. If a new table
-// lacks the server the override stays stored, and applies again to a table that has it.
+// Overrides are stored by the names of pool and server, so they survive a reload. If a new
+// table lacks the server the override stays stored, and applies again to a table that has it.
 //
 // A server that is overridden in one pool still serves the other pools that name its
 // address. Its connections are closed when all of these pools have an override.
@@ -87,7 +87,7 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 }
 
 var (
-	// ErrUnsure means that the change may be applied already, or later, or never.
+	// ErrUnsure means that the change may be done already, or may be done later, or never.
 	ErrUnsure = errors.New("it may be done or not")
 
 	errLoopLate = fmt.Errorf("a loop did not answer within 1s: %w", ErrUnsure)

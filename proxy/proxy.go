@@ -40,29 +40,30 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
-	// Rules that tests turn off, to show that each is needed. Set before the first table.
+	// Ablation has the rules that a test turns off, to show that each is needed. It must be set
+	// before the first table.
 	Ablation ablation.Set
 
 	published atomic.Pointer[failover.Published] // current table and the keepers of its pools
-	overrides atomic.Pointer[overrideMap]        // of pools without a keeper; nil: none was set yet
+	overrides atomic.Pointer[overrideMap]        // overrides of servers in pools without a keeper; nil: none was set yet
 	memory    atomic.Int64                       // bytes used by all engines: see link/memory.go
 	clients   atomic.Int64                       // number of connected clients, all engines
-	logLimit  link.LogLimit                      // shared by all engines
-	moving    atomic.Int32                       // number of engines on which replicated keys are moving to other servers: see package replication/handover
-	doubtful  atomic.Int32                       // number of engines that know of replicas with missed writes: see package replication
+	logLimit  link.LogLimit                      // limits the lines of all engines in the log
+	moving    atomic.Int32                       // number of engines with replicated keys that a reload moves to other servers: see package replication
+	doubtful  atomic.Int32                       // number of engines that know of replicas that missed a write: see package replication
 
-	lastClient atomic.Uint64 // number of the client that connected last
+	lastClient atomic.Uint64 // ID of the client that connected last
 
-	learned // counters by route, over all tables
+	learned // statistics of the features of routes, over all loops and tables
 
 	invalidations stats.Invalidations
 
-	reports reports    // replies to stats commands
-	listing sync.Mutex // serialises Clients
+	reports reports    // runs one stats command at a time that needs data of all loops
+	listing sync.Mutex // is locked while Clients runs, so that only one list is made at a time
 
 	book atomic.Pointer[missreason.Book] // explains misses; nil: disabled
 
-	engines atomic.Pointer[[]*Engine] // the slice is immutable, because every command on a replicated key reads it
+	engines atomic.Pointer[[]*Engine] // a slice that is never changed but replaced, because every command on a replicated key reads it without a lock
 	mu      sync.Mutex                // protects changes of engines, overrides and book
 
 	// Ordering is locked by a caller that checks whether an override is allowed and
@@ -95,8 +96,8 @@ func (p *Proxy) SetTable(t *table.Table) {
 	p.wake()
 }
 
-// part publishes the current table again, without the keepers that are no longer
-// needed. If a reload is faster it does nothing, because the reload has the same
+// part publishes the current table again, without the keepers that are no longer needed. If a
+// reload publishes a table at the same time, part does nothing, because the reload has the same
 // effect.
 func (p *Proxy) part() {
 	old := p.published.Load()
@@ -118,7 +119,7 @@ type learned struct {
 	guards map[string]*stats.GuardStats
 	tags   map[string]*stats.TagStats
 	nears  map[string]*stats.Near
-	marks  *near.Marks // of written keys; nil: no route has had a near cache yet
+	marks  *near.Marks // counts writes, so that a near cache does not serve an older value; nil: no route has had a near cache yet
 }
 
 // Guarded returns the guard statistics of the route with this label.
@@ -160,7 +161,8 @@ func (l *learned) near(label string) *stats.Near {
 	return l.nears[label]
 }
 
-// nearMarks returns the Marks of the process, or nil if no route of t has a near cache.
+// nearMarks returns the write counters with which the near caches of the process detect writes.
+// It returns nil if no route of t has a near cache.
 func (l *learned) nearMarks(t *table.Table) *near.Marks {
 	if !t.KeepsNear() {
 		return nil
@@ -250,7 +252,7 @@ func (p loops) Owner(hash uint64) *task.Tasks {
 // HashKey hashes a key, with the same result on all loops.
 func (p loops) HashKey(key []byte) uint64 { return p.Hash(key) }
 
-// Count returns how many engines there are, and the index of the one that t belongs to.
+// Count returns how many engines there are, and the index of the engine with the tasks t.
 func (p loops) Count(t *task.Tasks) (n, index int) {
 	engines := p.Engines()
 	return len(engines), slices.IndexFunc(engines, func(e *Engine) bool { return &e.Tasks == t })
@@ -259,8 +261,8 @@ func (p loops) Count(t *task.Tasks) (n, index int) {
 // keeperLoop returns the engine that runs the keepers.
 func (p *Proxy) keeperLoop() *Engine { return p.Engines()[0] }
 
-// each calls add for every engine on that engine's goroutine, one at a time. The last
-// one then calls done.
+// each calls add for every engine on that engine's goroutine, one at a time. The last engine
+// then calls done.
 func (p *Proxy) each(add func(*Engine), done func()) {
 	engines := p.Engines()
 	var mu sync.Mutex
@@ -306,8 +308,8 @@ func (p *Proxy) Bounds() (stats.Bounds, error) {
 	return *sum, nil
 }
 
-// Snapshot is Collect for callers that can wait. It fails if an engine does not answer
-// within one second.
+// Snapshot returns the counters of all engines. It waits for them, and fails if an engine does
+// not answer within one second.
 func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
 	sum := &stats.Snapshot{}
 	if err := p.waited(func(e *Engine) { e.Snapshot(sum) }); err != nil {
@@ -351,8 +353,8 @@ func (p *Proxy) Follow(patterns []watch.Pattern) {
 	}
 }
 
-// Traced returns what the engines have traced since the previous call. It fails as
-// Snapshot does.
+// Traced returns what the engines have traced since the previous call. It returns an error in
+// the same cases as Snapshot.
 func (p *Proxy) Traced() ([]watch.Trace, error) {
 	var list []watch.Trace
 	if err := p.waited(func(e *Engine) { list = append(list, e.Watch.Take(e.Now)) }); err != nil {
@@ -361,8 +363,8 @@ func (p *Proxy) Traced() ([]watch.Trace, error) {
 	return list, nil
 }
 
-// Decided returns a number that changes whenever a keeper has decided something, for
-// example a phase or a suspicion. Then the Members of a Snapshot have changed.
+// Decided returns a number that changes whenever a keeper has decided something, for example a
+// phase or a suspicion. If it has changed, the phases in a Snapshot may have changed, too.
 func (p *Proxy) Decided() (sum uint64) {
 	for _, w := range p.Agents() {
 		sum += w.View.Gen()

@@ -56,7 +56,7 @@ func (e *Engine) makeRoom() {
 	if e.Shared.memory.Load() > e.MemoryLimit*7/8 {
 		e.relieveAt = e.Now + int64(reliefWait)
 	}
-	e.MemoryFull = true // until Account finds that there is room
+	e.MemoryFull = true // client requests are rejected until IO.Account finds that there is room again
 }
 
 // refuseMemory rejects a storage command because there is no memory for its data block.
@@ -82,8 +82,9 @@ type hoarder struct {
 	held int64
 }
 
-// takeFromLargest frees the largest memory users until an eighth of the limit is free.
-// So the next search is not needed soon.
+// takeFromLargest closes the clients, and drops the unsent requests of the server connections,
+// that use the most memory, until an eighth of limits.memory is free. With that room, the next
+// search is not needed soon.
 func (e *Engine) takeFromLargest() {
 	need := e.MemoryLimit/8 - e.FreeMemory()
 	if need <= 0 {
@@ -134,14 +135,14 @@ func number(l *link.Link) uint64 {
 	return 0
 }
 
-// refuse answers a storage command with a value that is too large for Ringside. A set
-// deletes the old value first, as memcached does, because the client meant to replace
-// it.
+// refuse answers a storage command with the error in e.Req.Answer: its value is too large, or
+// there is no memory for it. If memcached would delete the old value with that error, refuse
+// deletes it first: a client that sends set must not read the value that it meant to replace.
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	e.Count.TooLarge++
 	s.Swallow = r.Swallow
-	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // memcached keeps the old value for these commands
+	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // for these commands memcached keeps the old value
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}

@@ -43,14 +43,15 @@ func (p *Proxy) AskPools() {
 // serverAt returns a name of a server that is the same in all pools.
 func serverAt(t table.Target) string { return t.Network + " " + t.Address }
 
-// poolsErrand reads and writes the item of one server. It is an upstream.Asker.
+// poolsErrand reads and writes one item on a server, in which instances list the pools that
+// eject the server. It is an upstream.Asker.
 type poolsErrand struct {
 	e      *Engine
 	server *upstream.Server
 	tries  int // number of rounds of reading and writing so far
 }
 
-// The requests of a poolsErrand.
+// IDs of the requests of a poolsErrand.
 const (
 	poolsRead = iota
 	poolsWritten
@@ -75,13 +76,14 @@ func (q *poolsErrand) Answered(id int, r *upstream.Result) {
 	case r.Bytes == nil || q.server.Draining():
 	case id == poolsRead:
 		q.read(r.Bytes)
-	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // another instance has written in between
+	case q.tries < roll.Tries && !bytes.HasPrefix(r.Bytes, []byte("HD")): // the write failed, because another instance has written the item in between
 		q.ask(poolsRead, health.MetaGet(health.Pools))
 	}
 }
 
-// read evaluates the item. It writes the item if this process ejects the server, or if
-// another process does and must learn about the pools here.
+// read evaluates answer, the item in which instances list the pools that eject a server. It
+// writes the item again if this process ejects the server, or if another process does and must
+// learn which pools of this process contain it.
 func (q *poolsErrand) read(answer []byte) {
 	value, cas, ok := health.MetaValue(answer)
 	if !ok && !health.IsMetaMiss(answer) {
@@ -131,9 +133,9 @@ func (p *Proxy) poolsOf(at string) (names []string, ejects bool) {
 	return names, ejects
 }
 
-// conflicts returns the pools of other instances that treat a server differently. If
-// this instance does not eject it, other pools that do not eject it either are no
-// conflict.
+// conflicts returns the pools of other instances that treat a server differently from this
+// instance, which ejects it or not. If this instance does not eject the server, a pool of
+// another instance that does not eject it either is no conflict.
 func conflicts(is *roll.Pools, ejects bool) []string {
 	return slices.DeleteFunc(is.Others(), func(name string) bool { return !ejects && strings.HasPrefix(name, roll.Keeps) })
 }

@@ -77,7 +77,7 @@ func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 
-var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's
+var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's reply to an unknown argument
 
 func (e *Engine) statsDetail(s *client.Session, args []string) {
 	if len(args) == 0 {

@@ -18,18 +18,17 @@ import (
 	"ringside/proxy/wire"
 )
 
-// reports are the replies to clients that need the counters of all loops, or their
-// clients. Each costs the loops a time that grows with the number of routes, servers and
-// clients. So they are made one after the other, whichever loops the clients use. Between
-// two of them, each loop handles its other events.
+// reports makes the replies to stats commands that need data of all loops, one after the other.
+// Each such reply costs every loop a time that grows with the number of routes, servers and
+// clients. Between two of them, each loop handles its other events.
 type reports struct {
 	mu      sync.Mutex
 	running bool
-	waiting []func() // each starts a report
+	waiting []func() // each function starts one report; oldest first
 }
 
-// start makes a report, or adds it to those that wait. begin must cause a call of next
-// when the report is complete.
+// start calls begin, which starts a report, or adds begin to the waiting ones while a report is
+// being made. begin must cause a call of next when its report is complete.
 func (r *reports) start(begin func()) {
 	r.mu.Lock()
 	wait := r.running
@@ -127,7 +126,7 @@ func (e *Engine) statsProxy(s *client.Session) {
 // statsRoutes answers stats routes: the routes of s's listener, in the order in which
 // they are matched. Counters are summed over all loops.
 func (e *Engine) statsRoutes(s *client.Session) {
-	routes := e.listener(s).Routes // a reload replaces the slice
+	routes := e.listener(s).Routes // read before the reply is made, because a reload replaces the slice
 	e.askLoops(s, func(e *Engine, sum *stats.Snapshot, dst []byte) []byte {
 		r := &stats.Report{Dst: dst}
 		for i := range routes {
@@ -141,7 +140,7 @@ func (e *Engine) statsRoutes(s *client.Session) {
 			r.Text("pool", name.Pool)
 			if c := sum.Routes[name]; c != nil {
 				c.Report(r)
-			} else { // a reload has removed it
+			} else { // a reload has removed the route since
 				r.Text("state", "removed")
 			}
 		}
@@ -155,7 +154,7 @@ func (e *Engine) statsServers(s *client.Session) {
 	type behind struct {
 		target table.Target
 		pools  []string
-		orders []string // overrides, parallel to pools
+		orders []string // override of the server in each of the pools, in the same order as pools
 	}
 	var list []behind
 	e.listener(s).Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
@@ -188,7 +187,7 @@ func (e *Engine) statsServers(s *client.Session) {
 			}
 			if t := sum.Servers[b.target.Network+" "+b.target.Address]; t != nil {
 				t.Report(r)
-			} else { // a reload has removed it
+			} else { // a reload has removed the server since
 				r.Text("state", "removed")
 			}
 		}

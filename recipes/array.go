@@ -1,6 +1,6 @@
 package recipes
 
-// A list that is written by append and updated by cas.
+// This file contains Array, a list that is written by append and updated by cas.
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 
 // Array is a list of strings. Its value is a sequence of marks: "+1 +3 +4 -3 +5 "
 // is the list 1, 4, 5. Add and Remove append marks. Update reads, changes and
-// writes by cas. An append changes the cas id too, so both kinds of write may run
-// at once. If a key has more dead marks than elements, the next Fetch rewrites it
-// by cas.
+// writes the value by cas. An append changes the cas id too, so appends and Updates
+// may run at once. A mark is dead if its element was removed. If a key has more dead
+// marks than elements, the next Fetch rewrites the key by cas.
 //
 // Guarantee: while no key is lost, a successful Add, Remove or Update is neither
 // lost nor executed twice, whatever other processes write. A Remove removes all
@@ -31,12 +31,12 @@ import (
 //
 // Cost in round trips: Add and Remove 1 for each shard that they change (2 for the
 // first write), Fetch 1 and sometimes 2, Update 2 per try. A full array costs 5
-// before ErrFull, plus a read of the whole value without a Sizer.
+// before ErrFull, plus a read of the whole value if the client is no Sizer.
 //
 // With one copy, each shard is lost as a whole with its server, and starts empty
 // during an ejection. With two copies, the array survives the loss of one server.
-// Ringside's docs/failover.md describes the limits of copies; this type cannot
-// detect elements that are lost because of them.
+// Ringside's docs/failover.md describes the limits of copies. This type cannot
+// detect the loss of elements.
 type Array struct {
 	s      *Store
 	name   string
@@ -48,19 +48,19 @@ type Array struct {
 // ArrayOptions are the options of an Array. The zero value is a list in one key
 // that never expires.
 type ArrayOptions struct {
-	// Expires is how long a key lives after its first Add, an Update or a
-	// compaction.
+	// Expires is how long a key lives after its first Add, after an Update, and after a
+	// compaction of its marks. 0 means for ever.
 	Expires time.Duration
-	// Shards is the number of keys. An element's hash selects its key. Each key
-	// has room for one memcached item. At most 64; 0 is 1.
+	// Shards is the number of keys of the array, at most 64. 0 means 1. The hash of an
+	// element selects its key. Each key has room for one memcached item.
 	Shards int
-	// Unique makes Fetch return only the first of equal elements.
+	// Unique makes Fetch return only the first of several equal elements.
 	Unique bool
 }
 
 const maxShards = 64
 
-// NewArray returns an array with a name.
+// NewArray returns an array with the given name. It sends no request.
 func NewArray(s *Store, name string, o ArrayOptions) (*Array, error) {
 	seconds, err := expiryOrNever("expiry of array "+name, o.Expires)
 	if err != nil {
@@ -79,22 +79,23 @@ func NewArray(s *Store, name string, o ArrayOptions) (*Array, error) {
 	return a, nil
 }
 
-// Add appends elements. It returns ErrFull if a key has no room even after
-// compaction.
+// Add appends elements to the array. It returns ErrFull if a key has no room, even
+// after its dead marks were removed.
 func (a *Array) Add(ctx context.Context, elements ...string) error { return a.mark(ctx, '+', elements) }
 
-// Remove removes all elements that equal one of these.
+// Remove removes from the array all elements that are equal to one of the arguments.
 func (a *Array) Remove(ctx context.Context, elements ...string) error {
 	return a.mark(ctx, '-', elements)
 }
 
-// mark appends a mark for each element.
+// mark appends a mark for each element to the value of the element's key: "+element"
+// adds the element, "-element" removes it. sign is + or -.
 func (a *Array) mark(ctx context.Context, sign byte, elements []string) error {
 	marks := make([]strings.Builder, len(a.keys))
 	for _, e := range elements {
 		writeMark(&marks[a.shard(e)], sign, e)
 	}
-	for i := range marks { // check all keys before anything is sent
+	for i := range marks { // check the sizes of all marks before the first request is sent
 		if err := a.s.fits(a.keys[i], marks[i].Len()); err != nil {
 			return err
 		}
@@ -125,7 +126,8 @@ func (a *Array) shard(element string) int {
 	return int(h.Sum32() % uint32(len(a.keys)))
 }
 
-// Fetch returns the list. It is empty if the keys are missing.
+// Fetch returns the elements of the array. The result is empty if the array has no keys
+// on the servers.
 func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 	items, err := a.s.getMulti(ctx, a.keys)
 	if err != nil {
@@ -143,7 +145,7 @@ func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 		}
 		list = append(list, part...)
 		if dead := marks - len(part); marks >= compactFrom && dead > len(part) {
-			a.rewrite(item, part) // if this loses to another process, the next Fetch tries again
+			a.rewrite(item, part) // remove dead marks; if another process changes the item first, a later Fetch tries again
 		}
 	}
 	if a.unique {
@@ -152,12 +154,12 @@ func (a *Array) Fetch(ctx context.Context) ([]string, error) {
 	return list, nil
 }
 
-// compactFrom is the smallest number of marks that Fetch compacts.
+// compactFrom is the smallest number of marks from which Fetch removes the dead ones.
 const compactFrom = 16
 
-// Update changes the list by cas. It calls change with the current list and stores
-// the result. If another writer was faster, it calls change again. An array with
-// several shards does not support Update.
+// Update changes the list by cas. It calls the function change with the current list
+// and stores the result. If another process wrote in between, Update calls change again
+// with the new list. Update returns an error for an array with several shards.
 func (a *Array) Update(ctx context.Context, change func([]string) []string) error {
 	if len(a.keys) > 1 {
 		return fmt.Errorf("recipes: update of array %s, which has %d shards: %w", a.name, len(a.keys), ErrArgument)
@@ -193,8 +195,9 @@ func (a *Array) Update(ctx context.Context, change func([]string) []string) erro
 	})
 }
 
-// compact drops the dead marks if their number is not below the parameter `least`. It
-// reports whether the key has more room now.
+// compact removes the dead marks from the value of a key, if there are at least `least`
+// of them. A mark is dead if the element was removed again. compact reports whether the
+// key has more room now.
 func (a *Array) compact(ctx context.Context, key string, least int) (shrunk bool, err error) {
 	err = a.s.again(ctx, "compact", key, func() (bool, error) {
 		item, err := a.s.get(ctx, key)
@@ -212,8 +215,8 @@ func (a *Array) compact(ctx context.Context, key string, least int) (shrunk bool
 	return shrunk, err
 }
 
-// rewrite replaces an item with a list by cas. It reports false if the item has
-// changed.
+// rewrite replaces the value of an item by marks for the elements of list. It uses cas
+// and returns false if the item has changed in between.
 func (a *Array) rewrite(item *memcache.Item, list []string) (bool, error) {
 	value := writeMarks(list)
 	if err := a.s.fits(item.Key, len(value)); err != nil {
@@ -242,14 +245,15 @@ func writeMarks(list []string) []byte {
 	return []byte(b.String())
 }
 
-// parseMarks returns the list, and the number of marks in the item.
+// parseMarks returns the elements of the list in the item, and the number of all marks,
+// including dead ones.
 func parseMarks(item *memcache.Item) (list []string, marks int, err error) {
 	type element struct {
 		text string
 		dead bool
 	}
 	var all []element
-	at := map[string][]int{} // indexes in all of each living element
+	at := map[string][]int{} // by element: indexes in all of the marks that have added it and are not dead
 	for mark := range strings.SplitAfterSeq(string(item.Value), " ") {
 		if mark == "" {
 			continue
@@ -281,7 +285,7 @@ func parseMarks(item *memcache.Item) (list []string, marks int, err error) {
 	return list, marks, nil
 }
 
-// firstOfEach drops all but the first of equal elements.
+// firstOfEach removes from list all elements that are equal to an earlier one.
 func firstOfEach(list []string) []string {
 	seen := map[string]bool{}
 	return slices.DeleteFunc(list, func(e string) bool {

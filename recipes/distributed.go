@@ -1,6 +1,6 @@
 package recipes
 
-// A counter for many processes that needs no request per count.
+// This file contains a counter for many processes. Most counts need no request.
 
 import (
 	"context"
@@ -14,26 +14,26 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// DistributedCounter counts in the process. It shows the count of the last whole
-// interval, for this process and for all processes. Each process has two numbers:
-// the count of the current interval and that of the last one. At the end of an
-// interval, the process writes the second number to its row, a key that expires by
-// itself. The total is one multi-get of all rows.
+// DistributedCounter counts in the memory of each process. It shows the count of the
+// last whole interval, for one process and for all processes. Each process has two
+// numbers: the count of the current interval and the count of the last whole interval.
+// Once per interval, the process writes the latter number to its row, a key that
+// expires by itself. The total is one multi-get of all rows.
 //
-// Guarantee: a row contains what its process counted in the last interval that it
-// ended. The row is written by set, so a write with an unknown outcome can be
-// repeated, and nothing counts twice. Until the repetition the row may be missing,
-// because Ringside deletes the key after a set that failed. A process that has
-// ended disappears from the total after at most three intervals.
+// Guarantee: a row contains what its process counted in the last interval that has
+// ended. The row is written by set. After a set with an unknown outcome, the process
+// can repeat it, and nothing counts twice. Until then the row may be missing, because
+// Ringside deletes the key after a set that failed. A process that has ended disappears
+// from the total after at most three intervals.
 //
 // Cost in round trips: Add 0, Visit 1, Flush 1, Own 0, Total 1.
 //
-// If a process dies, its counts since the end of its last interval are lost. If a
-// server is lost (one copy), or an ejection begins or ends, its rows are missing
-// from the total until their processes write again, after one interval. Total
-// returns the number of rows that it found. With two copies, the loss of one
-// server loses nothing. A visitor that two processes count is counted twice,
-// unless they use Visit, which asks memcached.
+// If a process dies, its counts since the end of its last interval are lost. With one
+// copy, the rows of a server are missing from the total after the loss of the server,
+// and when an ejection begins or ends. Their processes write them again after one
+// interval. Total also returns the number of rows that it found. With two copies, the
+// loss of one server loses nothing. A visitor that two processes count is counted
+// twice, unless they use Visit, which asks memcached.
 type DistributedCounter struct {
 	s    *Store
 	name string
@@ -42,25 +42,25 @@ type DistributedCounter struct {
 	rows []string
 
 	mu       sync.Mutex
-	counting uint64 // count of the current interval; guarded by mu, as the fields below
-	interval int64  // number of the current interval
-	shown    uint64 // count of the last interval that ended
-	written  bool   // whether shown has been written to the row
+	counting uint64 // count of the current interval; guarded by mu
+	interval int64  // number of the current interval since 1970; guarded by mu
+	shown    uint64 // count of the last interval that has ended; guarded by mu
+	written  bool   // whether the count shown has been written to this process's row; guarded by mu
 }
 
-// DistributedOptions say which processes count, and how often they write.
+// DistributedOptions describe the processes that count, and how often they write.
 type DistributedOptions struct {
 	ID    string        // ID of this process
-	IDs   []string      // of all processes, including this one; at most 1000
-	Every time.Duration // interval, in whole seconds; 0 is 10s
+	IDs   []string      // IDs of all processes that count, including this one; at most 1000
+	Every time.Duration // length of an interval, in whole seconds; 0 means 10s
 }
 
 const (
 	maxRows    = 1000
-	rowExpires = 3 // intervals
+	rowExpires = 3 // number of intervals after which a row expires
 )
 
-// NewDistributedCounter returns a counter with a name.
+// NewDistributedCounter returns a counter with the given name. It sends no request.
 func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*DistributedCounter, error) {
 	if o.Every == 0 {
 		o.Every = 10 * time.Second
@@ -91,7 +91,7 @@ func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*Distri
 	return c, nil
 }
 
-// number returns the number of the current interval.
+// number returns the number of the current interval: the intervals since 1970.
 func (c *DistributedCounter) number() int64 {
 	return floor(c.s.now().Unix(), int64(c.o.Every/time.Second))
 }
@@ -104,8 +104,8 @@ func (c *DistributedCounter) Add(delta uint64) {
 	c.counting += delta
 }
 
-// Visit counts a visitor unless some process has counted it within one interval.
-// It reports whether it counted.
+// Visit counts a visitor, unless some process has counted the same visitor less than
+// one interval ago. It reports whether it counted.
 func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	first, err := c.s.first(ctx, "row", c.name, visitor, c.o.Every)
 	if first {
@@ -114,14 +114,13 @@ func (c *DistributedCounter) Visit(ctx context.Context, visitor string) (bool, e
 	return first, err
 }
 
-// endInterval starts a new interval if the current one has passed. The caller
-// holds mu.
+// endInterval starts a new interval if the current one is over. The caller must hold the mutex mu.
 func (c *DistributedCounter) endInterval() {
 	now := c.number()
 	if now == c.interval {
 		return
 	}
-	if c.shown = c.counting; now != c.interval+1 { // more than one interval has passed, so the last one counted nothing
+	if c.shown = c.counting; now != c.interval+1 { // more than one interval has passed: nothing was counted in the last whole interval
 		c.shown = 0
 	}
 	c.counting, c.interval, c.written = 0, now, false
@@ -135,8 +134,8 @@ func (c *DistributedCounter) Own() uint64 {
 	return c.shown
 }
 
-// Flush writes this process's row, unless the count of the last whole interval is
-// already written. After an error the next Flush tries again.
+// Flush writes the row of this process: its count of the last whole interval. It does
+// nothing if that count is already written. After an error, the next Flush tries again.
 func (c *DistributedCounter) Flush(ctx context.Context) error {
 	c.mu.Lock()
 	c.endInterval()
@@ -162,8 +161,8 @@ func (c *DistributedCounter) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Run calls Flush four times per interval until ctx ends. It returns the error of
-// ctx, joined with the error of the last Flush if that failed.
+// Run calls Flush four times per interval until ctx ends. It returns the error of ctx.
+// If the last Flush failed, the result also contains the error of that Flush.
 func (c *DistributedCounter) Run(ctx context.Context) error {
 	var last error
 	for tick := time.Tick(c.o.Every / 4); ; {
@@ -176,7 +175,8 @@ func (c *DistributedCounter) Run(ctx context.Context) error {
 	}
 }
 
-// Total returns the sum of all rows that exist, and their number.
+// Total returns the sum of the rows of all processes, and the number of rows that it
+// found.
 func (c *DistributedCounter) Total(ctx context.Context) (sum uint64, rows int, err error) {
 	return c.s.sum(ctx, c.rows)
 }

@@ -68,4 +68,4 @@
 // Ringside's docs/failover.md describes the limits of copies.
 package recipes
 
-// The manual of the package.
+// This file contains only the documentation of the package.

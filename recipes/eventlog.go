@@ -1,6 +1,6 @@
 package recipes
 
-// A log of events in keys that expire by themselves.
+// This file contains EventLog, a log of events in keys that expire by themselves.
 
 import (
 	"bytes"
@@ -23,30 +23,30 @@ type Event struct {
 	id   eventID
 }
 
-// eventID identifies an event. Two records with the same ID are one event.
+// eventID identifies an event. Two records with the same ID are the same event, written
+// twice.
 type eventID [8]byte
 
-// EventLog keeps recent events: one key for each chunk of time, written by append.
-// The key contains the number of the chunk, and its expiry depends only on the
-// chunk. So a late event does not prolong the life of its key, and does not expire
-// early. When a key is full, events of its chunk are written to a second key, and
-// so on.
+// EventLog keeps recent events. It uses one key for each chunk of time, written by
+// append. The key contains the number of the chunk. Its expiry depends only on the end
+// of the chunk, so a late event does not prolong the life of the key. When a key is
+// full, further events of its chunk are written to a second key, and so on.
 //
-// Guarantee: while no key is lost, Fetch returns each event once if its Put
-// succeeded. A reader that polls from cursor to cursor gets each such event once
-// too, if the time between two polls is shorter than the log. Put repeats an
-// append that failed, at most twice. Readers recognize the repetition by the
-// event's ID. A Put that returns an error may have written its event.
+// Guarantee: while no key is lost, Fetch returns each event once if its Put succeeded.
+// A reader that calls Poll with the cursor of the previous Poll also reads each such
+// event once, if the time between two polls is shorter than the log. Put repeats an
+// append that failed, at most twice. Readers recognize the repetition by the event's
+// ID. A Put that returns an error may have written its event.
 //
-// Cost in round trips: Put 1 (2 for the first event of a chunk; 5 if a key is
-// full, plus a read of the key without a Sizer), Fetch and Poll 1: a multi-get of
-// all parts of all chunks that may contain events.
+// Cost in round trips: Put 1 (2 for the first event of a chunk; 5 if a key is full,
+// plus a read of the key if the client is no Sizer). Fetch and Poll 1: a multi-get of
+// all keys of all chunks that may contain events.
 //
 // With one copy, the loss of a server loses its chunks. Events that are written to
-// other servers during an ejection are lost when it ends. Events that still exist
-// are never read twice. With two copies, the log survives the loss of one server.
-// Ringside's docs/failover.md describes the limits of copies; a reader cannot
-// detect events that are lost because of them.
+// other servers during an ejection are lost when it ends. Events that still exist are
+// never read twice. With two copies, the log survives the loss of one server.
+// Ringside's docs/failover.md describes the limits of copies. A reader cannot detect
+// the loss of events.
 type EventLog struct {
 	s     *Store
 	name  string
@@ -54,26 +54,26 @@ type EventLog struct {
 	o     EventLogOptions
 
 	mu   sync.Mutex
-	full map[int64]int // by chunk: number of leading parts that this process knows to be full; guarded by mu
+	full map[int64]int // by chunk number: how many keys of the chunk this process has found full; guarded by mu
 }
 
-// EventLogOptions say how much a log keeps.
+// EventLogOptions say how many events a log keeps, and for how long.
 type EventLogOptions struct {
-	Chunk  time.Duration // time per key, in whole seconds; 0 is 1 minute
-	Chunks int           // whole chunks that are kept; 0 is 10, at most 1000
-	Parts  int           // keys that one chunk may fill; 0 is 4, at most 64. A read requests Chunks × Parts keys
-	Late   time.Duration // greatest age of an event at its Put; 0 is the length of the log. A Poll skips the chunks that had ended for longer than Late at the previous Poll
+	Chunk  time.Duration // time of which one key stores the events, in whole seconds; 0 means 1 minute
+	Chunks int           // number of whole chunks that the log keeps; 0 means 10, at most 1000
+	Parts  int           // number of keys that one chunk may fill; 0 means 4, at most 64. a Poll requests up to (Chunks + 2) × Parts keys
+	Late   time.Duration // greatest age of an event when it is written; 0 means the length of the log. Poll does not read chunks that had ended for longer than Late at the previous Poll
 }
 
 const (
 	maxChunks    = 1000
 	maxParts     = 64
-	recordHead   = len(eventID{}) + 8 // ID and time; the length of the data follows
+	recordHead   = len(eventID{}) + 8 // bytes at the start of a record: ID and time; the length of the data follows them
 	putTries     = 3
-	chunksOfLead = 1 // chunks by which an event may be ahead of this process's clock
+	chunksOfLead = 1 // number of chunks by which the time of an event may be ahead of this process's clock
 )
 
-// NewEventLog returns a log with a name.
+// NewEventLog returns a log with the given name. It sends no request.
 func NewEventLog(s *Store, name string, o EventLogOptions) (*EventLog, error) {
 	o.Chunk, o.Chunks, o.Parts = cmp.Or(o.Chunk, time.Minute), cmp.Or(o.Chunks, 10), cmp.Or(o.Parts, 4)
 	if o.Chunks < 1 || o.Chunks > maxChunks || o.Parts < 1 || o.Parts > maxParts {
@@ -103,15 +103,15 @@ func (l *EventLog) key(chunk int64, part int) string {
 	return l.s.key("log", l.name, strconv.FormatInt(chunk, 10), strconv.Itoa(part))
 }
 
-// kept returns the first and the last chunk that the log keeps now.
+// kept returns the numbers of the first and of the last chunk that the log keeps now.
 func (l *EventLog) kept() (first, last int64) {
 	now := l.number(l.s.now())
 	return now - int64(l.o.Chunks), now + chunksOfLead
 }
 
-// Put writes an event. A zero Time is replaced by the current time. Put returns
-// ErrTime if the log does not keep events of that time, and ErrFull if all parts
-// of its chunk are full.
+// Put writes an event to the log. It replaces a zero Time by the current time. It
+// returns ErrTime if the log does not keep events of that time. It returns ErrFull if
+// all keys of the chunk are full.
 func (l *EventLog) Put(ctx context.Context, e Event) error {
 	if e.Time.IsZero() {
 		e.Time = l.s.now()
@@ -139,8 +139,8 @@ func (l *EventLog) Put(ctx context.Context, e Event) error {
 	return err
 }
 
-// put appends a record. It retries if it is unknown whether the append was
-// executed.
+// put appends a record to a key. If the append has failed with an unknown outcome, put
+// repeats it.
 func (l *EventLog) put(ctx context.Context, key string, data []byte, seconds int32) (err error) {
 	for i := range putTries {
 		err = l.s.appendTo(ctx, key, data, seconds)
@@ -174,7 +174,8 @@ func (l *EventLog) setFull(chunk int64, part int) {
 	}
 }
 
-// write encodes the event as a record: ID, time, length, data.
+// write encodes the event as a record: its ID, its time, the length of its data, and
+// the data.
 func (e Event) write() []byte {
 	b := append(make([]byte, 0, recordHead+binary.MaxVarintLen64+len(e.Data)), e.id[:]...)
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Time.UnixNano()))
@@ -182,7 +183,8 @@ func (e Event) write() []byte {
 	return append(b, e.Data...)
 }
 
-// parseRecord decodes the first event of data, and returns its length in bytes.
+// parseRecord decodes the first record in data. n is the length of that record in
+// bytes. ok is false if data does not begin with a complete record.
 func parseRecord(data []byte) (e Event, n int, ok bool) {
 	if len(data) < recordHead {
 		return e, 0, false
@@ -198,7 +200,8 @@ func parseRecord(data []byte) (e Event, n int, ok bool) {
 	return e, n + int(length), true
 }
 
-// Fetch returns the events from first to last, both included, sorted by time.
+// Fetch returns the events with times from first to last, both included, sorted by
+// time.
 func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, error) {
 	from, to := l.kept()
 	keys := l.keys(max(from, l.number(first)), min(to, l.number(last)))
@@ -214,7 +217,8 @@ func (l *EventLog) Fetch(ctx context.Context, first, last time.Time) ([]Event, e
 	return events, err
 }
 
-// keys returns the keys of all parts of the chunks with the numbers `from` to `to`.
+// keys returns the keys of the chunks with the numbers `from` to `to`. One chunk has
+// Parts keys.
 func (l *EventLog) keys(from, to int64) (keys []string) {
 	for chunk := from; chunk <= to; chunk++ {
 		for part := range l.o.Parts {
@@ -224,7 +228,8 @@ func (l *EventLog) keys(from, to int64) (keys []string) {
 	return keys
 }
 
-// read calls each for every record in keys, including repetitions of one event.
+// read calls the function each for every record in keys. An event that was written
+// twice has two records.
 func (l *EventLog) read(ctx context.Context, keys []string, each func(key string, e Event)) error {
 	if len(keys) == 0 {
 		return nil
@@ -250,20 +255,21 @@ func (l *EventLog) read(ctx context.Context, keys []string, each func(key string
 	return nil
 }
 
-// Cursor records which events a reader has read. It contains their IDs and not an
-// offset in a key: a lost server may take the end of a key with it, and other
-// events are then appended in its place. Its size is 8 bytes for each event in the
-// chunks that the next Poll requests. The zero value has read nothing. A Cursor
-// can be marshaled as JSON and used by another process.
+// Cursor records which events a reader has read. It contains their IDs, and not an
+// offset in a key. An offset would be wrong after the loss of a server: the end of a
+// key may be lost with it, and other events are then appended in its place. The size of
+// a Cursor is 8 bytes for each event in the chunks that the next Poll requests. The
+// zero Cursor means that nothing was read. A Cursor can be marshaled as JSON and used
+// by another process.
 type Cursor struct {
-	Time time.Time         // of the poll
-	Seen map[string][]byte // IDs of the events read, by key
+	Time time.Time         // time of the Poll that returned this Cursor
+	Seen map[string][]byte // by key: the IDs of the events that were read from it, 8 bytes each
 }
 
-// Poll returns the events that were written since the cursor, and the next cursor.
-// The order is by chunk, and by time of writing within a chunk. Poll also finds
-// late events, and those of a process with a clock that is behind. After an error
-// it returns the old cursor.
+// Poll returns the events that were written since the Poll that returned the cursor
+// since, and the next cursor. The events are sorted by chunk, and within a chunk by the
+// time of writing. Poll also finds late events, and the events of a process with a
+// clock that is behind. After an error, Poll returns the old cursor.
 func (l *EventLog) Poll(ctx context.Context, since Cursor) ([]Event, Cursor, error) {
 	from, to := l.kept()
 	next := Cursor{Time: l.s.now(), Seen: map[string][]byte{}}
@@ -272,7 +278,7 @@ func (l *EventLog) Poll(ctx context.Context, since Cursor) ([]Event, Cursor, err
 	}
 	keys := l.keys(from, to)
 	seen := map[eventID]bool{}
-	for _, key := range keys { // also for a missing key: its server may only be unresponsive
+	for _, key := range keys { // copy the IDs of a missing key too: the server with the key may only be unresponsive
 		for ids := range slices.Chunk(since.Seen[key], len(eventID{})) {
 			seen[eventID(ids)] = true
 		}

@@ -1,6 +1,6 @@
 package recipes
 
-// A cache with one rebuild at a time.
+// This file contains GuardedCache, a cache in which one caller at a time builds a value.
 
 import (
 	"bytes"
@@ -13,26 +13,26 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// GuardedCache lets one caller build a value that is missing or has expired. Other
-// callers get the old value, or wait if there is none.
+// GuardedCache has one caller at a time build a value that is missing or has expired.
+// Other callers get the old value, or wait if there is none.
 //
-// The item lives longer than its value. It contains the real expiry, and the claim
-// of the caller that builds. Claim and value are one item, so a caller claims and
-// releases by cas of the item itself. A separate lock could be forgotten, released
-// by another caller, or lost on another server. A built value is stored only if
-// the item has not changed since the claim. A Delete during a slow build therefore
-// wins: the built value is returned to its caller, but not stored.
+// The item lives longer than its value. It contains the expiry of the value, and the
+// claim of the caller that builds. Claim and value are one item, so a caller claims and
+// releases by cas of the item itself. A separate lock could be forgotten, released by
+// another caller, or lost on another server. A built value is stored only if the item
+// has not changed since the claim. A Delete during a slow build therefore wins: Get
+// returns the built value to its caller, but does not store it.
 //
 // Guarantee: while the key is not lost, one caller builds at a time, if a build is
-// shorter than GuardedOptions.Lease. After that time, the next build starts. Get
-// does not return a value more than Stale after its expiry, or one that was built
-// before a successful Delete. A build that fails releases its claim.
+// shorter than GuardedOptions.Lease. After that time, the next build starts. Get does
+// not return a value more than Stale after its expiry, or a value that was built before
+// a successful Delete. A build that fails releases its claim.
 //
 // Cost in round trips: a hit 1, a build 4, each poll of a waiting caller 1. In a
 // process with a clock that is wrong by d, a value is fresh for d longer or shorter.
 //
-// With one copy, the loss of the server is a miss, and so are the beginning and
-// the end of an ejection. Each costs one build, or two while instances disagree
+// With one copy, the loss of the server is a miss, and so are the beginning and the end
+// of an ejection. Each of these misses costs one build, or two while instances disagree
 // about a server. With two copies, the loss of one server costs no build.
 type GuardedCache struct {
 	s    *Store
@@ -42,19 +42,19 @@ type GuardedCache struct {
 
 // GuardedOptions are the durations of a GuardedCache.
 type GuardedOptions struct {
-	Expires time.Duration // how long a value is fresh
-	Stale   time.Duration // how long after Expires others get the old value during a build; 0 is never
-	Lease   time.Duration // how long a build may take before another one starts; 0 is 10s
-	Wait    time.Duration // how long a caller without an old value waits for another caller's build; 0 is 3s
+	Expires time.Duration // how long a value is fresh after it was stored
+	Stale   time.Duration // how long after a value's expiry other callers get the old value while one caller builds; 0: not at all
+	Lease   time.Duration // how long a build may take before another caller starts one; 0 means 10s
+	Wait    time.Duration // how long a caller without an old value waits for another caller's build; 0 means 3s
 
-	// Trace, if not nil, is called for each step of a Get. The letters are M: the
-	// value is missing or has expired. L: the caller tries to claim the build. W:
-	// it writes the value. U: it releases the claim. H: it returns a stored value.
+	// Trace is called for each step of a Get, with the key and a letter; nil: no trace.
+	// M: the value is missing or has expired. L: the caller tries to claim the build.
+	// W: it writes the value. U: it releases the claim. H: it returns a stored value.
 	Trace func(key string, letter byte)
 }
 
-// NewGuardedCache returns a cache with a name. Caches with different names share
-// no keys.
+// NewGuardedCache returns a cache with the given name. Caches with different names
+// share no keys.
 func NewGuardedCache(s *Store, name string, o GuardedOptions) (*GuardedCache, error) {
 	if o.Lease == 0 {
 		o.Lease = 10 * time.Second
@@ -93,11 +93,11 @@ func (c *GuardedCache) key(key string) (string, error) {
 	return full, nil
 }
 
-// envelope is the content of an item: the value, its expiry, and the claim of the
-// caller that builds. If expires is zero, there is no value.
+// envelope is the content of an item of a GuardedCache: the value, its expiry, and the
+// claim of the caller that builds. If the field expires is zero, there is no value.
 type envelope struct {
-	expires, claimed time.Time // claimed is the end of the claim; zero if there is none
-	token            [8]byte   // identifies the claim
+	expires, claimed time.Time // the expiry of the value, and the end of the claim; each is zero if there is none
+	token            [8]byte   // random bytes that identify the claim
 	value            []byte
 }
 
@@ -136,10 +136,10 @@ func parseEnvelope(item *memcache.Item) (e envelope, err error) {
 	return e, nil
 }
 
-// Get returns the value, and calls build if there is no fresh value and no other
-// caller is building. It returns ErrBuilding if others were building during the
-// whole wait. If build fails, Get returns its error, and the old value if that may
-// still be served.
+// Get returns the value of key. If there is no fresh value and no other caller is
+// building, Get calls build and stores the result. Get returns ErrBuilding if others
+// were building during the whole wait. If build fails, Get returns the error of build,
+// together with the old value if that may still be served.
 func (c *GuardedCache) Get(ctx context.Context, key string, build func(context.Context) ([]byte, error)) ([]byte, error) {
 	full, err := c.key(key)
 	if err != nil {
@@ -172,15 +172,15 @@ func (g *guardedGet) trace(letter byte) {
 	}
 }
 
-// hit stores the result of the Get and reports that it is done.
+// hit stores value as the result of the Get, and reports that the Get is done.
 func (g *guardedGet) hit(value []byte) (bool, error) {
 	g.trace('H')
 	g.value = value
 	return true, nil
 }
 
-// try reads the item once. It reports true if the Get is done: with a fresh or old
-// value, or with its own build.
+// try reads the item once. It returns true if the Get is done. The result is then a
+// fresh value, an old value, or the value that this caller has built.
 func (g *guardedGet) try() (bool, error) {
 	item, err := g.s.get(g.ctx, g.key)
 	if err != nil {
@@ -215,8 +215,8 @@ func (g *guardedGet) try() (bool, error) {
 	return false, nil
 }
 
-// claim marks the item as being built by this caller. It then reads the item back,
-// for its cas id and to verify the claim.
+// claim stores in the item that this caller builds its value. It then reads the item
+// again, to get the new cas token and to verify the claim.
 func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*memcache.Item, bool, error) {
 	e.claimed = now.Add(g.o.Lease)
 	rand.Read(e.token[:])
@@ -244,7 +244,7 @@ func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*mem
 	return mine, err == nil && found.token == e.token, err
 }
 
-// fill builds the value and replaces the claim with it.
+// fill builds the value and replaces the claim in the item by the value.
 func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 	value, err := g.build(g.ctx)
 	if err == nil {
@@ -261,21 +261,22 @@ func (g *guardedGet) fill(item *memcache.Item, e envelope, old bool) error {
 		if item.Expiration >= 0 {
 			item.Expiration, _ = expiry("rest", max(e.expires.Add(g.o.Stale).Sub(g.s.now()), time.Second))
 		}
-		g.s.Client.CompareAndSwap(item) // if this fails, the claim expires
+		g.s.Client.CompareAndSwap(item) // release the claim; an error has no effect, because the claim expires by itself
 		return err
 	}
 	g.value = value
 	g.trace('W')
-	g.trace('U') // the CompareAndSwap below also releases the claim
+	g.trace('U') // the cas that stores the value also releases the claim
 	item.Value = envelope{expires: g.s.now().Add(g.o.Expires), value: value}.write()
 	item.Expiration, _ = expiry("expiry", g.o.Expires+g.o.Stale+g.o.Lease)
-	// If a Delete came first or the value cannot be stored, the caller gets it all
-	// the same.
+	// Errors are ignored: the caller gets the built value even if a Delete came first,
+	// or if the value cannot be stored.
 	g.s.Client.CompareAndSwap(item)
 	return nil
 }
 
-// Delete makes a value miss, including one that is being built.
+// Delete removes the value of key, so that the next Get misses. A value that is being
+// built is not stored later.
 func (c *GuardedCache) Delete(ctx context.Context, key string) error {
 	full, err := c.key(key)
 	if err != nil {

@@ -1,6 +1,6 @@
 package recipes
 
-// Which keys are legal, and how arbitrary parts become a key.
+// This file decides which keys are legal, and makes legal keys from arbitrary parts.
 
 import (
 	"crypto/sha256"
@@ -32,8 +32,8 @@ func CheckKey(key string) error {
 }
 
 const (
-	plainKey = 200 // longest key in bytes that Key does not hash
-	keptPart = 100 // longest first part in bytes that Key keeps before the hash
+	plainKey = 200 // length in bytes up to which Key returns a key without hashing it
+	keptPart = 100 // maximum length in bytes of the part in front of the hash in a hashed key
 )
 
 // Key builds a legal key from parts: Key("user", "42", "photo of me") returns
@@ -78,8 +78,8 @@ func Key(parts ...string) (string, error) {
 
 const hex = "0123456789ABCDEF"
 
-// escape writes part without colons, blanks and control bytes. A percent sign in
-// its output always begins an escape sequence.
+// escape writes part to b and escapes colons, blanks, control bytes, percent signs and
+// non-ASCII bytes. A percent sign in its output always begins an escape sequence.
 func escape(b *strings.Builder, part string) {
 	if part == "" {
 		b.WriteString("%-")

@@ -1,6 +1,6 @@
 package recipes
 
-// A lock that only its holder can release.
+// This file contains Lock, a lock that only its holder can release.
 
 import (
 	"context"
@@ -50,9 +50,9 @@ type Lock struct {
 	expiry     int32
 }
 
-// NewLock returns a lock that expires after expires, at least 2 s, unless it is
-// renewed. memcached's clock has whole seconds, so an expiry of 1 s could end at
-// once.
+// NewLock returns a lock with the given name. A held lock expires after the duration
+// expires, unless its holder renews it. That duration is at least 2 s: memcached counts
+// whole seconds, so an expiry of 1 s could end at once.
 func NewLock(s *Store, name string, expires time.Duration) (*Lock, error) {
 	seconds, err := expiry("expiry of lock "+name, expires)
 	if err == nil && seconds < 2 {
@@ -67,7 +67,7 @@ func NewLock(s *Store, name string, expires time.Duration) (*Lock, error) {
 	return &Lock{s, s.key("lock", name), s.key("lock.fence", name), seconds}, nil
 }
 
-// Lease is a lock that is held.
+// Lease is a lock that the caller of Acquire holds.
 type Lease struct {
 	l     *Lock
 	token []byte
@@ -76,9 +76,10 @@ type Lease struct {
 	until time.Time
 }
 
-// Acquire gets the lock, and waits for it at most wait. With a wait of 0 it tries
-// once. It returns ErrLocked if others held the lock all the time, and ErrLockLost
-// if the lock was granted but expired before Acquire could return it.
+// Acquire acquires the lock. While another caller holds it, Acquire waits, at most for
+// the duration wait. With a wait of 0 it tries once. It returns ErrLocked if others
+// held the lock all the time. It returns ErrLockLost if the new lock expired before
+// Acquire could return.
 func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) {
 	var x *Lease
 	err := await(ctx, wait, ErrLocked, func() (done bool, err error) {
@@ -91,7 +92,8 @@ func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) 
 	return x, nil
 }
 
-// try gets the lock if it is free. It returns a nil Lease if it is held.
+// try acquires the lock if no caller holds it. It returns a nil Lease if another caller
+// holds the lock.
 func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	x := &Lease{l: l, token: []byte(rand.Text()), until: l.until()}
 	if err := l.s.Client.Add(&memcache.Item{Key: l.key, Value: x.token, Expiration: l.expiry}); isNotStored(err) {
@@ -102,7 +104,7 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	var err error
 	x.fence, err = l.s.count(ctx, l.fence, 1, uint64(l.s.now().UnixMicro()), 0)
 	if err == nil && !l.s.now().Before(x.until) {
-		err = ErrLockLost // the fencing number x.fence may be higher than that of the next holder of the lock
+		err = ErrLockLost // the lock has expired, and a later holder of the lock may have a lower fencing number than x.fence
 	}
 	if err != nil {
 		return nil, errors.Join(err, x.withdraw(ctx))
@@ -110,14 +112,15 @@ func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	return x, nil
 }
 
-// until returns the time up to which a lock requested now is reliable. It counts
-// from before the request, and ends one second early because the server's current
-// second may end right after the request.
+// until returns the time up to which a lock that is requested now is reliable. The time
+// is one second earlier than the expiry, because memcached counts whole seconds, and
+// its current second may end right after the request.
 func (l *Lock) until() time.Time {
 	return l.s.now().Add(time.Duration(l.expiry-1) * time.Second)
 }
 
-// withdraw releases a lock that may have been granted.
+// withdraw releases a lock after an error of Acquire. The lock may have been granted or
+// not.
 func (x *Lease) withdraw(ctx context.Context) error {
 	if err := x.Release(ctx); !errors.Is(err, ErrLockLost) {
 		return err
@@ -125,10 +128,11 @@ func (x *Lease) withdraw(ctx context.Context) error {
 	return nil
 }
 
-// Fence returns the fencing number of this grant.
+// Fence returns the fencing number of this lease. Later leases of the lock have higher
+// numbers.
 func (x *Lease) Fence() uint64 { return x.fence }
 
-// Until returns the time up to which the lock is reliable unless it is renewed.
+// Until returns the time up to which the lock is reliable. Renew makes that time later.
 func (x *Lease) Until() time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -136,7 +140,7 @@ func (x *Lease) Until() time.Time {
 }
 
 // Renew restarts the expiry of the lock. It returns ErrLockLost if the lock has
-// expired or belongs to another holder.
+// expired, or if another caller holds it.
 func (x *Lease) Renew(ctx context.Context) error {
 	until := x.l.until()
 	if err := x.swap(ctx, "renew lock", x.token, x.l.expiry); err != nil {
@@ -148,13 +152,14 @@ func (x *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// Release releases the lock. It returns ErrLockLost if the lock was no longer
-// held.
+// Release releases the lock. It returns ErrLockLost if this caller no longer held the
+// lock.
 func (x *Lease) Release(ctx context.Context) error {
 	return x.swap(ctx, "release lock", nil, -1) // memcached treats an item with a negative expiry as deleted
 }
 
-// swap replaces the lock's value if it is still the token of this lease.
+// swap replaces the value and the expiry of the lock's key by cas. It returns
+// ErrLockLost if the value is no longer the token of this lease.
 func (x *Lease) swap(ctx context.Context, what string, value []byte, seconds int32) error {
 	item, err := x.l.s.get(ctx, x.l.key)
 	if err != nil {

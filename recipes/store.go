@@ -1,7 +1,7 @@
 package recipes
 
-// What all recipes share: the client, the limits, and the checks before a request
-// is sent.
+// This file contains what all recipes share: the client, the limits, and the checks
+// before a request is sent.
 
 import (
 	"context"
@@ -40,8 +40,8 @@ type Sizer interface {
 
 var _ Client = (*memcache.Client)(nil)
 
-// Errors that recipes return, wrapped in a text that names the operation and the
-// key. Any other error of the client is wrapped too.
+// These are the errors of recipes. A recipe wraps them in a text that names the
+// operation and the key. It also wraps all other errors of the client in this way.
 var (
 	ErrKey       = errors.New("not a legal key")
 	ErrExpiry    = errors.New("not an expiry that memcached takes")
@@ -61,24 +61,25 @@ var (
 // Store must not be changed after it was passed to a recipe.
 type Store struct {
 	Client  Client
-	Prefix  string           // first part of every key; at most 100 bytes. A Ringside route can match it
-	Now     func() time.Time // the clock; nil is time.Now. Waits always use real time
-	MaxItem int              // largest item in bytes, as memcached's -I; 0 is 1 MiB
-	Tries   int              // most tries of a loop that competes with other writers; 0 is 64
+	Prefix  string           // first part of every key, at most 100 bytes; a Ringside route can select keys by it
+	Now     func() time.Time // the clock; nil means time.Now. Pauses between tries always use real time
+	MaxItem int              // largest item in bytes, as memcached's option -I; 0 means 1 MiB
+	Tries   int              // maximum number of tries when other processes write the same key; 0 means 64
 }
 
 const (
 	maxKey    = 250
 	maxPrefix = 100
-	// itemOverhead is what memcached 1.6 counts in addition to key and value: 48
-	// bytes of header, 8 of cas, 3 of line ends, 4 of flags.
+	// itemOverhead is the number of bytes that memcached 1.6 counts for an item in
+	// addition to its key and value: 48 bytes of header, 8 of cas, 3 of line ends, 4 of
+	// flags.
 	itemOverhead = 63
-	// maxExpiry is the longest relative expiry. memcached reads a larger one as a
-	// date.
+	// maxExpiry is the longest relative expiry. memcached interprets a larger number as
+	// a Unix time.
 	maxExpiry = 30 * 24 * time.Hour
 )
 
-// check returns an error if the store is not usable.
+// check returns an error if the Store is not usable, for example without a Client.
 func (s *Store) check() error {
 	switch {
 	case s == nil || s.Client == nil:
@@ -116,9 +117,9 @@ func (s *Store) tries() int {
 	return s.Tries
 }
 
-// key returns a key of the recipe with this name. Fields precede the name and
-// contain no colon. So no two keys of one kind are equal, whatever the name
-// contains.
+// key returns the key of a recipe: the prefix of the Store, the kind of the recipe, the
+// fields, and the name. Fields contain no colon and precede the name. Keys of one kind
+// with different fields or names therefore differ, whatever the name contains.
 func (s *Store) key(kind, name string, fields ...string) string {
 	var b strings.Builder
 	b.WriteString(s.Prefix)
@@ -130,13 +131,14 @@ func (s *Store) key(kind, name string, fields ...string) string {
 	return b.String()
 }
 
-// pair returns a key that contains two names. Both may contain any legal byte.
+// pair returns a key that contains two names. Both names may contain any byte that is
+// legal in a key.
 func (s *Store) pair(kind, first, second string) string {
 	return s.key(kind, second, strconv.Itoa(len(first)), first)
 }
 
-// checkName returns an error if the store is not usable, or if the longest key of
-// the name would not be legal.
+// checkName returns an error if the Store is not usable, or if the longest key of a
+// recipe with this name would not be legal.
 func (s *Store) checkName(what, name, kind string, fields ...string) error {
 	if err := s.check(); err != nil {
 		return err
@@ -150,8 +152,8 @@ func (s *Store) checkName(what, name, kind string, fields ...string) error {
 	return nil
 }
 
-// fits returns ErrTooLarge if memcached does not accept a value of this many
-// bytes.
+// fits returns ErrTooLarge if memcached would not store a value of that many bytes
+// under key.
 func (s *Store) fits(key string, bytes int) error {
 	if size := len(key) + bytes + itemOverhead; size > s.maxItem() {
 		return fmt.Errorf("recipes: %s: an item of %d bytes, at most %d are possible: %w", key, size, s.maxItem(), ErrTooLarge)
@@ -159,7 +161,8 @@ func (s *Store) fits(key string, bytes int) error {
 	return nil
 }
 
-// expiry returns d in memcached's unit: whole seconds, rounded up.
+// expiry returns d as memcached counts an expiry: in whole seconds, rounded up. It
+// returns ErrExpiry if d is not positive or is more than 30 days.
 func expiry(what string, d time.Duration) (int32, error) {
 	switch {
 	case d <= 0:
@@ -170,7 +173,8 @@ func expiry(what string, d time.Duration) (int32, error) {
 	return int32((d + time.Second - 1) / time.Second), nil
 }
 
-// expiryOrNever is expiry, except that 0 means that the item never expires.
+// expiryOrNever is like the function expiry, but it accepts 0, which means that the
+// item never expires.
 func expiryOrNever(what string, d time.Duration) (int32, error) {
 	if d == 0 {
 		return 0, nil
@@ -178,7 +182,7 @@ func expiryOrNever(what string, d time.Duration) (int32, error) {
 	return expiry(what, d)
 }
 
-// These functions classify the errors of a client.
+// These functions classify an error of a client.
 func isMiss(err error) bool      { return errors.Is(err, memcache.ErrCacheMiss) }
 func isNotStored(err error) bool { return errors.Is(err, memcache.ErrNotStored) }
 
@@ -192,13 +196,13 @@ func isChanged(err error) bool {
 	return errors.Is(err, memcache.ErrCASConflict) || isMiss(err) || isNotStored(err)
 }
 
-// failed wraps an error of the client.
+// failed wraps an error of the client in a text with the operation what and the key.
 func failed(what, key string, err error) error {
 	return fmt.Errorf("recipes: %s %s: %w", what, key, err)
 }
 
-// again calls try until it is done or returns an error, at most Store.Tries times.
-// It pauses after each call.
+// again calls try until try is done or returns an error. It calls try at most
+// Store.Tries times and pauses after each call.
 func (s *Store) again(ctx context.Context, what, key string, try func() (done bool, err error)) error {
 	for i := range s.tries() {
 		if err := ctx.Err(); err != nil {
@@ -214,8 +218,8 @@ func (s *Store) again(ctx context.Context, what, key string, try func() (done bo
 	return fmt.Errorf("recipes: %s %s: %w, %d times", what, key, ErrContended, s.tries())
 }
 
-// await calls try until it is done or returns an error. When wait has passed, it
-// returns over. It calls try at least once unless ctx has already ended.
+// await calls try until try is done or returns an error. After the duration wait, await
+// returns the error over. It calls try at least once, unless ctx has already ended.
 func await(ctx context.Context, wait time.Duration, over error, try func() (done bool, err error)) error {
 	end := time.Now().Add(wait)
 	for i := 0; ; i++ {
@@ -234,8 +238,8 @@ func await(ctx context.Context, wait time.Duration, over error, try func() (done
 	}
 }
 
-// pause waits for a random time or until ctx ends. The time is at most 1 ms in
-// round 0, and the limit doubles each round up to 32 ms.
+// pause waits for a random time, or until ctx ends. The maximum of that time is 1 ms
+// for round 0 and doubles with each round, up to 32 ms.
 func pause(ctx context.Context, round int) error {
 	t := time.NewTimer(rand.N(time.Millisecond << min(round, 5)))
 	defer t.Stop()
@@ -247,9 +251,9 @@ func pause(ctx context.Context, round int) error {
 	}
 }
 
-// count adds delta to the number at key. If the key is missing, count creates it
-// with initial + delta and an expiry. If another process creates it first, count
-// adds again.
+// count adds delta to the number at key. If the key is missing, count creates it with
+// the value initial + delta and the expiry seconds. If another process creates the key
+// first, count tries again to add delta.
 func (s *Store) count(ctx context.Context, key string, delta, initial uint64, seconds int32) (n uint64, err error) {
 	err = s.again(ctx, "count", key, func() (bool, error) {
 		if n, err = s.Client.Increment(key, delta); err == nil {
@@ -267,13 +271,13 @@ func (s *Store) count(ctx context.Context, key string, delta, initial uint64, se
 	return n, err
 }
 
-// number parses a counter. A nil item is 0.
+// number returns the number in the item of a counter. It returns 0 for a nil item.
 func number(item *memcache.Item) (uint64, error) {
 	if item == nil {
 		return 0, nil
 	}
-	// After a decr memcached keeps the length of the value and pads it with
-	// blanks.
+	// After a decr, memcached keeps the length of the old value and pads the new one
+	// with blanks.
 	n, err := strconv.ParseUint(strings.TrimRight(string(item.Value), " "), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("recipes: %s: %.20q is no number: %w", item.Key, item.Value, ErrCorrupt)
@@ -281,7 +285,7 @@ func number(item *memcache.Item) (uint64, error) {
 	return n, nil
 }
 
-// get reads a key. It returns nil after a miss.
+// get reads the item of a key. It returns a nil item after a miss.
 func (s *Store) get(ctx context.Context, key string) (*memcache.Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("get", key, err)
@@ -295,7 +299,7 @@ func (s *Store) get(ctx context.Context, key string) (*memcache.Item, error) {
 	return item, nil
 }
 
-// getMulti reads keys in one round trip.
+// getMulti reads the items of several keys in one round trip.
 func (s *Store) getMulti(ctx context.Context, keys []string) (map[string]*memcache.Item, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, failed("get", keys[0], err)
@@ -307,11 +311,10 @@ func (s *Store) getMulti(ctx context.Context, keys []string) (map[string]*memcac
 	return items, nil
 }
 
-// appendTo appends data to a key, or creates the key with add. memcached replies
-// NOT_STORED in three cases: an append to a missing key, an append without room,
-// and an add of an existing key. After two rounds in which both were rejected,
-// appendTo therefore reads the size of the value. It returns ErrFull if data does
-// not fit.
+// appendTo appends data to the value of a key, or creates the key with add. memcached
+// replies NOT_STORED in three cases: an append to a missing key, an append without
+// room, and an add of an existing key. If append and add are both rejected twice,
+// appendTo reads the size of the value. It returns ErrFull if data does not fit.
 func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds int32) error {
 	if err := s.fits(key, len(data)); err != nil {
 		return err
@@ -337,7 +340,7 @@ func (s *Store) appendTo(ctx context.Context, key string, data []byte, seconds i
 	})
 }
 
-// size returns the number of bytes of a value, or -1 after a miss.
+// size returns the size of the value of a key in bytes, or -1 after a miss.
 func (s *Store) size(ctx context.Context, key string) (int, error) {
 	if sizer, ok := s.Client.(Sizer); ok {
 		size, err := sizer.Size(key)

@@ -1,6 +1,6 @@
 package recipes
 
-// A set of members with values.
+// This file contains Table, a set of members with values.
 
 import (
 	"context"
@@ -13,36 +13,34 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Table is a set of members, each with a value. Each member has a key, its index,
-// so that one round trip finds it. An Array lists all members. The list decides
+// Table is a set of members, each with a value. Each member has a key, its index, so
+// that one round trip finds the member. An Array lists all members. The list decides
 // what is a member.
 //
-// Add writes the list and then the index. Remove marks the index as removed and
-// then writes the list. A crash between the two writes leaves a member in the list
-// without an index. It is still a member. Has and Get compare one of every
-// TableOptions.Audit answers with the list, and Repair checks all members. Both
-// restore the index.
+// Add writes the list and then the index. Remove marks the index as removed and then
+// changes the list. A crash between the two writes leaves a member in the list without
+// an index. It is still a member. Has and Get compare one of every TableOptions.Audit
+// answers with the list; this is an audit. Repair checks all members. Audits and Repair
+// restore a missing index.
 //
-// The list may lack a member that has an index: an Add and a Remove ran at once,
-// or the list was lost. An audit then adds the member to the list. The mark that
-// Remove writes lasts some ten seconds, so that a repair that read the list before
-// the Remove cannot restore the member.
+// The list may lack a member that has an index: an Add and a Remove ran at once, or the
+// list was lost. An audit then adds the member to the list. A removed index stays for
+// 10 seconds. A repair that has read the list before the Remove therefore cannot
+// restore the member.
 //
-// Guarantee: while no key is lost and no process crashes between two writes, Has,
-// Get and Members agree with all successful Adds and Removes. If an Add and a
-// Remove of one member run at once, either may win. After a crash or the loss of
-// an index, they agree again after Repair or the first audit. An Add or Remove
-// that returns an error was executed, was not executed, or was executed by half;
-// repeat it.
+// Guarantee: while no key is lost and no process crashes between two writes, Has, Get
+// and Members agree with all successful Adds and Removes. If an Add and a Remove of one
+// member run at once, either may win. After a crash or the loss of an index, Has, Get
+// and Members agree again after Repair or the first audit. An Add or Remove that
+// returns an error was executed, was not executed, or was executed by half; repeat it.
 //
-// Cost in round trips: Add 3 (2 for an existing member), Remove 2, Has and Get 1
-// (plus 2 or 3 for an audit), Members 1, All 2, Repair 2 and one for each missing
-// index.
+// Cost in round trips: Add 3 (2 for an existing member), Remove 2, Has and Get 1 (plus
+// 2 or 3 for an audit), Members 1, All 2, Repair 2 and one for each missing index.
 //
 // With one copy, a lost server loses its indexes, which are repaired without their
 // values. It may also lose the list. Members then returns only those members that
-// audits or Adds have added again. With two copies, the loss of one server loses
-// nothing but what Array describes.
+// audits or Adds have added again. With two copies, the table survives the loss of one
+// server as an Array does.
 type Table struct {
 	s      *Store
 	name   string
@@ -54,22 +52,23 @@ type Table struct {
 
 // TableOptions are the options of a Table.
 type TableOptions struct {
-	// Expires is how long the key of a member lives after its last Add; 0 is for
-	// ever. The list expires as in ArrayOptions.
+	// Expires is how long the index of a member lives after the last Add of the member;
+	// 0 means for ever. The list expires as ArrayOptions.Expires describes.
 	Expires time.Duration
-	// Audit is how many answers of Has and Get there are for each one that is
-	// compared with the list. 0 is 100; 1 compares every answer.
+	// Audit is the number of answers of Has and Get of which one is compared with the
+	// list. 0 means 100; 1 compares every answer.
 	Audit int
-	// Shards is the number of keys of the list: see ArrayOptions.
+	// Shards is the number of keys of the list of members; ArrayOptions.Shards
+	// describes it.
 	Shards int
 }
 
 const (
-	removedFor  = 10 // seconds until the mark of a Remove expires
+	removedFor  = 10 // seconds after which the removed index of a member expires
 	repairsTake = 5 * time.Second
 )
 
-// NewTable returns a table with a name.
+// NewTable returns a table with the given name. It sends no request.
 func NewTable(s *Store, name string, o TableOptions) (*Table, error) {
 	if o.Audit < 0 {
 		return nil, fmt.Errorf("recipes: table %s with an audit of %d: %w", name, o.Audit, ErrArgument)
@@ -81,14 +80,14 @@ func NewTable(s *Store, name string, o TableOptions) (*Table, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list of table %s: %w", name, err)
 	}
-	for i := range list.keys { // not the keys of an Array with this name
+	for i := range list.keys { // use the kind "table" in the keys: an Array with the same name has other keys
 		list.keys[i] = s.key("table", name, fmt.Sprint(i))
 	}
 	return &Table{s: s, name: name, list: list, expiry: list.expiry, audit: uint64(o.Audit)}, nil
 }
 
-// index returns the key of a member. Key escapes illegal bytes and hashes long
-// members.
+// index returns the key that stores a member's value. The function Key escapes illegal
+// bytes in it, and hashes long names of members.
 func (t *Table) index(member string) (string, error) {
 	id, err := Key(member)
 	if err != nil {
@@ -101,14 +100,14 @@ func (t *Table) index(member string) (string, error) {
 	return key, nil
 }
 
-// First byte of an index's value.
+// These are the possible first bytes of the value of a member's key.
 const (
 	present = '='
 	removed = '-'
 )
 
-// value parses an index: the value of its member, and its first byte, which is 0
-// if there is no index.
+// value parses the item of a member's key. v is the value of the member. The result
+// `is` is the first byte of the item: present or removed, or 0 if there is no item.
 func value(item *memcache.Item) (v []byte, is byte, err error) {
 	if item == nil {
 		return nil, 0, nil
@@ -128,8 +127,8 @@ func (t *Table) Add(ctx context.Context, member string, value []byte) error {
 	if err := t.s.fits(key, 1+len(value)); err != nil {
 		return err
 	}
-	// A member that already has an index is not listed again. If it is removed at
-	// the same time, either may win.
+	// If the member's key exists, the member is already in the list. If another process
+	// removes the member at the same time, either of them may win.
 	item, err := t.s.get(ctx, key)
 	if err != nil {
 		return err
@@ -170,9 +169,8 @@ func (t *Table) Has(ctx context.Context, member string) (bool, error) {
 	return err == nil, err
 }
 
-// Get returns the value of a member. It returns ErrMiss if there is no such
-// member. If the index was lost, the value is lost too, and Get returns an empty
-// one.
+// Get returns the value of a member. It returns ErrMiss if there is no such member. If
+// the key with the value was lost, Get returns an empty value.
 func (t *Table) Get(ctx context.Context, member string) ([]byte, error) {
 	key, err := t.index(member)
 	if err != nil {
@@ -198,8 +196,9 @@ func (t *Table) Get(ctx context.Context, member string) ([]byte, error) {
 	return v, nil
 }
 
-// mend compares an index with the list, and restores the one that lacks the
-// member. It reports whether the member is in the table.
+// mend compares the index of a member with the list of members. If the list lacks the
+// member, mend adds it. If the index is missing, mend creates it. found says whether
+// the index exists. mend reports whether the member is in the table.
 func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool, error) {
 	began := time.Now()
 	list, err := t.list.Fetch(ctx)
@@ -215,9 +214,9 @@ func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool,
 	return found, nil
 }
 
-// reindex creates the index of a member that was in the list at the time listed.
-// It does nothing if that is more than repairsTake ago, because a later Remove's
-// mark may have expired since.
+// reindex creates the key (index) of a member. The parameter listed is the time at
+// which the member was in the list. reindex does nothing if that is longer ago than
+// repairsTake: since then, another process may have removed the member.
 func (t *Table) reindex(key string, listed time.Time) error {
 	if time.Since(listed) > repairsTake {
 		return nil
@@ -229,7 +228,8 @@ func (t *Table) reindex(key string, listed time.Time) error {
 	return nil
 }
 
-// Members returns all listed members, in the order of addition within each shard.
+// Members returns all members of the table, in the order of addition within each shard
+// of the list.
 func (t *Table) Members(ctx context.Context) ([]string, error) { return t.list.Fetch(ctx) }
 
 // All returns all members and their values. The value of a member is nil if
@@ -246,7 +246,8 @@ func (t *Table) All(ctx context.Context) (map[string][]byte, error) {
 	return all, err
 }
 
-// Repair creates missing indexes, and returns how many were missing.
+// Repair creates the missing keys (indexes) of members, and returns how many were
+// missing.
 func (t *Table) Repair(ctx context.Context) (repaired int, err error) {
 	began := time.Now()
 	err = t.each(ctx, func(_, key string, item *memcache.Item) error {
@@ -262,7 +263,8 @@ func (t *Table) Repair(ctx context.Context) (repaired int, err error) {
 	return repaired, err
 }
 
-// each calls do with each listed member and its index.
+// each calls do for each member of the list, with the member's key and the item of that
+// key.
 func (t *Table) each(ctx context.Context, do func(member, key string, item *memcache.Item) error) error {
 	members, err := t.list.Fetch(ctx)
 	if err != nil || len(members) == 0 {
@@ -274,7 +276,7 @@ func (t *Table) each(ctx context.Context, do func(member, key string, item *memc
 			return err
 		}
 	}
-	const atOnce = 1000 // keys, about 100 kB in one request line
+	const atOnce = 1000 // number of keys in one request line, which then has about 100 kB
 	for keys, members := range chunked(keys, members, atOnce) {
 		items, err := t.s.getMulti(ctx, keys)
 		if err != nil {
@@ -289,7 +291,8 @@ func (t *Table) each(ctx context.Context, do func(member, key string, item *memc
 	return nil
 }
 
-// chunked iterates over two lists of equal length, n elements of each at a time.
+// chunked iterates over two lists of equal length. Each round yields the next n
+// elements of both lists.
 func chunked(a, b []string, n int) func(yield func(a, b []string) bool) {
 	return func(yield func(a, b []string) bool) {
 		for i := 0; i < len(a); i += n {

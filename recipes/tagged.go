@@ -1,6 +1,7 @@
 package recipes
 
-// A cache of values that become invalid together with their tags.
+// This file contains TaggedCache, a cache of values that become invalid together with
+// their tags.
 
 import (
 	"bytes"
@@ -51,10 +52,10 @@ type TaggedCache struct {
 
 const (
 	maxTags    = 64
-	maxTagName = 120 // bytes of the cache name and a tag name together
+	maxTagName = 120 // maximum length in bytes of the cache's name and a tag's name together
 )
 
-// NewTaggedCache returns a cache with a name. Caches with different names share
+// NewTaggedCache returns a cache with the given name. Caches with different names share
 // neither values nor tags.
 func NewTaggedCache(s *Store, name string) (*TaggedCache, error) {
 	if err := s.checkName("tagged cache", name, "tagged", "250"); err != nil {
@@ -77,18 +78,18 @@ func (c *TaggedCache) tag(tag string) (string, error) {
 	return key, nil
 }
 
-// Fill is returned by a Get that missed. Its Set stores the value built for that
-// miss.
+// Fill is the result of a Get that missed. Its method Set stores the value that the
+// caller builds after that miss.
 type Fill struct {
 	c     *TaggedCache
 	key   string
 	stamp []byte
-	newer time.Time // latest time at which one of the tags was invalidated
+	newer time.Time // latest time at which one of the value's tags was invalidated or created
 }
 
-// Get returns the value if it was stored with exactly these tags and none of them
-// was invalidated since. Otherwise it returns ErrMiss and a Fill, with which the
-// caller stores the value that it builds.
+// Get returns the value of key if it was stored with exactly these tags, and if none of
+// the tags was invalidated since then. Otherwise it returns ErrMiss and a Fill, with
+// which the caller stores the value that it builds.
 func (c *TaggedCache) Get(ctx context.Context, key string, tags ...string) ([]byte, *Fill, error) {
 	full, tagKeys, err := c.keys(key, tags)
 	if err != nil {
@@ -122,8 +123,8 @@ func (c *TaggedCache) Get(ctx context.Context, key string, tags ...string) ([]by
 	return nil, f, fmt.Errorf("recipes: %s: %w", full, ErrMiss)
 }
 
-// keys returns the key of a value and the keys of its tags, sorted and without
-// duplicates.
+// keys returns the key full, under which the value is stored, and the keys of its tags.
+// The keys of tags are sorted and have no duplicates.
 func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []string, err error) {
 	if err := CheckKey(key); err != nil {
 		return "", nil, fmt.Errorf("cache %s: %w", c.name, err)
@@ -146,8 +147,8 @@ func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []st
 	return full, slices.Compact(tagKeys), nil
 }
 
-// make creates the first version of a tag, or returns the version that another
-// caller has just created.
+// make creates the first version of the tag with this key. If another caller has just
+// created it, make returns that version.
 func (c *TaggedCache) make(ctx context.Context, key string) (item *memcache.Item, err error) {
 	err = c.s.again(ctx, "tag", key, func() (bool, error) {
 		item = &memcache.Item{Key: key, Value: c.version()}
@@ -169,8 +170,8 @@ func (c *TaggedCache) version() []byte {
 	return fmt.Appendf(nil, "%d.%016x", c.s.now().UnixMicro(), binary.BigEndian.Uint64(bits[:]))
 }
 
-// stamp returns the header of a stored value, which lists its tags and their
-// versions. It also returns the latest time among the versions.
+// stamp returns the header of a stored value, which lists the keys of its tags and
+// their versions. newest is the latest time in these versions.
 func stamp(keys, versions []string) (stamp []byte, newest time.Time, err error) {
 	for i, key := range keys {
 		micros, _, ok := strings.Cut(versions[i], ".")
@@ -186,7 +187,7 @@ func stamp(keys, versions []string) (stamp []byte, newest time.Time, err error) 
 	return append(stamp, '\n'), newest, nil
 }
 
-// Set stores the value that was built after the miss. If a tag has been
+// Set stores the value that the caller has built after the miss. If a tag was
 // invalidated since the miss, no Get returns the stored value.
 func (f *Fill) Set(ctx context.Context, value []byte, expires time.Duration) error {
 	seconds, err := expiry("expiry of "+f.key, expires)
@@ -206,15 +207,16 @@ func (f *Fill) Set(ctx context.Context, value []byte, expires time.Duration) err
 	return nil
 }
 
-// ReadFromMaster reports whether a tag was invalidated within the last lag, the
-// replication delay of the database. If so, the caller must build the value from
-// the master database. A tag that was lost counts as invalidated now.
+// ReadFromMaster reports whether one of the tags was invalidated during the last lag.
+// lag is the replication delay of the database. If the result is true, the caller must
+// build the value from the master database. A tag that was lost counts as invalidated
+// now.
 func (f *Fill) ReadFromMaster(lag time.Duration) bool {
 	return f.c.s.now().Sub(f.newer) < lag
 }
 
-// Invalidate makes all values with one of these tags miss. It tries all tags even
-// if one fails.
+// Invalidate makes all values with one of these tags invalid, so that they miss. If it
+// fails for one tag, it still tries the other tags.
 func (c *TaggedCache) Invalidate(ctx context.Context, tags ...string) error {
 	keys := make([]string, len(tags))
 	for i, t := range tags {

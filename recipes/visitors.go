@@ -1,6 +1,7 @@
 package recipes
 
-// Counters of whole periods: visitors of the last period, or of the last five.
+// This file contains counters of whole periods: for the last period, or for the last
+// five.
 
 import (
 	"context"
@@ -11,15 +12,15 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// periods counts in one key per period of time, and shows the sum of the last
-// whole periods. The key contains the number of the period, so it is never used
-// for two periods, and a long life does no harm. It expires after the last moment
-// at which its period is shown, whenever it was created.
+// periods counts in one key per period of time. It shows the sum of the last whole
+// periods. The key contains the number of its period, so two periods never share a key.
+// A key expires after the last moment at which its period is shown, whenever the key
+// was created.
 type periods struct {
 	s          *Store
 	kind, name string
 	length     time.Duration
-	shown      int64 // number of whole periods in a value
+	shown      int64 // number of whole periods that are shown as one sum
 }
 
 func newPeriods(s *Store, what, kind, name string, length time.Duration, shown int64) (periods, error) {
@@ -33,16 +34,16 @@ func newPeriods(s *Store, what, kind, name string, length time.Duration, shown i
 	return p, s.checkName(what, name, kind, strconv.FormatInt(1<<62, 10))
 }
 
-// number returns the number of the period that contains t.
+// number returns the number of the period that contains the time t, counted from 1970.
 func (p *periods) number(t time.Time) int64 { return floor(t.Unix(), int64(p.length/time.Second)) }
 
 func (p *periods) key(number int64) string {
 	return p.s.key(p.kind, p.name, strconv.FormatInt(number, 10))
 }
 
-// slack is how much longer than necessary a key lives: one second because
-// memcached may expire it that much early, and one for the difference between
-// clocks.
+// slack is the time that a key lives longer than necessary. One second is for
+// memcached, which may expire the key that much early. One second is for the difference
+// between clocks.
 const slack = 2 * time.Second
 
 func (p *periods) count(ctx context.Context, delta uint64) error {
@@ -67,8 +68,8 @@ func (p *periods) value(ctx context.Context) (uint64, error) {
 	return sum, err
 }
 
-// sum adds the numbers of keys, read in one round trip. It also returns how many
-// of the keys exist.
+// sum returns the sum of the numbers in keys, which it reads in one round trip. found
+// is how many of the keys exist.
 func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, err error) {
 	items, err := s.getMulti(ctx, keys)
 	if err != nil {
@@ -84,7 +85,8 @@ func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, 
 	return sum, len(items), nil
 }
 
-// visit counts a visitor unless it was counted within the last shown periods.
+// visit counts a visitor, unless the same visitor was counted recently: within the
+// number of periods that are shown.
 func (p *periods) visit(ctx context.Context, visitor string) (counted bool, err error) {
 	first, err := p.s.first(ctx, p.kind, p.name, visitor, time.Duration(p.shown)*p.length)
 	if err != nil || !first {
@@ -93,8 +95,8 @@ func (p *periods) visit(ctx context.Context, visitor string) (counted bool, err 
 	return true, p.count(ctx, 1)
 }
 
-// first reports whether visitor is new within the last d. It stores a key with add
-// that expires after d.
+// first reports whether visitor is new within the last duration d. To remember the
+// visitor, it adds a key that expires after d.
 func (s *Store) first(ctx context.Context, kind, name, visitor string, d time.Duration) (bool, error) {
 	id, err := Key(visitor)
 	if err != nil {
@@ -119,7 +121,7 @@ func (s *Store) first(ctx context.Context, kind, name, visitor string, d time.Du
 	return true, nil
 }
 
-// floor divides and rounds towards minus infinity.
+// floor returns a divided by b, rounded towards minus infinity.
 func floor(a, b int64) int64 {
 	if a < 0 {
 		return -((-a + b - 1) / b)
@@ -127,25 +129,24 @@ func floor(a, b int64) int64 {
 	return a / b
 }
 
-// VisitorCounter counts visitors and shows those of the last whole period. Two
-// keys exist at a time: that of the current period and that of the last one.
+// VisitorCounter counts visitors and shows the count of the last whole period. Two keys
+// exist at a time: one for the current period and one for the last period.
 //
-// Guarantee: while no key is lost, Value is exactly what was counted in the last
-// whole period, whatever the traffic. A Count or Visit that returns an error has
-// counted once or not at all. If a clock is wrong by d, visits within d of each
-// boundary count for the wrong period. An article proposes to add noise to the
-// number for looks; this type does not, because nothing could then verify the
-// number.
+// Guarantee: while no key is lost, Value is exactly what was counted in the last whole
+// period, whatever the traffic. A Count or Visit that returns an error has counted once
+// or not at all. If a clock is wrong by d, visits within d of each boundary count for
+// the wrong period. A published recipe adds random noise to the number that visitors
+// see. This type does not, because the number could then not be verified.
 //
-// Cost in round trips: Count 1 (2 for the first of a period), Visit 1 for a
-// visitor that is already counted, else 2, Value 1.
+// Cost in round trips: Count 1 (2 for the first of a period), Visit 1 for a visitor
+// that is already counted, else 2, Value 1.
 //
-// With one copy, the loss of a server loses the counts of at most two periods. So
-// do the beginning and the end of an ejection. Later periods are right again. With
+// With one copy, the loss of a server loses the counts of at most two periods. The
+// beginning and the end of an ejection do the same. Later periods are right again. With
 // two copies, the loss of one server loses nothing.
 type VisitorCounter struct{ p periods }
 
-// NewVisitorCounter returns a counter with periods of whole seconds. A period is
+// NewVisitorCounter returns a counter with the given name. A period has whole seconds,
 // at most 15 days, because a key expires after two periods.
 func NewVisitorCounter(s *Store, name string, period time.Duration) (*VisitorCounter, error) {
 	p, err := newPeriods(s, "visitor counter", "visitors", name, period, 1)
@@ -155,11 +156,11 @@ func NewVisitorCounter(s *Store, name string, period time.Duration) (*VisitorCou
 	return &VisitorCounter{p}, nil
 }
 
-// Count counts one visit.
+// Count counts one visit in the current period.
 func (c *VisitorCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
 
-// Visit counts a visitor unless it was counted within one period. It reports
-// whether it counted.
+// Visit counts a visitor, unless the same visitor was counted less than one period ago.
+// It reports whether it counted.
 func (c *VisitorCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	return c.p.visit(ctx, visitor)
 }
@@ -167,19 +168,19 @@ func (c *VisitorCounter) Visit(ctx context.Context, visitor string) (bool, error
 // Value returns the count of the last whole period.
 func (c *VisitorCounter) Value(ctx context.Context) (uint64, error) { return c.p.value(ctx) }
 
-// OnlineCounter counts visitors and shows those of the last five whole minutes.
-// Six keys exist at a time: that of the current minute, and those of the five that
-// are shown.
+// OnlineCounter counts visitors and shows the count of the last five whole minutes. Six
+// keys exist at a time: one for the current minute, and one for each of the five
+// minutes that are shown.
 //
-// Its guarantee is that of VisitorCounter, for minutes. Cost in round trips: Count
-// 1 (2 for the first of a minute), Visit 1 for a visitor that is already counted,
-// else 2, Value 1 (a multi-get of five keys, which Ringside splits by server).
+// Its guarantee is that of VisitorCounter, with minutes as periods. Cost in round
+// trips: Count 1 (2 for the first of a minute), Visit 1 for a visitor that is already
+// counted, else 2, Value 1 (a multi-get of five keys, which Ringside splits by server).
 //
-// With one copy, the loss of a server loses the minutes on it, and Value is right
-// again six minutes later. With two copies, the loss of one server loses nothing.
+// With one copy, the loss of a server loses the minutes on it, and Value is right again
+// six minutes later. With two copies, the loss of one server loses nothing.
 type OnlineCounter struct{ p periods }
 
-// NewOnlineCounter returns a counter with a name.
+// NewOnlineCounter returns a counter with the given name. It sends no request.
 func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
 	p, err := newPeriods(s, "online counter", "online", name, time.Minute, 5)
 	if err != nil {
@@ -188,11 +189,11 @@ func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
 	return &OnlineCounter{p}, nil
 }
 
-// Count counts one visit.
+// Count counts one visit in the current minute.
 func (c *OnlineCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
 
-// Visit counts a visitor unless it was counted within five minutes. It reports
-// whether it counted.
+// Visit counts a visitor, unless the same visitor was counted less than five minutes
+// ago. It reports whether it counted.
 func (c *OnlineCounter) Visit(ctx context.Context, visitor string) (bool, error) {
 	return c.p.visit(ctx, visitor)
 }

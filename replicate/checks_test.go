@@ -41,7 +41,7 @@ func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 func (r *Rule) nothing() (said Mask, fetched bool) {
 	for _, e := range r.asks[:r.n] {
 		switch e.kind {
-		case Miss, Marked, NotFound, NotStored:
+		case Miss, Expiring, Marked, NotFound, NotStored:
 			said |= 1 << e.replica
 		case Hit:
 			fetched = fetched || e.step == Fetch

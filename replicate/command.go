@@ -91,6 +91,7 @@ const (
 	Hit              // the reply is a value, or HD to an mg
 	Miss             // the reply is END or EN
 	Marked           // the item is a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
+	Expiring         // for the step Fetch: the reply is a value with a remaining TTL of 1 s. It counts as a miss where a copy does not store it: see Rule.takesExpiring
 	Stored           // the reply is STORED, or HD to an ms
 	NotStored        // the reply is NOT_STORED or NS
 	Exists           // the reply is EXISTS or EX

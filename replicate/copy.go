@@ -195,6 +195,12 @@ func (r *Rule) fetch() {
 func (r *Rule) handleFetch(ask int, k Kind) {
 	c := &r.copy
 	c.other = r.foreseen[r.asks[ask].replica] != 1
+	switch {
+	case k == Expiring && r.takesExpiring():
+		k = Hit
+	case k == Expiring:
+		k = Miss
+	}
 	switch k {
 	case Hit:
 		c.hit, c.fetched = true, uint8(ask)
@@ -209,6 +215,15 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	default: // the source has a tombstone, which has no value, or has not replied
 		r.fetch()
 	}
+}
+
+// takesExpiring reports whether the copy stores a value that expires within a second. It does if
+// the value replaces another one, which would otherwise be removed although the source has the key,
+// and if the command has just stored the value. A replica that has nothing gets no copy, because the
+// clocks of servers differ by up to a second: the primary and a follower that lose the value one
+// after the other could restore it from each other again and again, and it would never expire.
+func (r *Rule) takesExpiring() bool {
+	return r.copy.replaced != 0 || r.copy.then == closing && r.binds()
 }
 
 // drop removes items from the replicas in guarded, because no source has shown a value. A value

@@ -279,6 +279,8 @@
 //     states).
 //   - memcached asks the first client that reads a stale item (md I) to rebuild it. If that
 //     read is a look after a failed incr, no client is asked.
+//   - A value with a remaining TTL of 1 s is not copied to a replica that has nothing. So if the
+//     primary has lost it, it counts as missing there already: see Rule.takesExpiring.
 //   - A value that the primary has lost can return from a replica that a delete missed. This
 //     happens only if that delete was not acknowledged, or AckAll was not set.
 package replicate

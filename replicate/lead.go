@@ -399,7 +399,7 @@ func (r *Rule) handleLook(ask int) {
 		r.known = true
 		r.copyThen(asking, 1<<r.lead, 1<<e.replica, false)
 		return
-	case Miss, Marked:
+	case Miss, Marked, Expiring:
 	default:
 		r.silent |= 1 << e.replica
 	}

@@ -367,6 +367,26 @@ var markings = []marking{
 		s.play(command(Command{Op: Set}, fresh), mending1(0, 1))
 		s.restarts = 1
 	}, nowhere},
+	{"a repair over what all have, and is about to expire", func(s *scene) {
+		both(s)
+		s.w.brief = true
+		s.play(client{rule: Mend(0, 1, true, false)}, client{rule: Mend(1, 0, true, true)})
+	}, func(s *scene) string {
+		if !s.has(0, old) || !s.has(1, old) {
+			return "a replica has lost what all have"
+		}
+		return ""
+	}},
+	{"replace by what is about to expire", func(s *scene) {
+		both(s)
+		s.w.brief = true
+		s.play(command(Command{Op: Replace, Bound: true}, fresh))
+	}, func(s *scene) string {
+		if s.clients[0].rule.IsDone() && !(s.acked[0] && s.has(0, fresh) && s.has(1, fresh)) {
+			return "not stored"
+		}
+		return ""
+	}},
 	{"delete, touch, repair", func(s *scene) { both(s); s.play(command(del, 0), command(Command{Op: Touch}, 0), mending1(0, 1)) }, undeleted},
 }
 
@@ -441,7 +461,7 @@ func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", onlyLooks: "fresh marks in the place of those that stand", noMarks: "deletes without marks", onlyValues: "marks only where something is",
 		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers", alike: "what the authority has come to since a count",
-		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process",
+		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process", tooBrief: "a copy of what is about to expire",
 	} {
 		found := ""
 		for _, m := range markings {

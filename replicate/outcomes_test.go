@@ -34,7 +34,7 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 	o := func(kinds ...Kind) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
-			if k == Hit && (d == CompareVersion && !few || d == Fetch && c.Stale && c.Op == Cas) { // the token matches; the command's own value
+			if k == Hit && d == CompareVersion && !few || (k == Hit || k == Expiring) && d == Fetch && c.Stale && c.Op == Cas { // the token matches; the command's own value
 				all = append(all, Outcome{Kind: k, Value: 1})
 			}
 			all = append(all, Outcome{Kind: k, Value: 7})
@@ -105,6 +105,9 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 		all = o(Hit, Miss, Marked)
 		if few {
 			all = o(Hit, Miss)
+		}
+		if d == Fetch {
+			all = append(all, o(Expiring)...)
 		}
 	case CompareVersion:
 		if all = o(Hit, Miss, Exists); !few {

@@ -33,6 +33,7 @@ type world struct {
 	items [3]item
 	count [3]uint8 // the replicas' cas counters
 	life  [3]uint8 // how often they were restarted
+	brief bool     // all values are about to expire
 }
 
 func (w *world) put(m int, value uint32) {
@@ -88,6 +89,7 @@ const (
 	cleans              // a command that finds a tombstone removes it
 	unasked             // an add asks no replica that is not read, and sets the value there
 	unbound             // followers get the value of a cas or a replace at once
+	tooBrief            // a value that is about to expire counts as none
 	unsure              // a reply is sent without checking that the primary's process is the same
 )
 
@@ -141,7 +143,13 @@ func (w *world) execute(c *client, i int) Outcome {
 		if it.stale {
 			return Outcome{Kind: Miss}
 		}
-		return Outcome{Kind: it.seen(), Value: value}
+		switch {
+		case !w.brief || it.seen() != Hit:
+			return Outcome{Kind: it.seen(), Value: value}
+		case c.ablate == tooBrief:
+			return Outcome{Kind: Miss}
+		}
+		return Outcome{Kind: Expiring, Value: value}
 	case Look, CompareVersion, Review:
 		c.cas[i] = it.cas
 		if e.step == CompareVersion && it.seen() == Hit && c.token > it.cas {

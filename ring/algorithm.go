@@ -1,7 +1,7 @@
 package ring
 
-// The key hashes of memcached clients. Each computes exactly what the client
-// computes.
+// This file contains the key hashes of memcached clients. Each one computes exactly
+// what the client computes.
 
 import (
 	"crypto/md5"
@@ -13,56 +13,56 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// Algorithm is one key hash.
+// Algorithm is one hash function for keys, such as MD5 or CRC32.
 //
-// It is a number and not a func because some rules hash again, for example a try
-// number and the key. Bytes passed to an unknown func escape to the heap; bytes
-// passed to Sum can stay on the stack.
+// It is a number and not a func because some rules compute several hashes, for example
+// of a key with the number of the try. Bytes passed to an unknown func escape to the
+// heap. Bytes passed to the method Sum can stay on the stack.
 type Algorithm uint8
 
-// C clients add a byte of 0x80 or more as a negative number if the compiler treats
-// char as signed (x86). The algorithms from OneAtATime to Hsieh do the same.
-// Unsigned returns the variant for compilers that treat char as unsigned (ARM). ASCII
-// keys have the same hash in both.
+// These are the hash functions. The functions from OneAtATime to Hsieh treat a byte of
+// 0x80 or more as a negative number, as C clients do where char is signed (x86). The
+// method Unsigned returns their variants for compilers with unsigned char (ARM). ASCII
+// keys have the same hash in both variants.
 //
-// The Java FNV algorithms hash UTF-16 units. Clients cut their "64 bit" FNV hashes to
-// 32 bits, so these are computed with 32-bit arithmetic.
+// The Java FNV functions hash UTF-16 units. The functions called 64 compute only the
+// lower 32 bits of FNV with 64 bits, because clients use no other bits.
 const (
 	MD5          Algorithm = iota // first 4 bytes of MD5, little-endian
 	MD5Wide                       // first 8 bytes of MD5, big-endian: the upper half of a 128-bit number
-	MD5Signed                     // first 8 bytes of MD5 as a signed little-endian number, its sign bit flipped to make it sort
+	MD5Signed                     // first 8 bytes of MD5 as a signed little-endian number; the sign bit is flipped, so that unsigned comparison sorts hashes like signed numbers
 	SHA1                          // first 4 bytes of SHA-1, little-endian
-	CRC32                         // IEEE, all 32 bits
+	CRC32                         // CRC-32 with the IEEE polynomial, all 32 bits
 	CRC31                         // lower 31 bits of CRC32
 	CRC15                         // bits 16 to 30 of CRC32
-	CRC15Not0                     // CRC15, and 1 in place of 0
+	CRC15Not0                     // CRC15, but 1 if CRC15 is 0
 	CRC16                         // CRC-CCITT in a 32-bit accumulator that is never cut to 16 bits (twemproxy)
 	Jenkins                       // lookup3 little-endian, initval 13
 	Murmur2                       // MurmurHash2, seed 0xdeadbeef times the length
 	Murmur3                       // MurmurHash3 x86_32, seed 0xdeadbeef times the length
 	Murmur64                      // MurmurHash64A, seed 4193360111 (mcrouter's furc_hash)
 	Murmur64Key                   // MurmurHash64A, seed 2718281828 (mcrouter's rendezvous)
-	XXH64                         // seed 0
-	XXH3                          // 64 bits, seed 0
-	Java                          // String.hashCode, taken as unsigned
-	Java15                        // bits 16 to 30 of Java
+	XXH64                         // xxHash with 64 bits, seed 0
+	XXH3                          // XXH3 with 64 bits, seed 0
+	Java                          // String.hashCode of Java, as an unsigned number
+	Java15                        // bits 16 to 30 of Java's String.hashCode
 	JavaAbs                       // Math.abs of String.hashCode (memjs)
-	JavaFNV1x32                   // FNV-1 over UTF-16 units
-	JavaFNV1Ax32                  // FNV-1a over UTF-16 units
-	JavaFNV1x64                   // the low half of FNV-1 64
-	JavaFNV1Ax64                  // the low half of FNV-1a 64
-	OneAtATime                    // Jenkins' one-at-a-time
-	FNV1x32                       // FNV-1
-	FNV1Ax32                      // FNV-1a
-	FNV1x64                       // the low half of FNV-1 64
-	FNV1Ax64                      // FNV-1a with the 64-bit constants cut to 32 bits
-	FNV1A15Not0                   // bits 16 to 30 of FNV1Ax32, and 1 in place of 0
-	Hsieh                         // SuperFastHash starting from 0
-	unsigned                      // offset of the unsigned variants of the algorithms from OneAtATime on
+	JavaFNV1x32                   // 32-bit FNV-1 over the UTF-16 units of the key
+	JavaFNV1Ax32                  // 32-bit FNV-1a over the UTF-16 units of the key
+	JavaFNV1x64                   // lower 32 bits of 64-bit FNV-1 over the UTF-16 units of the key
+	JavaFNV1Ax64                  // lower 32 bits of 64-bit FNV-1a over the UTF-16 units of the key
+	OneAtATime                    // Bob Jenkins' one-at-a-time hash
+	FNV1x32                       // FNV-1 with 32 bits
+	FNV1Ax32                      // FNV-1a with 32 bits
+	FNV1x64                       // lower 32 bits of 64-bit FNV-1
+	FNV1Ax64                      // lower 32 bits of 64-bit FNV-1a
+	FNV1A15Not0                   // bits 16 to 30 of FNV1Ax32, but 1 if they are 0
+	Hsieh                         // Paul Hsieh's SuperFastHash, with the start value 0
+	unsigned                      // first number after the functions with names; the unsigned variants of OneAtATime to Hsieh have the numbers from here on
 )
 
-// Unsigned returns the variant of a that treats bytes as unsigned, and whether a has
-// one.
+// Unsigned returns the variant of the hash function a that treats bytes as unsigned.
+// The second result is false if a has no such variant.
 func (a Algorithm) Unsigned() (Algorithm, bool) {
 	if a < OneAtATime || a >= unsigned {
 		return a, false
@@ -70,7 +70,8 @@ func (a Algorithm) Unsigned() (Algorithm, bool) {
 	return a - OneAtATime + unsigned, true
 }
 
-// Bits returns how many low bits the hash can set.
+// Bits returns the number of low bits of a hash that this function uses. Higher bits
+// are always zero.
 func (a Algorithm) Bits() int {
 	switch a {
 	case CRC15, CRC15Not0, Java15, FNV1A15Not0, FNV1A15Not0 - OneAtATime + unsigned:
@@ -83,9 +84,10 @@ func (a Algorithm) Bits() int {
 	return 32
 }
 
-// Sum returns the hash of key.
+// Sum returns the hash of key, computed with this hash function.
 func (a Algorithm) Sum(key []byte) uint64 {
-	// ext is or-ed to each byte of 0x80 or more.
+	// ext holds the upper 24 bits for a byte of 0x80 or more: all ones make the byte a
+	// negative number.
 	ext := uint32(0xffffff00)
 	if a >= unsigned {
 		a, ext = a-unsigned+OneAtATime, 0
@@ -160,7 +162,7 @@ func (a Algorithm) Sum(key []byte) uint64 {
 	panic("ring: no such hash algorithm")
 }
 
-// Salted returns a hash of the key followed by salt, as mcrouter does it.
+// Salted returns a Hash that appends salt to the key and hashes both, as mcrouter does.
 func Salted(a Algorithm, salt string) Hash {
 	return func(key []byte) uint64 {
 		var buf [keyRoom]byte
@@ -168,6 +170,6 @@ func Salted(a Algorithm, salt string) Hash {
 	}
 }
 
-// fold15 returns bits 16 to 30 of h. The first memcached client did this to keep
-// Perl's integers positive.
+// fold15 returns bits 16 to 30 of the hash h. The first memcached client used only
+// these bits, so that hashes are positive integers in Perl.
 func fold15(h uint32) uint64 { return uint64(h >> 16 & 0x7fff) }

@@ -1,7 +1,7 @@
 package ring
 
-// mcrouter's Ch3 hash (furc_hash). It descends a binary tree, guided by the bits of
-// a stream that the key seeds.
+// This file contains mcrouter's Ch3 hash (furc_hash). It descends a binary tree. A
+// stream of bits decides the way, and the key's hash is the seed of that stream.
 
 import (
 	"encoding/binary"
@@ -10,17 +10,17 @@ import (
 
 const (
 	furcSeed   = 4193360111
-	furcStep   = 23 // distance in the stream between two bits that are used
-	furcRounds = 32 // attempts before furc gives up and returns server 0
+	furcStep   = 23 // distance, in the stream of bits, from one bit that furc uses to the next
+	furcRounds = 32 // maximum number of tries; after them furc returns server 0
 )
 
-// Ch3 is mcrouter's Ch3 over n servers in list order. The hash h must be Murmur64
-// of the key.
+// Ch3 is mcrouter's Ch3 rule for servers in the order of the list. The hash passed to
+// it must be the Murmur64 of the key.
 type Ch3 struct {
 	order []int32
 }
 
-// NewCh3 returns Ch3 over n servers.
+// NewCh3 returns the Ch3 rule for n servers.
 func NewCh3(n int) *Ch3 {
 	c := &Ch3{order: make([]int32, n)}
 	for i := range c.order {
@@ -50,13 +50,14 @@ func (c *Ch3) Explain(_ []byte, h uint64) Hit {
 
 func (c *Ch3) Shares() []float64 { return even(len(c.order)) }
 
-// furc returns a number below m. word is the first 64-bit word of the bit stream.
-// Each further word is the hash of the previous one.
+// furc returns a number below m, the number of servers. word is the first 64-bit word
+// of the stream of bits. Each further word of the stream is the hash of the word before
+// it.
 func furc(word uint64, m uint32) uint32 {
 	if m <= 1 {
 		return 0
 	}
-	at, stream := 0, word // stream is word number at of the bit stream
+	at, stream := 0, word // stream is the current word of the stream of bits, and at is its index
 	bit := func(i int) uint32 {
 		if i>>6 < at {
 			at, stream = 0, word

@@ -1,8 +1,8 @@
 package ring
 
-// Hash functions that no library we use provides in the form that clients need. The
-// parameter ext is or-ed to each byte of 0x80 or more. It is 0xffffff00 for the
-// variants where char is signed, else 0.
+// This file contains hash functions that no library provides in the form that clients
+// need. In each of them, the parameter ext is or-ed to bytes of 0x80 or more. It is
+// 0xffffff00 where char is signed, else 0.
 
 import (
 	"encoding/binary"
@@ -10,7 +10,8 @@ import (
 	"math/bits"
 )
 
-// The start values and primes of FNV. The 64-bit ones are cut to the low 32 bits.
+// These are the start values and primes of FNV. Those of 64-bit FNV are cut to their
+// lower 32 bits, because no client uses the other bits.
 const (
 	fnv32Start, fnv32Prime = 0x811c9dc5, 0x01000193
 	fnv64Start, fnv64Prime = 0x84222325, 0x000001b3
@@ -47,8 +48,8 @@ func fnv1a(key []byte, h, prime, ext uint32) uint32 {
 	return h
 }
 
-// hsieh is Paul Hsieh's SuperFastHash. Only the third byte of a three-byte tail is
-// read as a char that may be signed.
+// hsieh is Paul Hsieh's SuperFastHash. If one to three bytes remain after the last
+// block of four, only the third of three bytes depends on the sign of char.
 func hsieh(key []byte, ext uint32) uint32 {
 	var h uint32
 	for ; len(key) >= 4; key = key[4:] {
@@ -80,7 +81,7 @@ func hsieh(key []byte, ext uint32) uint32 {
 	return h
 }
 
-// crcTables[j] is the IEEE CRC-32 table of a byte followed by j zero bytes.
+// crcTables[j][b] is the IEEE CRC-32 remainder of the byte b followed by j zero bytes.
 var crcTables = func() (t [8][256]uint32) {
 	t[0] = *stdcrc.IEEETable
 	for i := range t[0] {
@@ -92,9 +93,9 @@ var crcTables = func() (t [8][256]uint32) {
 	return t
 }()
 
-// crc32 is the IEEE checksum of hash/crc32, computed with the method that the
-// standard library uses for short input. The standard function is called through a
-// func variable, so a key built on the stack would escape to the heap.
+// crc32 is the IEEE checksum, computed as the package hash/crc32 does for short input.
+// The function of hash/crc32 itself would move a key on the stack to the heap, because
+// it calls through a variable.
 func crc32(key []byte) uint32 {
 	t := &crcTables
 	c := ^uint32(0)
@@ -124,8 +125,8 @@ var crc16Table = func() (t [256]uint32) {
 	return t
 }()
 
-// crc16 does not clear the bits shifted out of the low 16 bits. twemproxy doesn't
-// either, so these bits affect hash mod n.
+// crc16 is a CRC-CCITT that keeps the bits above the low 16 bits. twemproxy keeps them
+// too, so they change the hash modulo the number of servers.
 func crc16(key []byte) uint32 {
 	var c uint32
 	for _, b := range key {

@@ -1,6 +1,6 @@
 package ring
 
-// A hash circle of 32-bit points. Each point belongs to one server.
+// This file contains a hash circle of 32-bit points. Each point belongs to one server.
 
 import (
 	"fmt"
@@ -8,44 +8,45 @@ import (
 	"slices"
 )
 
-// Seek is the rule that assigns a hash to a point.
+// Seek is the rule by which a hash finds its point on a circle.
 type Seek uint8
 
 const (
-	AtOrAfter  Seek = iota // first point >= hash; after the last point, the first one
-	After                  // first point > hash; after the last point, the first one
-	AtOrBefore             // last point <= hash; before the first point, the last one
+	AtOrAfter  Seek = iota // the first point that is >= the hash; after the last point, the first one of the circle
+	After                  // the first point that is > the hash; after the last point, the first one of the circle
+	AtOrBefore             // the last point that is <= the hash; before the first point, the last one of the circle
 )
 
-// Point is one point of a server on a Circle.
+// Point is one point on a Circle, with the server to which it belongs.
 type Point struct {
 	At     uint32
 	Server int
 }
 
-// Circle is the ring of most clients that implement ketama. It looks up the low 32
+// Circle is the ring of most clients that implement ketama. It uses only the low 32
 // bits of a hash.
 type Circle struct {
-	points  []uint32 // sorted
-	owners  []int32  // owners[i] is the server of points[i]
-	guide   []int32  // by the leading bits of a hash: index of the first point with these leading bits
-	shift   uint     // number of low bits that are not part of the index into guide
+	points  []uint32 // the positions of all points, sorted
+	owners  []int32  // by index of a point in points: index of the server to which the point belongs
+	guide   []int32  // by the leading bits of a hash: index of the first point with at least these leading bits
+	shift   uint     // number of low bits of a hash that are dropped to get an index into guide
 	servers int
 	seek    Seek
 	walk    Walk
 	space   uint64
 }
 
-// CircleOptions describe how a client searches its points.
+// CircleOptions describe how a client searches the points of a circle.
 type CircleOptions struct {
 	Seek      Seek
-	LastWins  bool // if points are equal, the one added last owns the hash (Java's maps), not the first
-	Walk      Walk // how the client finds the next server after a dead one; zero: the next points of the circle
+	LastWins  bool // true: of several equal points, the one added last owns the hash (as in Java's maps); false: the one added first
+	Walk      Walk // how the client finds the next server after a dead one; zero: it uses the next points of the circle
 	SpaceBits int  // number of low bits that the key hash can set; 0 means 32
 }
 
-// NewCircle returns a circle of the given points. The points must be in the order
-// in which the client adds them, because the order decides between equal points.
+// NewCircle returns a circle of the given points. The points must be in the order in
+// which the client adds them. If several points are equal, that order decides which one
+// counts.
 func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	points = slices.Clone(points)
 	if o.LastWins {
@@ -54,7 +55,7 @@ func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	slices.SortStableFunc(points, func(a, b Point) int {
 		return int(int64(a.At) - int64(b.At))
 	})
-	// Lookups find only the first of several equal points.
+	// Of several equal points, keep only the first: the others are never found.
 	points = slices.CompactFunc(points, func(a, b Point) bool { return a.At == b.At })
 	c := &Circle{
 		points:  make([]uint32, len(points)),
@@ -71,9 +72,9 @@ func NewCircle(servers int, points []Point, o CircleOptions) *Circle {
 	return c
 }
 
-// makeGuide divides the circle into more ranges than there are points and stores
-// where each begins. A lookup starts at its range and usually needs one or two
-// comparisons.
+// makeGuide fills the guide: it divides the circle into more ranges than it has points,
+// and stores the first point of each range. A lookup begins at the range of its hash
+// and usually needs only one or two comparisons.
 func (c *Circle) makeGuide() {
 	k := min(uint(bits.Len(uint(2*len(c.points)))), 16)
 	c.shift = 32 - k
@@ -87,7 +88,7 @@ func (c *Circle) makeGuide() {
 	}
 }
 
-// space returns the number of different hashes of the given width in bits; 0 means
+// space returns the number of different hashes with `width` bits. A width of 0 means
 // 32.
 func space(width int) uint64 {
 	if width == 0 {
@@ -98,7 +99,7 @@ func space(width int) uint64 {
 
 func (c *Circle) Len() int { return c.servers }
 
-// Points returns the number of distinct points.
+// Points returns the number of distinct points on the circle.
 func (c *Circle) Points() int { return len(c.points) }
 
 func (c *Circle) At(key []byte, h uint64, n int) int {
@@ -123,8 +124,8 @@ func (c *Circle) At(key []byte, h uint64, n int) int {
 
 func (c *Circle) once() bool { return c.walk.Tries == 0 }
 
-// find returns the index of the point that h belongs to. The circle must have at
-// least one point.
+// find returns the index of the point to which the hash h belongs. The circle must have
+// at least one point.
 func (c *Circle) find(h uint32) int {
 	switch c.seek {
 	case After:
@@ -147,14 +148,15 @@ func (c *Circle) find(h uint32) int {
 	return i
 }
 
-// few is the largest number of points in a range that are searched linearly.
+// few is the number of points up to which a range is searched linearly.
 const few = 8
 
-// first returns the index of the first point >= h.
+// first returns the index of the first point that is >= h, or the number of points if
+// there is none.
 func (c *Circle) first(h uint32) int {
 	piece := h >> c.shift
 	from, to := int(c.guide[piece]), int(c.guide[piece+1])
-	if to-from > few { // the points are dense: some hashes cover only part of the circle
+	if to-from > few { // many points are in one range, because the client's hashes cover only part of the circle
 		return from + first(c.points[from:to], h)
 	}
 	for from < to && c.points[from] < h {
@@ -170,9 +172,9 @@ func (c *Circle) firstAfter(h uint32) int {
 	return c.first(h + 1)
 }
 
-// first returns the index of the first of points >= h, or len(points). The loop has
-// a fixed number of rounds and no unpredictable branch, which takes half the time
-// of sort.Search.
+// first returns the index of the first of points that is >= h, or len(points). It is a
+// binary search with a fixed number of rounds and no unpredictable branch, which takes
+// half the time of sort.Search.
 func first(points []uint32, h uint32) int {
 	base, n := 0, len(points)
 	for n > 1 {
@@ -196,16 +198,17 @@ func (c *Circle) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: "point", Value: fmt.Sprintf("%08x", c.points[i]), Index: i + 1, Of: len(c.points)}
 }
 
-// Shares counts the hashes that lead to each server and divides by the number of
-// all hashes, so it is exact.
+// Shares returns the exact share of each server: the number of hashes that lead to the
+// server, divided by the number of all hashes.
 func (c *Circle) Shares() []float64 {
 	shares := make([]float64, c.servers)
 	if len(c.points) == 0 {
 		return shares
 	}
 	counts := make([]uint64, c.servers)
-	// All hashes of one piece lead to the same server. from is the first hash of a
-	// piece. The next piece starts at a point, or just after it with AtOrAfter.
+	// The points divide the hashes into ranges. All hashes of one range lead to the
+	// same server. `from` is the first hash of a range. A range ends before a point,
+	// but with AtOrAfter it includes the point.
 	shift := uint64(0)
 	if c.seek == AtOrAfter {
 		shift = 1

@@ -1,11 +1,11 @@
 package ring
 
-// Rings with dead servers, as each kind of client handles them.
+// This file contains rings with dead servers, for each kind of client.
 
 import "slices"
 
-// Skip returns r for clients that try the next server when one is dead. The ring
-// names only live servers, in the order of r.
+// Skip returns a ring for clients that try the next server when one is dead. The ring
+// has the order of r, without the dead servers.
 func Skip(r Ring, dead []bool) Ring {
 	return skip{r, slices.Clone(dead)}
 }
@@ -30,8 +30,8 @@ func (s skip) At(key []byte, h uint64, n int) int {
 	}
 }
 
-// Stay returns r for clients that never move a key. The keys of a dead server have
-// no owner, and no key has a next server to try.
+// Stay returns a ring for clients that never move a key. The ring assigns keys to
+// servers as r does. Keys of a dead server have no owner, and no key has a next server.
 func Stay(r Ring, dead []bool) Ring {
 	return stay{r, slices.Clone(dead)}
 }
@@ -52,8 +52,9 @@ func (s stay) At(key []byte, h uint64, n int) int {
 	return at
 }
 
-// Live adapts r, which was built from the live servers of a list of n, to the
-// indices of the whole list. servers[i] is the index in the list of r's server i.
+// Live converts the indices of r to those of a longer list. r is a ring of the live
+// servers of a list of n servers. servers[i] is the index in that list of the server
+// that has index i in r.
 func Live(r Ring, servers []int, n int) Ring {
 	return live{r, slices.Clone(servers), n}
 }

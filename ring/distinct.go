@@ -1,15 +1,15 @@
 package ring
 
-// Orders that name each server once. Replicas need such an order, and so do
-// fallbacks if the client has no rule of its own.
+// This file contains orders that name each server once. Replicas need such an order.
+// Fallbacks need one if the client has no rule of its own.
 
-// seenWords is the size of a bit set on the stack that holds 4096 servers. With
-// longer lists each fallback allocates.
+// seenWords is the size in words of a bit set on the stack, which is enough for 4096
+// servers. For longer lists, the search for a fallback allocates memory.
 const seenWords = 64
 
-// Distinct returns r in an order that names every server once. The servers that r
-// names come first, in r's order. The servers that r never names follow, starting
-// at one that the hash selects.
+// Distinct returns r with an order that names every server exactly once. The servers
+// that r names come first, in the order of r. The servers that r never names follow.
+// The hash selects with which of them they start.
 func Distinct(r Ring) Ring {
 	if o, ok := r.(interface{ once() bool }); ok && o.once() {
 		return r
@@ -56,9 +56,10 @@ func (d distinct) At(key []byte, h uint64, n int) int {
 	return -1
 }
 
-// scatter returns the n-th server after owner, n >= 1. It walks over owners from a
-// start and with a step that both depend on the hash. Each server occurs once. A
-// server with more entries tends to occur earlier.
+// scatter returns the n-th server after owner, n >= 1. It walks over owners, the
+// servers of all entries of a table. The hash h decides where the walk starts and how
+// long its steps are. Each server occurs once. A server with more entries tends to
+// occur earlier.
 func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
 	size := uint64(len(owners))
 	x := mix(h)
@@ -69,8 +70,9 @@ func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
 	return nth(owners, servers, owner, int(start), int(step%size), n)
 }
 
-// nth returns the n-th distinct server other than owner, or -1 if there are fewer.
-// It walks over owners from pos in steps of step and wraps at the end.
+// nth returns the n-th distinct server other than owner, or -1 if there are fewer
+// servers. It walks over owners, the servers of all points or entries, from the index
+// pos in steps of step. At the end of owners it continues at the beginning.
 func nth(owners []int32, servers int, owner int32, pos, step, n int) int {
 	var room [seenWords]uint64
 	seen := marks(room[:], servers)
@@ -88,7 +90,7 @@ func nth(owners []int32, servers int, owner int32, pos, step, n int) int {
 	return -1
 }
 
-// marked is a set of server indices, as a bit set.
+// marked is a set of indices of servers, as a bit set.
 type marked []uint64
 
 func marks(room []uint64, servers int) marked {
@@ -98,7 +100,7 @@ func marks(room []uint64, servers int) marked {
 	return room
 }
 
-// add adds s and reports whether it was not in the set before.
+// add adds the server s to the set, and reports whether s is new in it.
 func (m marked) add(s int) bool {
 	word, bit := &m[s>>6], uint64(1)<<(s&63)
 	if *word&bit != 0 {
@@ -108,8 +110,8 @@ func (m marked) add(s int) bool {
 	return true
 }
 
-// mix is the finalizer of splitmix64. Its result is independent of h mod n for
-// every n.
+// mix is the finalizer of the hash splitmix64. Its result does not depend on the
+// remainder of h, so it can choose another server than h mod n does.
 func mix(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9

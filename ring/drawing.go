@@ -1,17 +1,17 @@
 package ring
 
-// The layout of a ring as the dashboard draws it.
+// This file describes a ring for the drawing on the dashboard.
 
-// Drawing is the layout of a ring. Owners is empty for rules that have no fixed
-// places, because they compute a score per key.
+// Drawing describes how the dashboard draws a ring. Owners is empty for rules that
+// compute a score per key, because their servers have no fixed positions.
 type Drawing struct {
-	Kind   string   // "points", "entries", "buckets" or "scores"; scores have no places
-	At     []uint32 // positions of the points, sorted; only the upper 32 bits of a 128-bit point
-	Owners []int32  // server of each point, entry or bucket
-	Before bool     // for points: a hash belongs to the point before it, not to the next one
+	Kind   string   // what belongs to servers: "points", "entries", "buckets" or "scores"; scores have no positions
+	At     []uint32 // sorted positions of the points; of a 128-bit point, only the upper 32 bits
+	Owners []int32  // index of the server to which each point, entry or bucket belongs
+	Before bool     // true: a hash belongs to the point before it; false: to the next point
 }
 
-// Draw returns the layout of r.
+// Draw returns the description of the ring r for its drawing.
 func Draw(r Ring) Drawing {
 	switch r := r.(type) {
 	case *Circle:
@@ -30,7 +30,7 @@ func Draw(r Ring) Drawing {
 	return Drawing{Kind: "scores"}
 }
 
-// Place returns the position of the hash h on a drawing of points.
+// Place returns the position of the hash h in the drawing of a ring with points.
 func (d *Drawing) Place(r Ring, h uint64) uint32 {
 	if _, wide := r.(*Wide); wide {
 		return uint32(h >> 32)
@@ -38,7 +38,8 @@ func (d *Drawing) Place(r Ring, h uint64) uint32 {
 	return uint32(h)
 }
 
-// Hops returns the buckets that jump hash visits for h. The last one owns h.
+// Hops returns the buckets through which jump hash moves for the hash h. The last of
+// them owns h.
 func (j *Jump) Hops(h uint64) (hops []int) {
 	for at := int64(0); at < int64(len(j.order)); {
 		hops = append(hops, int(at))

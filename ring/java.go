@@ -1,11 +1,12 @@
 package ring
 
-// Hashes over the UTF-16 units of a key, as Java and JavaScript compute them. Bytes
-// that are not UTF-8 count as U+FFFD, as in those languages.
+// This file contains hashes over the UTF-16 units of a key, as Java and JavaScript
+// compute them. Bytes that are not UTF-8 count as U+FFFD, as in those languages.
 
 import "unicode/utf8"
 
-// units calls f for each UTF-16 unit of key.
+// units calls f for each UTF-16 unit of key. A unit is a character, or half of a
+// character above U+FFFF.
 func units(key []byte, f func(unit uint32)) {
 	for len(key) > 0 {
 		if key[0] < utf8.RuneSelf {
@@ -30,8 +31,8 @@ func javaHashCode(key []byte) uint32 {
 	return h
 }
 
-// javaFNV computes the low 32 bits of the FNV hash of Java clients. They compute
-// with 64 bits and cut the result to 32. xorFirst selects FNV-1a.
+// javaFNV computes the low 32 bits of an FNV hash as Java clients do: over UTF-16
+// units. h is the start value. xorFirst selects FNV-1a, else the hash is FNV-1.
 func javaFNV(key []byte, h, prime uint32, xorFirst bool) uint32 {
 	if xorFirst {
 		units(key, func(u uint32) { h = (h ^ u) * prime })

@@ -1,18 +1,19 @@
 package ring
 
-// Jump consistent hash (Lamping and Veach, 2014). It has no points, names or
-// weights; only the order of the list matters.
+// This file contains jump consistent hash (Lamping and Veach, 2014). It has no points,
+// names or weights. Only the order of the servers matters.
 
 import (
 	jump "github.com/dgryski/go-jump"
 )
 
-// Jump is jump consistent hash over a list in a given order.
+// Jump is the rule "jump consistent hash" for servers in a given order.
 type Jump struct {
-	order []int32 // bucket to server
+	order []int32 // by bucket: index of its server
 }
 
-// NewJump returns Jump over servers in the given order.
+// NewJump returns the rule Jump for servers in the given order. order contains indices
+// of servers.
 func NewJump(order []int) *Jump {
 	j := &Jump{order: make([]int32, len(order))}
 	for i, s := range order {
@@ -42,7 +43,7 @@ func (j *Jump) Explain(_ []byte, h uint64) Hit {
 
 func (j *Jump) Shares() []float64 { return even(len(j.order)) }
 
-// even returns equal shares for n servers.
+// even returns n equal shares that add up to 1.
 func even(n int) []float64 {
 	shares := make([]float64, n)
 	for i := range shares {

@@ -1,6 +1,6 @@
 package ring
 
-// The orders in which clients number the servers of a list.
+// This file contains the orders in which clients number the servers of a list.
 
 import (
 	"cmp"
@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// Order returns the indices of servers in a client's order.
+// Order returns the indices of servers, in the order in which a client numbers the
+// servers.
 type Order func(servers []Server) []int
 
-// Listed returns the order of the list.
+// Listed numbers the servers in the order of the list.
 func Listed(servers []Server) []int {
 	order := make([]int, len(servers))
 	for i := range order {
@@ -21,9 +22,9 @@ func Listed(servers []Server) []int {
 	return order
 }
 
-// ByLength sorts by the length of the name, then by the name, as twemproxy does. A
-// server without a configured name is called by its host on memcached's port, and
-// by host:port on other ports.
+// ByLength sorts servers by the length of the name, then by the name, as twemproxy
+// does. A server without a configured name is called by its host if it has memcached's
+// port, else by host:port.
 func ByLength(servers []Server) []int {
 	name := func(s Server) string {
 		switch {
@@ -42,7 +43,7 @@ func ByLength(servers []Server) []int {
 	})
 }
 
-// ByHost sorts by the bytes of the host, then by the port, as libmemcached does
+// ByHost sorts servers by the bytes of the host, then by the port, as libmemcached does
 // with SORT_HOSTS.
 func ByHost(servers []Server) []int {
 	return sorted(servers, func(a, b Server) int {
@@ -50,8 +51,8 @@ func ByHost(servers []Server) []int {
 	})
 }
 
-// Natural sorts by the text of the address and compares runs of digits as numbers,
-// as Grafana's dskit does.
+// Natural sorts servers by the text of the address. It compares groups of digits as
+// numbers, as Grafana's dskit does.
 func Natural(servers []Server) []int {
 	return sorted(servers, func(a, b Server) int { return natural(a.Text(), b.Text()) })
 }
@@ -62,8 +63,9 @@ func sorted(servers []Server, compare func(a, b Server) int) []int {
 	return order
 }
 
-// natural compares two texts run by run. If one text is a prefix of the other, the
-// shorter one sorts first.
+// natural compares two texts. It divides them into groups of digits and groups of other
+// characters, and compares groups of digits as numbers. If one text is a prefix of the
+// other, the shorter text sorts first.
 func natural(a, b string) int {
 	for a != "" && b != "" {
 		var runA, runB string
@@ -82,7 +84,8 @@ func natural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// run splits s after its leading digits, or after its leading non-digits.
+// run splits s after its leading digits. If s does not begin with a digit, run splits
+// it before the first digit.
 func run(s string) (run, rest string) {
 	digits := digit(s[0])
 	end := 1

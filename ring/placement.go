@@ -1,36 +1,37 @@
 package ring
 
-// The part of a key that is hashed, and the complete placement rule.
+// This file contains the part of a key that is hashed, and the complete placement rule.
 
 import "bytes"
 
-// Placement is a complete rule: which part of a key is hashed, with which hash, and
-// in which ring the hash is looked up. The zero Part hashes the whole key.
+// Placement is a complete placement rule: which part of a key is hashed, with which
+// hash, and in which ring the hash is looked up. A zero Part means that the whole key
+// is hashed.
 type Placement struct {
 	Part        Part
 	Hash        Hash
 	Ring        Ring
-	Dear        bool   // whether a Memo should cache the owners, see the function Dear
-	Fingerprint string // identifies the configuration of the rule; if it differs, some keys may have another owner
+	Dear        bool   // whether a Memo is faster than the rule itself: the result of the function Dear
+	Fingerprint string // text that identifies all settings of the rule; if two placements have different ones, some keys may have different owners
 }
 
-// Locate returns the hashed part of key, its hash, and the index of its owner (-1
-// if the key has no owner).
+// Locate returns the part of key that is hashed, the hash of that part, and the index
+// of the server that owns key. The index is -1 if no server owns it.
 func (p *Placement) Locate(key []byte) (part []byte, h uint64, server int) {
 	part = p.Part.Of(key)
 	h = p.Hash(part)
 	return part, h, p.Ring.At(part, h, 0)
 }
 
-// Part selects the bytes of a key that are hashed. The steps apply in this order:
-// remove the first of StripPrefixes that the key begins with; keep what precedes
-// Stop; keep what is between the Tag characters.
+// Part selects the bytes of a key that are hashed, in three steps. First, it removes
+// the first of StripPrefixes with which the key begins. Then it keeps only the bytes
+// before Stop. Last, it keeps only the bytes between the two characters of Tag.
 type Part struct {
 	StripPrefixes [][]byte
-	Stop          []byte // hash only what precedes its first occurrence; nil: off
+	Stop          []byte // only the bytes before the first occurrence of this text are hashed; nil: off
 	Tag           [2]byte
 	HasTag        bool
-	EmptyTag      bool // an empty tag "{}" hashes the empty string (memcached's proxy), not the whole key (twemproxy)
+	EmptyTag      bool // for an empty tag "{}": true hashes the empty string (memcached's proxy), false the whole key (twemproxy)
 }
 
 // Of returns the part of key that is hashed.
@@ -52,8 +53,8 @@ func (p *Part) Of(key []byte) []byte {
 	return key
 }
 
-// tagged returns the text between the first opening character and the first closing
-// character after it. Without such a pair it returns the whole key.
+// tagged returns the part of key between the first opening character of the tag and the
+// first closing character after it. Without such a pair, it returns the whole key.
 func (p *Part) tagged(key []byte) []byte {
 	open := bytes.IndexByte(key, p.Tag[0])
 	if open < 0 {

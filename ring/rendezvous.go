@@ -1,8 +1,8 @@
 package ring
 
-// Rendezvous hashing. Each server gets a score for the key, and the server with the
-// highest score owns the key. If it is dead, the server with the next highest score
-// is tried.
+// This file contains rendezvous hashing. Each server has a score for a key. The server
+// with the highest score owns the key. If that server is dead, the server with the next
+// highest score is tried.
 
 import (
 	"encoding/binary"
@@ -13,13 +13,13 @@ import (
 
 const rendezvousSeed = 2718281828
 
-// Mcrouter is mcrouter's rendezvous hashing. The hash must be Murmur64Key of the
-// key.
+// Mcrouter is the rendezvous hashing of mcrouter. The hash of a key must be
+// Murmur64Key.
 type Mcrouter struct {
-	tags []uint64 // hashes of the servers' tags
+	tags []uint64 // by server: hash of the text (tag) that identifies the server
 }
 
-// NewMcrouter returns Mcrouter over servers with these tags.
+// NewMcrouter returns the rule Mcrouter for servers that these texts (tags) identify.
 func NewMcrouter(tags []string) *Mcrouter {
 	m := &Mcrouter{}
 	for _, tag := range tags {
@@ -60,8 +60,8 @@ func (m *Mcrouter) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: "score", Value: fmt.Sprintf("%016x", combine(m.tags[at], h))}
 }
 
-// combine mixes 128 bits into 64, with the function that mcrouter copied from
-// CityHash.
+// combine mixes two 64-bit numbers into one, with the function that mcrouter copied
+// from CityHash.
 func combine(upper, lower uint64) uint64 {
 	const k = 0x9ddfea08eb382d69
 	a := (lower ^ upper) * k
@@ -71,8 +71,8 @@ func combine(upper, lower uint64) uint64 {
 	return b * k
 }
 
-// contender is a server with its score. Among equal scores the server with the
-// higher index wins.
+// contender is a server with its score for a key. Of two servers with equal scores, the
+// one with the higher index wins.
 type contender struct {
 	score  float64
 	server int
@@ -82,17 +82,18 @@ func (c contender) below(d contender) bool {
 	return c.score < d.score || c.score == d.score && c.server < d.server
 }
 
-// Pymemcache is pymemcache's rendezvous hashing. The score is the MurmurHash3 of
-// "node-key" as a Python string. Only the low 8 bits of each character are hashed.
+// Pymemcache is the rendezvous hashing of the Python client pymemcache. The score of a
+// server (node) for a key is the MurmurHash3 of the Python string "node-key". Only the
+// low 8 bits of each character are hashed.
 type Pymemcache struct {
-	starts []murmur3State // hash states after "node-", one per server
-	rank   []int          // rank of the node's text among all nodes; among equal scores the greater text wins
-	bytes  bool           // keys are Python bytes, and their printed form (b'key') is hashed
+	starts []murmur3State // by server: hash state after the text "node-"
+	rank   []int          // by server: index of its text in the sorted list of all texts; of two equal scores, the one with the greater text wins
+	bytes  bool           // true: the program's keys are Python bytes, and their printed form (b'key') is hashed
 }
 
-// NewPymemcache returns Pymemcache over nodes with these texts. bytesKeys is for
-// programs whose keys are Python bytes, because pymemcache then hashes the printed
-// form (b'key').
+// NewPymemcache returns the rule Pymemcache for servers that the texts in nodes
+// identify. bytesKeys is for programs with keys of the type Python bytes. For these,
+// pymemcache hashes the printed form (b'key').
 func NewPymemcache(nodes []string, bytesKeys bool) *Pymemcache {
 	p := &Pymemcache{bytes: bytesKeys, rank: make([]int, len(nodes))}
 	for i, node := range nodes {
@@ -111,9 +112,9 @@ func NewPymemcache(nodes []string, bytesKeys bool) *Pymemcache {
 	return p
 }
 
-// PymemcacheHash returns the score of the key for a node with an empty name. It
-// serves as the key's hash in places that need one number; the real scores differ
-// per node.
+// PymemcacheHash returns a hash of the key, for uses that need one number per key. It
+// is the score of a server with an empty name. Real scores are different for each
+// server.
 func PymemcacheHash(key []byte) uint64 {
 	var s murmur3State
 	s.addText(key)
@@ -168,8 +169,8 @@ func (p *Pymemcache) Explain(key []byte, _ uint64) Hit {
 	return Hit{Kind: "score", Value: fmt.Sprintf("%08x", score)}
 }
 
-// murmur3State is an unfinished MurmurHash3 x86_32 with seed 0. It lets the name of
-// a node be hashed once instead of for every key.
+// murmur3State is an unfinished MurmurHash3 x86_32 with seed 0. With it, the name of a
+// server is hashed once, and not again for every key.
 type murmur3State struct {
 	h, block uint32
 	n        int
@@ -187,14 +188,14 @@ func murmur3Scramble(k uint32) uint32 {
 	return bits.RotateLeft32(k*0xcc9e2d51, 15) * 0x1b873593
 }
 
-// addText adds the key as the characters of the Python string that the client
-// encoded as UTF-8.
+// addText adds the key to the hash, as the characters of a Python string. The client
+// has encoded that string as UTF-8.
 func (s *murmur3State) addText(key []byte) {
 	for s.n&3 != 0 && len(key) > 0 && key[0] < utf8.RuneSelf {
 		s.add(key[0])
 		key = key[1:]
 	}
-	// Add four ASCII bytes at a time.
+	// This loop adds four ASCII bytes at a time.
 	for s.n&3 == 0 && len(key) >= 4 {
 		block := binary.LittleEndian.Uint32(key)
 		if block&0x80808080 != 0 {
@@ -211,7 +212,7 @@ func (s *murmur3State) addText(key []byte) {
 	}
 }
 
-// addPrinted adds the key in the form in which Python prints bytes.
+// addPrinted adds the key to the hash in the form in which Python prints bytes: b'key'.
 func (s *murmur3State) addPrinted(key []byte) {
 	quote := byte('\'')
 	for _, b := range key {

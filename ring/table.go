@@ -1,30 +1,33 @@
 package ring
 
-// A table of servers that is indexed by the remainder of the hash.
+// This file contains a table of servers. The index of an entry is the hash modulo the
+// length of the table.
 
-// Table maps hash h to its entry h mod len.
+// Table maps the hash h to its entry h mod n, where n is the number of entries. An
+// entry is a server.
 type Table struct {
 	owners  []int32
 	servers int
 	walk    Walk
 	next    bool
-	space   float64 // number of different hashes; a float because 2^64 does not fit into 64 bits
+	space   float64 // number of different hashes; it is a float64 because 2^64 does not fit into 64 bits
 	noun    string
 }
 
-// TableOptions describe what a client does beyond the plain lookup.
+// TableOptions describe how a client finds the next server after a dead one, and the
+// key hash.
 type TableOptions struct {
-	Walk      Walk   // hash again to find the next server; zero: don't
-	Next      bool   // or use the next entry of the table, wrapping at its end
+	Walk      Walk   // how the client computes another hash to find the next server; zero: it does not
+	Next      bool   // whether the next server is that of the next entry of the table; after the last entry follows the first
 	SpaceBits int    // number of low bits that the key hash can set; 0 means 32
-	Noun      string // name of an entry in explanations; "entry" if empty
+	Noun      string // name of an entry in explanations of a lookup; empty: "entry"
 }
 
-// NewTable returns a table whose entries are indices of servers. If neither Walk
-// nor Next is set, the next servers are found by walking over the entries. The
-// start and the step of the walk depend on other bits of the hash. A dead server's
-// keys then spread over all others by weight; (h+1) mod n would double the load of
-// one neighbor.
+// NewTable returns a table with these entries, which are indices of servers. If the
+// options set neither Walk nor Next, the next servers are found by a walk over the
+// entries. The start and the step of the walk depend on other bits of the hash than the
+// owner does. The keys of a dead server are then distributed over all other servers by
+// weight. The entry (h+1) mod n would double the load of one neighbor.
 func NewTable(servers int, entries []int, o TableOptions) *Table {
 	t := &Table{servers: servers, walk: o.Walk, next: o.Next, noun: o.Noun}
 	for _, s := range entries {
@@ -77,8 +80,9 @@ func (t *Table) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: t.noun, Index: int(h % uint64(len(t.owners))), Of: len(t.owners)}
 }
 
-// Shares is exact for the range of the key hash. With 15 bits, for example, the
-// first entries of a table get one hash more than the last.
+// Shares returns the exact share of each server for the range of the key hash. With a
+// hash of 15 bits, for example, the first entries of a table get one hash more than the
+// last.
 func (t *Table) Shares() []float64 {
 	shares := make([]float64, t.servers)
 	size := float64(len(t.owners))

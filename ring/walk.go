@@ -1,19 +1,19 @@
 package ring
 
-// How clients find the next server when one is dead: they hash the key together
-// with the number of the try.
+// This file contains the rules of clients that hash a key with the number of the try,
+// to find the next server after a dead one.
 
 import "strconv"
 
-// keyRoom is the size of a stack buffer for a key with a prefix or suffix. Longer
-// input allocates, but no memcached key is that long.
+// keyRoom is the size in bytes of a buffer on the stack, for a key with a prefix or
+// suffix. A longer key would allocate memory, but memcached does not accept one.
 const keyRoom = 320
 
-// Walk is a client's rule for the next server after a dead one: each try looks up
-// another hash in the same ring. The zero Walk means that the client has no such
-// rule.
+// Walk is a client's rule for the next server after a dead one: each try computes
+// another hash and looks it up in the same ring. The zero Walk means that the client
+// has no such rule.
 type Walk struct {
-	Tries int // number of lookups, including the first
+	Tries int // maximum number of lookups, including the first one
 	Hash  func(key []byte, h uint64, n int) uint64
 }
 
@@ -24,16 +24,17 @@ func (w *Walk) at(key []byte, h uint64, n int) (uint64, bool) {
 	return w.Hash(key, h, n), true
 }
 
-// TryBefore hashes the decimal try number followed by the key. The first retry has
-// try number from.
+// TryBefore returns a Walk that hashes the decimal number of the try followed by the
+// key. The number of the first retry is the parameter from.
 func TryBefore(a Algorithm, from, tries int) Walk {
 	return Walk{tries, func(key []byte, _ uint64, n int) uint64 {
 		return before(a, from+n-1, key)
 	}}
 }
 
-// AddTryBefore adds the hash of TryBefore to the previous hash at each try. The sum
-// is cut to the low bits given by bits.
+// AddTryBefore returns a Walk that adds a hash to the previous sum at each try: the
+// hash of the decimal number of the try followed by the key. The first retry has the
+// number from. Only as many low bits of the sum as the parameter bits says are used.
 func AddTryBefore(a Algorithm, from, tries, bits int) Walk {
 	mask := uint64(1)<<bits - 1
 	return Walk{tries, func(key []byte, h uint64, n int) uint64 {
@@ -44,7 +45,8 @@ func AddTryBefore(a Algorithm, from, tries, bits int) Walk {
 	}}
 }
 
-// TryBehind hashes the key, a dash and the decimal try number, counted from 0.
+// TryBehind returns a Walk that hashes the key, a dash and the decimal number of the
+// try. The first retry has the number 0.
 func TryBehind(a Algorithm, tries int) Walk {
 	return Walk{tries, func(key []byte, _ uint64, n int) uint64 {
 		var buf [keyRoom]byte
@@ -53,8 +55,8 @@ func TryBehind(a Algorithm, tries int) Walk {
 	}}
 }
 
-// HashOfHash hashes the previous hash in decimal, followed by the decimal try
-// number, counted from 0.
+// HashOfHash returns a Walk that hashes the previous hash, in decimal, followed by the
+// decimal number of the try. The first retry has the number 0.
 func HashOfHash(a Algorithm, tries int) Walk {
 	return Walk{tries, func(_ []byte, h uint64, n int) uint64 {
 		for i := range n {

@@ -1,6 +1,7 @@
 package ring
 
-// A hash circle of 128-bit points, for clients that compare whole digests.
+// This file contains a hash circle of 128-bit points, for clients that compare whole
+// digests.
 
 import (
 	"cmp"
@@ -8,15 +9,15 @@ import (
 	"slices"
 )
 
-// WidePoint is one point of a server on a Wide circle.
+// WidePoint is one 128-bit point on a Wide circle, with the server to which it belongs.
 type WidePoint struct {
 	Hi, Lo uint64
 	Server int
 }
 
-// Wide is a circle of 128-bit points. A key belongs to the first point after its
-// hash. A Hash has 64 bits, so it is only the upper half of the key's position. The
-// lower half is computed only if the upper half equals that of a point.
+// Wide is a circle of 128-bit points. A key belongs to the first point after its hash.
+// The 64-bit Hash of a key is only the upper half of the key's position. The lower half
+// is computed only if the upper half equals that of a point.
 type Wide struct {
 	hi, lo  []uint64
 	owners  []int32
@@ -24,8 +25,8 @@ type Wide struct {
 	low     Hash
 }
 
-// NewWide returns a circle of the given points. low computes the lower half of a
-// key's position. If points are equal, the one added last wins.
+// NewWide returns a circle of the given points. The function low computes the lower
+// half of a key's position. Of several equal points, only the one added last counts.
 func NewWide(servers int, points []WidePoint, low Hash) *Wide {
 	points = slices.Clone(points)
 	slices.Reverse(points)
@@ -86,7 +87,8 @@ func (w *Wide) Explain(key []byte, h uint64) Hit {
 	return Hit{Kind: "point", Value: fmt.Sprintf("%016x%016x", w.hi[i], w.lo[i]), Index: i + 1, Of: len(w.hi)}
 }
 
-// Shares measures the arcs between the upper halves of the points.
+// Shares returns the share of each server. It is the sum of the distances between the
+// server's points and the points before them, by the upper halves of the points.
 func (w *Wide) Shares() []float64 {
 	shares := make([]float64, w.servers)
 	for i, p := range w.hi {

@@ -2,7 +2,7 @@
 
 package main
 
-// Code shared by the commands that measure: flags, and writing reports.
+// This file contains what the commands that measure share: flags, and writing reports.
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 	"ringside/internal/bench"
 )
 
-// measuring contains the flags of a command that measures.
+// measuring contains the flags of a command that measures, with their values.
 type measuring struct {
 	*flag.FlagSet
 	config         bench.Config
@@ -30,8 +30,8 @@ type measuring struct {
 	quiet          *bool
 }
 
-// measuringFlags declares the flags that all measuring commands share. name is the command, limit
-// the default of its flag -limit.
+// measuringFlags declares the flags that all measuring commands have. name is the name of the
+// command. limit is the default of the flag -limit.
 func measuringFlags(name string, limit time.Duration) *measuring {
 	m := &measuring{FlagSet: flag.NewFlagSet("ringbench "+name, flag.ContinueOnError)}
 	c := &m.config
@@ -46,12 +46,14 @@ func measuringFlags(name string, limit time.Duration) *measuring {
 	return m
 }
 
-// nutcrackerFlag declares the flag -nutcracker, for commands that compare Ringside with nutcracker.
+// nutcrackerFlag declares the flag -nutcracker, for commands that compare Ringside with
+// nutcracker (twemproxy).
 func (m *measuring) nutcrackerFlag() {
 	m.StringVar(&m.config.Nutcracker, "nutcracker", "nutcracker", "nutcracker's binary")
 }
 
-// runFlags declares the flags of commands that repeat runs.
+// runFlags declares the flags of commands that repeat their runs. The parameters are the defaults
+// of these flags.
 func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	c := &m.config
 	m.IntVar(&c.Rounds, "rounds", rounds, "rounds of every scenario")
@@ -70,8 +72,8 @@ func (m *measuring) runFlags(rounds, tries int, window, warm time.Duration) {
 	m.Float64Var(&c.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
 }
 
-// run parses the flags, measures, prints and saves the report. It returns an error if the report
-// has failures.
+// run parses the flags, calls measure, and prints and saves the report. It returns an error if
+// the report contains failures.
 func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*bench.Report, error)) error {
 	if err := parse(m.FlagSet, args); err != nil {
 		return err
@@ -121,8 +123,8 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 	return nil
 }
 
-// said returns the command line for the report. It omits the paths of binaries and output files,
-// which differ between machines.
+// said returns the command line for the report. It omits flags that do not change the
+// measurement, and paths of binaries and files, which differ between machines.
 func (m *measuring) said() string {
 	words := []string{m.Name()}
 	m.Visit(func(f *flag.Flag) {
@@ -143,7 +145,7 @@ func (m *measuring) said() string {
 	return strings.Join(words, " ")
 }
 
-// save writes a report to path. It does nothing if path is empty.
+// save creates a file at path and writes a report to it. It does nothing if path is empty.
 func save(path string, report func(io.Writer) error) error {
 	if path == "" {
 		return nil

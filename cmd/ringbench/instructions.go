@@ -2,7 +2,7 @@
 
 package main
 
-// The instructions command.
+// This file implements the command `ringbench instructions`.
 
 import (
 	"context"

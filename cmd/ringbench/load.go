@@ -2,7 +2,7 @@
 
 package main
 
-// The load command.
+// This file implements the command `ringbench load`.
 
 import (
 	"context"
@@ -43,8 +43,8 @@ func loadCommand(ctx context.Context, args []string) error {
 		}
 		pids = append(pids, pid)
 	}
-	// The load itself allocates nothing. A garbage collection for the few bytes that its timer
-	// allocates would stop it.
+	// Switch off the garbage collector. The load itself allocates no memory, and only its timer
+	// allocates a few bytes. A collection would interrupt the load.
 	debug.SetGCPercent(-1)
 	result, err := load.Run(ctx, to, *work, *bounds, pids)
 	if err != nil {
@@ -55,8 +55,8 @@ func loadCommand(ctx context.Context, args []string) error {
 	return out.Encode(result)
 }
 
-// loadFlags declares the flags of a workload. The defaults are those of the scenario
-// with the ID "a".
+// loadFlags declares the flags that describe a load. Their defaults are those of the scenario
+// with the letter a.
 func loadFlags(flags *flag.FlagSet) (*load.Workload, *load.Bounds) {
 	w, b := new(load.Workload), new(load.Bounds)
 	flags.IntVar(&w.Conns, "conns", 50, "connections")

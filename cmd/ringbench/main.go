@@ -18,7 +18,7 @@
 // invalid command line.
 package main
 
-// The commands.
+// This file selects the command that the command line names.
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func command(ctx context.Context, args []string) error {
 	return errUsage
 }
 
-// parse reads flags. If it returns an error, the flag set has already printed the reason.
+// parse parses the flags of a command. If it returns an error, the reason is already printed.
 func parse(flags *flag.FlagSet, args []string) error {
 	switch err := flags.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):

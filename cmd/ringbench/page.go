@@ -2,7 +2,7 @@
 
 package main
 
-// The page command.
+// This file implements the command `ringbench page`.
 
 import (
 	"encoding/json"

@@ -2,7 +2,7 @@
 
 package main
 
-// The commands run, curves, where, outages, tails and soak.
+// This file implements the commands run, curves, where, outages, tails and soak.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"ringside/internal/bench"
 )
 
-// proxyVariable is the environment variable with the path of a memcached that was built with its
-// proxy.
+// proxyVariable is the name of an environment variable. Its value is the path of a memcached that
+// was built with its own proxy.
 const proxyVariable = "MEMCACHED_PROXY"
 
 func runCommand(ctx context.Context, args []string) error {
@@ -118,8 +118,9 @@ func checkSlow(s bench.Server) error {
 	return nil
 }
 
-// slowCommand is the subcommand "slow": it forwards clients to one memcached and delays some of the
-// replies. The subcommand "tails" starts it in front of one of its servers.
+// slowCommand implements the command `ringbench slow`. It forwards clients to one memcached and
+// delays some of the replies. The command `ringbench tails` starts it in front of one of its
+// servers.
 func slowCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("ringbench slow", flag.ContinueOnError)
 	s := slowFlags(flags)

@@ -2,8 +2,8 @@
 // look like one.
 package main
 
-// This file builds the command line. Each package that it imports adds the commands of
-// one kind.
+// This file builds the command line of ringside. Each package that it imports contains the
+// commands of one kind.
 
 import (
 	"io"
@@ -21,7 +21,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is main with its arguments and streams as parameters.
+// run executes the command that args select and returns the exit status. The streams are
+// parameters, so that tests can replace them.
 func run(args []string, in io.Reader, out, errs io.Writer) int {
 	return cli.Run(newRoot(), args, in, out, errs)
 }

@@ -1,6 +1,6 @@
 package main
 
-// This file implements ringside version.
+// This file implements the command `ringside version`.
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	"ringside/internal/cli"
 )
 
-// version is set by the build (-ldflags "-X main.version=…"). If it is empty, versionText
-// uses the module version in the build info.
+// version is the version that the build sets (-ldflags "-X main.version=…"). If it is empty,
+// versionText uses the version of the module in the build info.
 var version string
 
 func newVersion() *cobra.Command {

@@ -5,11 +5,11 @@
 //	errors_test.go  docs/errors.md contains every error text that clients can get
 //	figures_test.go figures of size, coupling and language, for make figures
 //	links_test.go   links in Markdown files have a target
-//	mutants_test.go a mistake for each package that its tests must find; make full runs them
+//	mutants_test.go a mistake in each package, which the tests of the package must find; make full runs it
 //	race_test.go    the list of packages that make test runs with the race detector
 //
 // The tests read the imports with `go list`, for Linux and for a system that has only
-// the portable driver. They do not check imports of test files, or whether a code walk
-// in ARCHITECTURE.md follows the order of the code. If you move a function, check that
-// yourself.
+// the portable driver. They do not check the imports of test files. They also do not check
+// whether a walk through the code in ARCHITECTURE.md has the order of the code. If you move
+// a function, check that order yourself.
 package archtest

@@ -2,7 +2,8 @@
 
 package bench
 
-// Ringside's admin interface: metrics, failures, and pages that are read during a load.
+// This file reads Ringside's admin interface: its metrics, its failures, and pages that stay open
+// during a load.
 
 import (
 	"context"
@@ -17,7 +18,7 @@ import (
 	"time"
 )
 
-// troubles lists the failures that a Ringside instance has counted.
+// troubles returns a list of the failures that the Ringside process target has counted.
 func troubles(target *child) string {
 	m, err := readMetrics(context.Background(), target)
 	if err != nil {
@@ -43,10 +44,11 @@ var troubleMetrics = []string{
 	"ringside_server_outages_total", "ringside_desyncs_total",
 }
 
-// Metrics are the samples of a Prometheus page: values by name with labels.
+// Metrics has the values of a Prometheus page. The key is the name of a metric with its labels.
 type Metrics map[string]float64
 
-// Sum adds up all series of a metric with labels that contain each of the given texts.
+// Sum adds up the values of a metric. Only values count that have each of the given texts in their
+// labels.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 series:
@@ -91,7 +93,7 @@ func parseMetrics(text string) (Metrics, error) {
 	return m, nil
 }
 
-// fetch returns a page of Ringside's admin address.
+// fetch returns the page at the given path of Ringside's admin interface.
 func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -100,7 +102,7 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 		return nil, err
 	}
 	request.Close = true                              // close the connection after the reply, so that Ringside's metrics do not count a connection of ringbench
-	request.Header.Set("Accept-Encoding", "identity") // no compressor, whose memory would be measured too
+	request.Header.Set("Accept-Encoding", "identity") // asks for no compression, because the memory of the compressor would be measured, too
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
@@ -113,9 +115,9 @@ func fetch(ctx context.Context, target *child, path string) ([]byte, error) {
 	return body, err
 }
 
-// LookedAt reads the given pages of the child's admin interface until end is called. The pages are
-// endless streams. end returns an error if one of them ended earlier, because the load was then not
-// monitored.
+// LookedAt reads the given pages of the child's admin interface until the function end is called.
+// The pages are endless streams. If one of the streams ended earlier, end returns an error, because
+// Ringside was then not monitored during the whole load.
 func (c *child) LookedAt(ctx context.Context, paths []string) (end func() error, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup

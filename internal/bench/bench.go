@@ -37,7 +37,8 @@
 // killed and restarted.
 package bench
 
-// The whole measurement, from finding versions to measuring memory.
+// This file runs the whole measurement. It finds the versions of the programs, runs the scenarios
+// and measures memory.
 
 import (
 	"context"
@@ -57,20 +58,20 @@ import (
 
 // Config says what to measure, with which programs, and on which CPUs.
 type Config struct {
-	Command string // the command line, for the report
+	Command string // command line of ringbench; the report shows it
 	Self    string // path of the ringbench binary, which is also the load generator
 	Binaries
 	NoFloor bool // do not run the scenarios on plain memcached, without a proxy
 
 	Scenarios string        // letters of the scenarios to run
-	Rounds    int           // rounds of each scenario
-	Window    time.Duration // measured time of a run
-	Warm      time.Duration // time of the load before the window
+	Rounds    int           // how often each scenario is measured; in each round every peer runs once
+	Window    time.Duration // length of the measured time of a run
+	Warm      time.Duration // how long the load runs before the measured time begins
 	Memory    bool          // also measure memory
-	Tries     int           // maximum number of attempts of a run that is disturbed
+	Tries     int           // maximum number of attempts of a run that other work on the machine disturbs
 	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
-	ProxyCPU  int           // CPU of the proxy under test; -1: the last one
-	LoadCPUs  []int         // CPUs of the load and the servers; empty: the first one
+	ProxyCPU  int           // number of the CPU on which the proxy under test runs; -1: the last CPU
+	LoadCPUs  []int         // numbers of the CPUs for the load and the servers; empty: the first CPU
 	Log       *slog.Logger
 }
 
@@ -83,7 +84,7 @@ type bench struct {
 	starter   *Starter
 	dir       string
 	server    string // the version of memcached
-	pool      Pool   // the servers of the proxies
+	pool      Pool   // the memcached servers that the proxies use
 	allCPUs   []int  // CPUs that this process may use
 	proxyCPUs []int
 	loops     int           // number of Ringside's loops
@@ -91,8 +92,9 @@ type bench struct {
 	repeated  int           // number of disturbed runs that were repeated
 }
 
-// Measure runs the scenarios, and the memory measurement if configured. A peer with wrong replies
-// does not stop the others: the report and its Failures contain the error.
+// Measure runs the scenarios, and measures memory if the configuration says so. If a peer sends
+// wrong replies, the other peers are measured all the same. The report then contains the error: see
+// its method Failures.
 func Measure(ctx context.Context, c Config) (*Report, error) {
 	b, scenarios, r, err := c.begin(ctx)
 	if err != nil {
@@ -114,7 +116,7 @@ func Measure(ctx context.Context, c Config) (*Report, error) {
 	return b.finish(r), nil
 }
 
-// begin prepares the requested scenarios and starts their report.
+// begin prepares the scenarios that the configuration requests, and starts their report.
 func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *Report, err error) {
 	if scenarios, err = pickScenarios(c.Scenarios); err != nil {
 		return nil, nil, nil, err
@@ -130,7 +132,8 @@ func (c Config) begin(ctx context.Context) (b *bench, scenarios []scenario, r *R
 	return b, scenarios, r, err
 }
 
-// open finds the peers with these names, or all peers, and starts the servers.
+// open finds the peers with the given names, or all peers if there are no names. It also starts the
+// memcached servers.
 func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	b := &bench{Config: c, loops: 1, timeout: replyTimeout}
 	if err := b.pickCPUs(); err != nil {
@@ -154,7 +157,7 @@ func (c Config) open(ctx context.Context, names ...string) (*bench, error) {
 	return b, nil
 }
 
-// startPool starts memcached processes, each with the given number of ports.
+// startPool starts the given number of memcached processes, each with the given number of ports.
 func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int) (Pool, error) {
 	return b.starter.StartPool(ctx, b.Memcached, processes, ports, cpus)
 }
@@ -162,10 +165,11 @@ func (b *bench) startPool(ctx context.Context, processes, ports int, cpus []int)
 func (b *bench) close() {
 	b.pool.Stop()
 	b.starter.Close()
-	_ = os.RemoveAll(b.dir) // a leftover in the temporary directory does not change results
+	_ = os.RemoveAll(b.dir) // files that stay in the temporary directory do not change the results
 }
 
-// newReport returns a report with the machine, the programs and the settings.
+// newReport returns a report that describes the machine, the programs and the settings. It has no
+// results yet.
 func (b *bench) newReport() *Report {
 	r := &Report{
 		Date: time.Now().UTC(), Command: b.Command,
@@ -194,14 +198,15 @@ func (b *bench) newReport() *Report {
 	return r
 }
 
-// finish adds the values that are known only at the end.
+// finish adds to the report r what is known only after all runs: the number of repeated runs and
+// the total time.
 func (b *bench) finish(r *Report) *Report {
 	r.Repeated = b.repeated
 	r.Seconds = time.Since(r.Date).Seconds()
 	return r
 }
 
-// pickCPUs sets the CPUs that the configuration leaves open, and checks the others.
+// pickCPUs chooses the CPUs that the configuration does not name, and checks those that it names.
 func (b *bench) pickCPUs() error {
 	var allowed unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
@@ -234,9 +239,9 @@ func (b *bench) pickCPUs() error {
 	return nil
 }
 
-// comparePlacement checks that Ringside and the direct load place keys like nutcracker. It writes
-// keys through nutcracker, and reads them through Ringside and directly from the servers. With
-// equal placement every key is found.
+// comparePlacement checks that Ringside, the load generator and nutcracker place keys on the same
+// servers. It writes keys through nutcracker. It then reads them through Ringside, and directly
+// from the servers that the load generator chooses. If the placement is equal, every key is found.
 func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 	named := make(map[string]*Peer)
 	for _, p := range b.peers {
@@ -246,13 +251,13 @@ func (b *bench) comparePlacement(ctx context.Context) (string, error) {
 		return "not compared: Ringside is not here", nil
 	}
 	s := scenario{ID: "placement", Name: "placement", Work: text(10, 1)}
-	s.Work.Reads, s.Work.KeySize = 100, 24 // keys that no other scenario writes
+	s.Work.Reads, s.Work.KeySize = 100, 24 // keys of this size are not written by other scenarios
 	if _, err := b.once(ctx, named["nutcracker"], s, time.Second/5); err != nil {
 		return "", err
 	}
 	s.filled = true
 	_, err := b.once(ctx, named["ringside"], s, time.Second/5)
-	if err == nil { // the load generator also places keys itself: check that it finds them on the same servers
+	if err == nil { // the load generator places keys itself, too, so it is checked in the same way
 		_, err = b.load(ctx, nil, s, time.Second/5)
 	}
 	switch {

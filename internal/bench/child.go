@@ -2,7 +2,8 @@
 
 package bench
 
-// Child processes. They are pinned to their CPUs from the start and never outlive this process.
+// This file starts child processes. They are pinned to their CPUs from the start, and they are
+// killed when this process ends.
 
 import (
 	"bytes"
@@ -15,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Starter starts processes from one thread that exists as long as the Starter. A child inherits the
-// CPUs of the thread that forks it. It gets its parent-death signal when that thread ends, not when
-// the process ends.
+// Starter starts processes from one thread, which exists as long as the Starter. A child process
+// inherits the CPUs of the thread that starts it. It is killed when that thread ends (parent-death
+// signal).
 type Starter struct {
 	jobs chan func()
-	dir  string // directory for the files of the processes
+	dir  string // directory for the files of the processes that this Starter starts
 }
 
-// newStarter returns a Starter. Its processes have their files below dir.
+// newStarter returns a Starter. The processes that it starts have their files below dir.
 func newStarter(dir string) *Starter {
 	s := &Starter{make(chan func()), dir}
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends when this goroutine ends
 		for job := range s.jobs {
 			job()
 		}
@@ -35,12 +36,13 @@ func newStarter(dir string) *Starter {
 	return s
 }
 
-// Close ends the thread, which kills the children that still run.
+// Close ends the thread of the Starter. The kernel then kills the child processes that still run.
 func (s *Starter) Close() { close(s.jobs) }
 
 // Start starts cmd on the given CPUs.
 func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
-	// A separate process group: a Ctrl-C reaches only this process, which then stops its children.
+	// The child gets a separate process group, so that a Ctrl-C does not reach it. This process
+	// gets the Ctrl-C and then stops its children.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	done := make(chan struct{})
 	s.jobs <- func() {
@@ -63,8 +65,8 @@ func (s *Starter) Start(cmd *exec.Cmd, cpus []int) (err error) {
 type child struct {
 	Name   string
 	Port   int
-	admin  int    // port of the admin interface of Ringside
-	Socket string // path of the unix socket for the load; empty: it uses Port
+	admin  int    // port of the admin interface, if the child is Ringside
+	Socket string // path of the unix socket for the load; empty: the load connects to the TCP port
 	Cmd    *exec.Cmd
 	output lastWords
 	Ended  chan struct{} // closed when the process has ended
@@ -76,7 +78,7 @@ func (c *child) PID() int { return c.Cmd.Process.Pid }
 // Addr returns the TCP address on which the process listens.
 func (c *child) Addr() string { return fmt.Sprintf("127.0.0.1:%d", c.Port) }
 
-// Alive reports whether the process has not ended.
+// Alive reports whether the process still runs.
 func (c *child) Alive() bool {
 	select {
 	case <-c.Ended:
@@ -86,8 +88,8 @@ func (c *child) Alive() bool {
 	}
 }
 
-// Blame adds to an error the state and the last output of the process, for instance a timeout that
-// it reported.
+// Blame returns err together with the state and the last output of the process. The output often
+// shows the cause, for instance a timeout.
 func (c *child) Blame(err error) error {
 	how := "it still ran"
 	if !c.Alive() {
@@ -99,13 +101,14 @@ func (c *child) Blame(err error) error {
 	return fmt.Errorf("%s: %w (%s; %s)", c.Name, err, how, &c.output)
 }
 
-// Stop kills the process. A graceful stop would save nothing.
+// Stop kills the process and waits for its end. A graceful end is not necessary, because the
+// process has no data to save.
 func (c *child) Stop() {
 	_ = c.Cmd.Process.Kill() // the process may have ended already
 	<-c.Ended
 }
 
-// lastWords keeps the last bytes of a child's output.
+// lastWords is an io.Writer that keeps the last bytes of a child's output.
 type lastWords struct {
 	mu   sync.Mutex
 	text []byte
@@ -130,8 +133,8 @@ func (w *lastWords) String() string {
 	return "it printed: " + string(bytes.TrimSpace(w.text))
 }
 
-// descriptors is enough for 5,000 clients with a proxy that opens a server connection for each,
-// like haproxy.
+// descriptors is the limit of open files. It is enough for 5,000 clients of a proxy that opens a
+// server connection for each client, as haproxy does.
 const descriptors = 16384
 
 // raiseDescriptors raises the descriptor limit, which the children inherit. It uses package

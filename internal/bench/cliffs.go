@@ -2,15 +2,15 @@
 
 package bench
 
-// Cliffs: rows of a curve at which cost jumps.
+// This file finds cliffs: rows of a curve at which the cost is much higher than in the row before.
 
 import (
 	"fmt"
 	"math"
 )
 
-// Limits of a cliff: a row of a curve is a cliff if its figure is this many times that of the row
-// before. Both limits are larger than the differences between equal runs.
+// Limits of a cliff. A row of a curve is a cliff if one of its figures is more than this many times
+// the figure of the row before. Differences between equal runs are smaller than both limits.
 const (
 	// cliffCost applies to CPU per request, and to the reciprocal of throughput.
 	cliffCost = 1.6
@@ -18,12 +18,14 @@ const (
 	cliffTail = 4
 )
 
-// cliffAgain is how often a suspected cliff is measured again before the report calls it one.
+// cliffAgain is how often a row that looks like a cliff is measured again before the report calls
+// it one.
 const cliffAgain = 2
 
-// cliffs returns the figures of row that are worse than in the row before it by more than the work
-// explains. At x = share the variable cost equals the fixed cost of a request, so cost may grow
-// with 1 + x/share. 0: it may not grow.
+// cliffs names the figures of row that are worse than in the row before by more than the additional
+// work explains. The cost of a request may grow with 1 + x/share, where x is the X of a row. At x =
+// share, the part of the cost that grows with x equals the fixed part. If share is 0, cost may not
+// grow.
 func cliffs(before, row *Point, share float64) []string {
 	var found []string
 	allowed := growth(before.X, row.X, share)
@@ -50,8 +52,9 @@ func cliffs(before, row *Point, share float64) []string {
 
 func tailOf(m *Measured) float64 { return m.P99.Value.Median / m.P50.Value.Median }
 
-// growth returns the factor by which the work per request, and so its cost, may grow between two
-// rows. x and y are the X of the earlier and the later row, and share is that of cliffs.
+// growth returns the factor by which the cost per request may grow between two rows of a curve. x
+// and y are the X of the earlier and of the later row. The allowed cost is proportional to 1 +
+// x/share. If share is 0, cost may not grow.
 func growth(x, y, share float64) float64 {
 	if share == 0 {
 		return 1

@@ -2,7 +2,7 @@
 
 package bench
 
-// Curves: how cost grows with one quantity, and where it jumps.
+// This file measures curves: how cost grows with one quantity, and at which values it jumps.
 
 import (
 	"context"
@@ -10,30 +10,32 @@ import (
 	"slices"
 )
 
-// curve describes one series of measurements: of the cost at several values x of one quantity.
+// curve describes a series of measurements. One quantity x has another value in each of them, and
+// the cost of a request is measured at each value.
 type curve struct {
 	id, name, note, x string
 	points            []point
-	only              string // name of the only peer to measure; empty: Ringside and nutcracker
+	only              string // name of the only peer of this curve; empty: Ringside and nutcracker are measured
 
-	// share is the x at which the variable cost equals the fixed cost of a request: the cost may
-	// grow with 1 + x/share. 0: it may not grow.
+	// share is the value of x at which the part of the cost of a request that grows with x equals
+	// the fixed part. The cost may grow with 1 + x/share. 0: it may not grow.
 	share float64
 }
 
-// point is one x of a curve.
+// point is one measurement of a curve: the value x of its quantity, and the scenario to run.
 type point struct {
 	x     float64
 	label string
 	work  scenario
 	loops int // number of Ringside's loops; 0: 1
 
-	// prepare returns another pool and may adapt the scenario to it. nil: the three usual servers.
+	// prepare returns the servers for this point of the curve, and may change the scenario for
+	// them. nil: the three usual servers.
 	prepare func(context.Context, *bench, *scenario) (Pool, error)
 }
 
-// Curves measures the named curves, or all of them: Ringside and its variants, and nutcracker if it
-// supports them.
+// Curves measures the named curves, or all curves if there are no names. It measures Ringside and
+// its variants, and nutcracker where it supports the load.
 func Curves(ctx context.Context, c Config, ids []string) (*Report, error) {
 	names := []string{"ringside", "nutcracker"}
 	for _, v := range c.Also {
@@ -79,8 +81,8 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 		}
 		out.Rows = append(out.Rows, &Point{X: p.x, Label: p.label, Result: *result})
 	}
-	// A cliff counts only if it is still there after its row and the row before it were measured
-	// again.
+	// A row counts as a cliff only if it is one again after new measurements of this row and the
+	// row before it.
 	for again := range cliffAgain + 1 {
 		for i := 1; i < len(out.Rows); i++ {
 			out.Rows[i].Cliffs = cliffs(out.Rows[i-1], out.Rows[i], c.share)
@@ -103,7 +105,7 @@ func (b *bench) curve(ctx context.Context, c curve) (*Curve, error) {
 	return out, nil
 }
 
-// point measures one row.
+// point measures the point p of the curve c.
 func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
 	s := p.work
 	s.ID, s.Name, s.Base, s.only = c.id+" "+p.label, c.name, "nutcracker", c.only
@@ -124,8 +126,8 @@ func (b *bench) point(ctx context.Context, c curve, p point) (*Result, error) {
 	return b.scenario(ctx, s)
 }
 
-// cpusFor returns the CPUs of a proxy with that many loops: one for each loop, as far as the load
-// leaves them.
+// cpusFor returns the CPUs of a proxy with the given number of loops: one CPU for each loop, or
+// fewer if the load needs the others.
 func (b *bench) cpusFor(loops int) []int {
 	cpus := []int{b.ProxyCPU}
 	for _, id := range slices.Backward(b.allCPUs) {

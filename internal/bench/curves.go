@@ -2,7 +2,7 @@
 
 package bench
 
-// The curves: which quantity varies, over which range, and what is constant.
+// This file lists the curves: which quantity varies, over which range, and what is constant.
 
 import (
 	"bufio"
@@ -17,7 +17,8 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// curves returns all curves. cpus returns the CPUs for a number of loops.
+// curves returns all curves. The function cpus returns the CPUs for a proxy with the given number
+// of loops.
 func curves(cpus func(loops int) []int) []curve {
 	all := []curve{
 		{id: "servers", name: "Servers", x: "servers", points: serverPoints(), note: fmt.Sprintf(
@@ -37,7 +38,7 @@ func curves(cpus func(loops int) []int) []curve {
 			points: vary([]int{0, 100, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20}, func(w *load.Workload, n int) {
 				w.Value = n
 				w.Count = min(w.Count, max(100, 64<<20/max(1, n)))
-				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // 8 MB in flight: more would fill the CPU caches with the load alone
+				w.Conns = min(w.Conns, max(8, 8<<20/max(1, n))) // limits the data in flight to 8 MB, because more would fill the CPU caches with the load alone
 			}),
 			note: "From 256 KiB on with fewer connections, so that at most 8 MB are in flight."},
 		{id: "down", name: "Servers down", x: "% of 10 servers", points: downPoints(1), note: downNote},
@@ -60,7 +61,8 @@ func curveNames() string {
 	return strings.Join(names, ", ")
 }
 
-// vary returns points of scenario a, with one quantity at each of the values.
+// vary returns one point of a curve for each of the values. The function set puts the value into
+// the workload of scenario a.
 func vary(values []int, set func(*load.Workload, int)) []point {
 	var points []point
 	for _, n := range values {
@@ -71,7 +73,7 @@ func vary(values []int, set func(*load.Workload, int)) []point {
 	return points
 }
 
-// quantity formats n, with multiples of 1024 as Ki or Mi.
+// quantity formats n. Multiples of 1024 have the unit Ki or Mi.
 func quantity(n int) string {
 	switch {
 	case n > 0 && n%(1<<20) == 0:
@@ -102,7 +104,8 @@ func serverPoints() []point {
 	return points
 }
 
-// loopPoints returns the points of the curve of loops, and a note with the number of CPUs of each.
+// loopPoints returns the points of the curve over the number of loops. It also returns a note with
+// the number of CPUs at each point.
 func loopPoints(cpus func(loops int) []int) ([]point, string) {
 	points := vary([]int{1, 2, 3, 4}, func(w *load.Workload, _ int) { w.Conns = 200 })
 	var where []string
@@ -117,8 +120,8 @@ func loopPoints(cpus func(loops int) []int) ([]point, string) {
 
 const downNote = "A part of 10 memcached servers is killed before the proxy starts, and refuses connections. Each proxy uses its default rule for dead servers. Every run checks every byte of every hit. It also checks that no more keys miss than the dead servers have, that no more keys hit than the others have, and that no key does both. Failed requests count as requests."
 
-// downServers is the number of servers, some of which are down. downKeys is small, so that each key
-// is read in every run.
+// Numbers of servers and keys of the curves on which servers are down. There are few keys, so that
+// each key is read in every run.
 const (
 	downServers = 10
 	downKeys    = 1000
@@ -138,7 +141,8 @@ func downPoints(keys int) []point {
 }
 
 // killed starts a pool, writes the scenario's keys through the first proxy of b, and kills the
-// first `dead` servers. It changes the scenario: it uses these keys and checks which of them miss.
+// first `dead` servers. It changes the scenario s, so that s reads these keys and checks which of
+// them miss.
 func (b *bench) killed(ctx context.Context, s *scenario, dead int) (Pool, error) {
 	p, err := b.startPool(ctx, downServers, 1, b.LoadCPUs)
 	if err != nil {
@@ -168,7 +172,8 @@ func (b *bench) killed(ctx context.Context, s *scenario, dead int) (Pool, error)
 	return p, nil
 }
 
-// checkLost checks that not more keys missed than the dead servers held.
+// checkLost checks that no more keys missed than there were on the killed servers. `held` is the
+// number of keys on these servers.
 func checkLost(r load.Result, count, held int) error {
 	l := r.Lost
 	switch {
@@ -184,7 +189,7 @@ func checkLost(r load.Result, count, held int) error {
 	return nil
 }
 
-// items returns the number of items of a memcached.
+// items asks the memcached at addr for its number of items.
 func items(addr string) (int, error) {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

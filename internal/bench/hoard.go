@@ -2,7 +2,8 @@
 
 package bench
 
-// Clients that request much and read nothing, in addition to a load.
+// This file has clients that send large requests and do not read the replies, while an ordinary
+// load runs.
 
 import (
 	"bufio"
@@ -21,26 +22,27 @@ import (
 
 const (
 	hoarders    = 200       // number of clients
-	hoardKeys   = 20        // keys that each requests at once
+	hoardKeys   = 20        // number of keys that each client requests at once
 	hoardValue  = 1_000_000 // size of each value, in bytes
 	hoardReturn = 100 * time.Millisecond
 	hoardFill   = 30 * time.Second // timeout for writing the values
-	hoardTimes  = 20               // the window is this many times as long, because few replies may arrive
+	hoardTimes  = 20               // the measured time is this many times as long as usual, because few replies may arrive
 )
 
-// hoard is the sockets of clients that do not read. A client that Ringside closes reconnects within
-// hoardReturn and sends its request again.
+// hoard has the sockets of clients that do not read their replies. If Ringside closes the
+// connection of a client, the client reconnects within hoardReturn and sends its request again.
 type hoard struct {
 	to      unix.SockaddrInet4
 	request []byte
 	sockets []unix.PollFd
 	stop    context.CancelFunc
 	ended   sync.WaitGroup
-	back    int // number of reconnects of all clients
+	back    int // number of times that a client has connected again
 	err     error
 }
 
-// startHoard writes the values through addr and starts the clients.
+// startHoard writes the large values through the proxy at addr. It then starts the clients that
+// request the values and do not read them.
 func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	if err := fillHoard(ctx, addr.String()); err != nil {
 		return nil, fmt.Errorf("write the large values: %w", err)
@@ -60,7 +62,7 @@ func startHoard(ctx context.Context, addr netip.AddrPort) (*hoard, error) {
 	return h, nil
 }
 
-// end closes the clients.
+// end closes all clients that do not read their replies.
 func (h *hoard) end() error {
 	h.stop()
 	h.ended.Wait()
@@ -72,7 +74,7 @@ func (h *hoard) end() error {
 	return h.err
 }
 
-// ask connects the clients that are not connected, and sends their requests.
+// ask connects the clients that are not connected. It sends the request of each of them.
 func (h *hoard) ask() error {
 	for i := range h.sockets {
 		if h.sockets[i].Fd >= 0 {
@@ -93,7 +95,7 @@ func (h *hoard) ask() error {
 	return nil
 }
 
-// watch sleeps for hoardReturn and reconnects the clients that were closed.
+// watch waits for hoardReturn. Clients that were closed in that time then connect again.
 func (h *hoard) watch() error {
 	time.Sleep(hoardReturn)
 	if _, err := unix.Poll(h.sockets, 0); err != nil && !errors.Is(err, unix.EINTR) {
@@ -117,7 +119,7 @@ func hoardedKeys() []string {
 	return keys
 }
 
-// fillHoard writes the large values.
+// fillHoard writes the large values through the proxy at addr.
 func fillHoard(ctx context.Context, addr string) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {

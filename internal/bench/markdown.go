@@ -2,7 +2,7 @@
 
 package bench
 
-// The report as Markdown.
+// This file writes the report as Markdown.
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Markdown writes the report: a description, the ratios at a glance, then every scenario and the
-// memory.
+// Markdown writes the report: a description, a table with the ratios of all scenarios, the result
+// of each scenario, and the memory.
 func (r *Report) Markdown(w io.Writer) error {
 	m := new(strings.Builder)
 	fmt.Fprintf(m, "# Ringside and its peers, %s\n\n", r.Date.Format("2006-01-02 15:04 MST"))
@@ -70,7 +70,7 @@ func (r *Report) programs(m *strings.Builder) {
 	})
 }
 
-// glance writes one row per scenario, with the ratios of all peers.
+// glance writes a table with one row per scenario, which shows the ratios of all peers.
 func (r *Report) glance(m *strings.Builder) {
 	if len(r.Scenarios) == 0 {
 		return
@@ -110,7 +110,8 @@ func (r *Report) glance(m *strings.Builder) {
 	})
 }
 
-// totals writes the total cost of a request, compared with direct.
+// totals writes a table with the CPU time of a request in the proxy and the servers together,
+// compared with the peer direct (clients without a proxy).
 func (r *Report) totals(m *strings.Builder) {
 	var names []string
 	for _, s := range r.Scenarios {
@@ -301,7 +302,7 @@ func (r *Report) outageTable(m *strings.Builder) {
 	})
 }
 
-// tailTables writes the effect of one slow server.
+// tailTables writes tables that show the effect of one slow server on the latency of reads.
 func (r *Report) tailTables(m *strings.Builder) {
 	for _, s := range r.Tails {
 		fmt.Fprintf(m, "## Tails, %s: %s\n\nµs, medians of the rounds. A forwarder in front of that server delays the replies. It is also there in the runs without late replies. Ratios compare runs of one round: median and its 95 %% interval (the range if there are fewer than 6 rounds).\n\n", s.ID, s.Name)
@@ -369,7 +370,8 @@ func (s *Soak) markdown(m *strings.Builder) {
 	}
 }
 
-// known formats the median and, in brackets, its interval, or the range if there is no interval.
+// known formats the median and, in brackets, its 95 % interval. If there is no interval, the
+// brackets have the range.
 func (s *Spread) known() string {
 	if s == nil || s.Interval == nil {
 		return s.String()
@@ -417,7 +419,8 @@ func (r *Report) memoryTable(m *strings.Builder) {
 	})
 }
 
-// table writes a Markdown table. rows calls its argument once for each row.
+// table writes a Markdown table. The function rows gets a function that writes one row, and calls
+// it once for each row.
 func table(m *strings.Builder, header []string, rows func(row func(cells ...string))) {
 	row := func(cells ...string) {
 		for i := range cells {

@@ -2,7 +2,7 @@
 
 package bench
 
-// Memory of each proxy, with a fresh process for each load.
+// This file measures the memory of each proxy, with a fresh process for each load.
 
 import (
 	"context"

@@ -2,7 +2,8 @@
 
 package bench
 
-// Outages: the replies of closed-loop clients while one of three servers is down.
+// This file measures the replies that clients get while one of three servers is down. Each client
+// waits for a reply before it sends the next request.
 
 import (
 	"bufio"
@@ -25,7 +26,7 @@ import (
 const (
 	outageClients = 14
 	outageKeys    = 300
-	outageStep    = 100 * time.Millisecond // resolution of the time line from which an outage is judged
+	outageStep    = 100 * time.Millisecond // length of the steps in which replies are counted during an outage
 )
 
 // Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside
@@ -83,7 +84,8 @@ func ejectingArgs(at Place) ([]string, error) {
 	return args, os.WriteFile(file, []byte(changed), 0o600)
 }
 
-// outage measures one peer with separate servers, of which the last one fails.
+// outage measures one peer with three separate servers. After a while, the last server fails in
+// the way that how names.
 func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Duration) (*Outage, error) {
 	own := *b
 	var err error
@@ -117,7 +119,8 @@ func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Durat
 	return o, end()
 }
 
-// watch counts the replies in each step of the given time.
+// watch counts the replies of all clients for the duration `each`. The result has the number of
+// replies in each step of outageStep.
 func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
 	ticks := time.NewTicker(outageStep)
 	defer ticks.Stop()
@@ -198,7 +201,8 @@ func askFrom(ctx context.Context, addr string, client int, answers, troubles *at
 	}
 }
 
-// vanish makes a server unavailable until end is called.
+// vanish makes a server unavailable until the returned function end is called. how names the way:
+// SIGSTOP, SIGKILL, or a port that accepts no connections.
 func vanish(server *child, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
@@ -212,7 +216,8 @@ func vanish(server *child, how string) (end func() error, err error) {
 	return fillQueue(server.Port)
 }
 
-// fillQueue listens on a port with a full accept queue: connection attempts get no answer.
+// fillQueue listens on a port with a full accept queue, so that attempts to connect get no
+// answer.
 func fillQueue(port int) (end func() error, err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

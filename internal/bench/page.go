@@ -2,7 +2,8 @@
 
 package bench
 
-// Parts of reports for pages with placeholders: BENCHMARKS.md and docs/benchmarks/README.md.
+// This file fills pages that have placeholders for parts of reports: BENCHMARKS.md and
+// docs/benchmarks/README.md.
 
 import (
 	"errors"
@@ -21,9 +22,9 @@ import (
 //	<!-- end -->
 var placeOnPage = regexp.MustCompile(`(?s)(<!-- ([\w.-]+): ([a-z ]+) -->\n).*?(<!-- end -->)`)
 
-// FillPage replaces the placeholders of a page with parts of reports. read returns a report by
-// name. If read returns nil or the report has no such part, the placeholder is unchanged and left
-// lists it.
+// FillPage replaces the placeholders of a page with parts of reports. The function read returns the
+// report with a given name. A placeholder stays as it is if there is no such report or if the
+// report lacks the part. `left` lists the placeholders that stay.
 func FillPage(page string, read func(name string) (*Report, error)) (filled string, left []string, err error) {
 	found := false
 	filled = placeOnPage.ReplaceAllStringFunc(page, func(text string) string {
@@ -50,8 +51,9 @@ func FillPage(page string, read func(name string) (*Report, error)) (filled stri
 	return filled, left, err
 }
 
-// part returns the Markdown of the part with that name. Headings are one level deeper than in a
-// report, and a part with one section has none. It is empty if the report has no such data.
+// part returns the Markdown of the part of the report with that name. The headings are one level
+// deeper than in a report, and a part with only one section has no heading. The Markdown is empty
+// if the report has no data for the part.
 func (r *Report) part(name string) (string, error) {
 	all := new(strings.Builder)
 	parts := map[string]func(){
@@ -103,8 +105,8 @@ func (r *Report) machine(m *strings.Builder) {
 	}
 }
 
-// first writes one row for each scenario that nutcracker supports: Ringside's cost compared with
-// nutcracker, and the cost of both compared with direct.
+// first writes one row for each scenario that nutcracker supports. A row compares Ringside's cost
+// with nutcracker's, and the cost of both with that of clients without a proxy.
 func (r *Report) first(m *strings.Builder) {
 	table(m, []string{"scenario", "CPU of Ringside, to nutcracker", "requests/s", "p50", "p99", "CPU of Ringside and servers, to asking directly", "of nutcracker and servers"}, func(row func(...string)) {
 		for _, s := range r.Scenarios {

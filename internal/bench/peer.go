@@ -5,7 +5,7 @@ package bench
 // This part of the package starts the programs that are compared, each in its usual configuration, their
 // memcached servers, and the programs that count system calls.
 
-// The peers: their list, configuration and start.
+// This file has the list of the peers, their configuration and their start.
 
 import (
 	"context"
@@ -28,9 +28,9 @@ type Peer struct {
 	Name         string
 	binary       string
 	Version      string
-	Note         string // what a reader of the setup's figures must know
+	Note         string // what a reader of the report must know about the figures of this peer
 	SpeaksMeta   bool
-	SpeaksBinary bool // the binary protocol
+	SpeaksBinary bool // the peer supports the binary protocol
 	Proxy        bool // the peer is a proxy in front of the servers; false for plain memcached and for direct
 	Direct       bool // there is no program: the load connects to the servers
 	Sockets      bool // the peer can also listen on a unix socket
@@ -41,52 +41,52 @@ type Peer struct {
 
 // Binaries are the names or paths of the programs.
 type Binaries struct {
-	Ringside       string // empty: not measured
+	Ringside       string // path of Ringside's binary; empty: Ringside is not measured
 	Nutcracker     string
-	Also           []Variant // other variants of Ringside
-	Haproxy        string    // skipped if it does not exist
+	Also           []Variant // other variants of Ringside to measure
+	Haproxy        string    // path of haproxy's binary; haproxy is not measured if the file does not exist
 	Memcached      string
-	MemcachedProxy string // a memcached built with its proxy; empty: not measured
+	MemcachedProxy string // path of a memcached that was built with its proxy; empty: the proxy is not measured
 }
 
-// Variant is another Ringside to compare with: another build or other settings, to measure the
-// effect of a change.
+// Variant is another Ringside that is measured to see the effect of a change: another build, or
+// other settings.
 type Variant struct {
 	Name   string
 	Binary string
-	Engine string // settings of the section engine, in YAML's flow style; empty: none
+	Engine string // settings of the section engine of Ringside's configuration, in YAML's flow style; empty: none
 }
 
 // Place is the environment of a peer: its files, ports, servers and settings.
 type Place struct {
 	Dir     string
 	port    int
-	admin   int // port for metrics and statistics
+	admin   int // port of the peer's metrics and statistics
 	Servers []string
 	Loops   int           // number of Ringside's loops
 	Timeout time.Duration // request timeout of Ringside; 0: its default
-	Routes  string        // routes of Ringside; empty: one without settings
+	Routes  string        // routes of Ringside's configuration; empty: one route without settings
 	socket  string        // path of an additional unix socket, for peers that support it; empty: none
 
 	engine, AdminMore string // additional settings of Ringside's sections engine and admin, in YAML's flow style
 }
 
-// replyTimeout is when a reply counts as lost. It is long because a busy machine must not count as
-// a fault of the proxy.
+// replyTimeout is the time after which a reply counts as lost. It is long, so that a busy machine
+// does not look like a fault of the proxy.
 const replyTimeout = 30 * time.Second
 
-// ringsideNote is the note of Ringside's figures. See Peer.Note.
+// ringsideNote is the note on Ringside's figures in the report.
 const ringsideNote = "least configuration, ketama, and nutcracker's timeout: a machine that stands still for half a second is no fault of either"
 
-// candidate is a peer that may be installed.
+// candidate is a peer, together with how to find out its version and whether it must be installed.
 type candidate struct {
 	Peer
 	versionFlag string
 	needed      bool
 }
 
-// findPeers returns the installed peers with these names, or all of them, in the order of the
-// report. It also returns the version of memcached.
+// findPeers returns the installed peers with the given names, or all installed peers if there are
+// no names. They are in the order of the report. findPeers also returns the version of memcached.
 func findPeers(c Binaries, names []string) (found []*Peer, server string, err error) {
 	all := []candidate{
 		{Peer{Name: "ringside", binary: c.Ringside, SpeaksMeta: true, SpeaksBinary: true, Proxy: true, Sockets: true, Configure: ringsideArgs, Note: ringsideNote}, "version", false},
@@ -135,7 +135,8 @@ func findPeers(c Binaries, names []string) (found []*Peer, server string, err er
 	return found, server, nil
 }
 
-// lookPath also searches /usr/sbin, where Debian installs daemons and which a user's PATH lacks.
+// lookPath finds a program. It also searches /usr/sbin, where Debian installs daemons and which is
+// not in a user's PATH.
 func lookPath(name string) (string, error) {
 	if name == "" {
 		return "", errors.New("no program is named")
@@ -152,8 +153,8 @@ func lookPath(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// firstLine returns the version that a program prints. It reads standard error, too, which some
-// programs use.
+// firstLine returns the first line that a program prints when it is called with flag. It also reads
+// standard error, because some programs print their version there.
 func firstLine(path, flag string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -166,7 +167,7 @@ func firstLine(path, flag string) (string, error) {
 }
 
 func ringsideArgs(at Place) ([]string, error) {
-	sections := "" // sections that only some scenarios need
+	sections := "" // parts of the configuration that only some scenarios need
 	if at.Timeout > 0 {
 		sections = fmt.Sprintf("defaults: {timeouts: {request: %[1]v, deadline: %[1]v}}\n", at.Timeout)
 	}
@@ -192,7 +193,7 @@ engine: {loops: %d, %s}
 // nutcrackerArgs returns the usual configuration of nutcracker.
 func nutcrackerArgs(at Place) ([]string, error) {
 	pools := nutcrackerPool("bench", fmt.Sprintf("127.0.0.1:%d", at.port), at.Servers)
-	if at.socket != "" { // a pool can listen on only one address
+	if at.socket != "" { // a pool of nutcracker can listen on only one address
 		pools += nutcrackerPool("socket", at.socket, at.Servers)
 	}
 	file, err := write(at.Dir, "nutcracker.yml", pools)
@@ -264,7 +265,7 @@ end
 
 func floorArgs(at Place) ([]string, error) { return memcachedArgs(at.port), nil }
 
-// memcachedArgs returns the arguments for the servers, the floor and memcached's proxy.
+// memcachedArgs returns the arguments of a memcached that listens on the given ports.
 func memcachedArgs(ports ...int) []string {
 	var listen []string
 	for _, port := range ports {
@@ -288,7 +289,7 @@ func write(dir, name, text string) (string, error) {
 // itself, and prevent the server's restart.
 func freePorts(n int) ([]int, error) {
 	const lowest = 20000
-	below := 32768 // the kernel's default
+	below := 32768 // the kernel's default for the lowest port that it assigns to clients
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
 		if _, err := fmt.Sscan(string(text), &below); err != nil {
 			return nil, fmt.Errorf("the ports of clients: %w", err)
@@ -307,14 +308,14 @@ func freePorts(n int) ([]int, error) {
 			}
 			continue
 		}
-		defer l.Close() // not earlier, so that no port is returned twice
+		defer l.Close() // closed only when all ports are chosen, so that no port is chosen twice
 		ports = append(ports, port)
 	}
 	return ports, nil
 }
 
-// StartPeer starts a peer in the given environment and waits until it listens. With socket, it also
-// listens on a unix socket.
+// StartPeer starts the peer p in the environment `at` and waits until it listens. If socket is
+// true, the peer also listens on a unix socket.
 func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool, cpus []int) (*child, error) {
 	dir, err := os.MkdirTemp(s.dir, "peer")
 	if err != nil {
@@ -340,7 +341,7 @@ func (s *Starter) StartPeer(ctx context.Context, p *Peer, at Place, socket bool,
 	return c, nil
 }
 
-// Spawn starts a program and waits until it listens on port.
+// Spawn starts a program and waits until it listens on the given port.
 func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string, port int, cpus []int) (*child, error) {
 	c := &child{Name: name, Port: port, Cmd: exec.Command(binary, args...), Ended: make(chan struct{})}
 	c.Cmd.Stdout, c.Cmd.Stderr = &c.output, &c.output
@@ -348,7 +349,7 @@ func (s *Starter) Spawn(ctx context.Context, name, binary string, args []string,
 		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
 	go func() {
-		_ = c.Cmd.Wait() // the caller that needs the process reports the error
+		_ = c.Cmd.Wait() // the error is not returned here: Blame reports how the process ended
 		close(c.Ended)
 	}()
 	limit := time.After(10 * time.Second)

@@ -2,14 +2,15 @@
 
 package bench
 
-// The memcached servers of the proxies.
+// This file starts the memcached servers of the proxies.
 
 import (
 	"context"
 	"fmt"
 )
 
-// Pool contains the addresses for a proxy and the processes that serve them.
+// Pool is a set of memcached servers: their addresses, and the processes that serve these
+// addresses.
 type Pool struct {
 	Addrs     []string
 	Processes []*child
@@ -48,7 +49,7 @@ func (s *Starter) StartMemcached(ctx context.Context, memcached, name string, po
 	if err != nil {
 		return nil, err
 	}
-	// memcached opens its ports in order, so the last one shows that all are open.
+	// A memcached opens its ports in order. When the last port is open, all ports are.
 	return s.Spawn(ctx, name, path, memcachedArgs(ports...), ports[len(ports)-1], cpus)
 }
 

@@ -2,7 +2,8 @@
 
 package bench
 
-// Rounds of runs: each peer in turn, each run with a fresh process, disturbed runs repeated.
+// This file runs the rounds. In each round every peer runs in turn, with a fresh process. Disturbed
+// runs are repeated.
 
 import (
 	"bytes"
@@ -20,14 +21,14 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// scenario runs all rounds of a scenario.
+// scenario measures all rounds of the scenario s.
 func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	result := &Result{ID: s.ID, Name: s.Name, Base: s.Base, Work: s.Work}
 	type entry struct {
 		*Peer
 		scenario
 	}
-	var entries []entry // entry i is measured as result.Peers[i]
+	var entries []entry // entries of one round; the result of entries[i] is in result.Peers[i]
 	enter := func(p *Peer, s scenario, behind string) {
 		entries = append(entries, entry{p, s})
 		result.Peers = append(result.Peers, &Measured{Peer: p.Name + behind})
@@ -88,8 +89,8 @@ func (b *bench) scenario(ctx context.Context, s scenario) (*Result, error) {
 	return result, nil
 }
 
-// undisturbed repeats a run until it is not disturbed, up to the limit, and returns the least
-// disturbed run.
+// undisturbed runs the scenario s on the peer p. It repeats a disturbed run, up to a configured
+// number of attempts, and returns the least disturbed one.
 func (b *bench) undisturbed(ctx context.Context, p *Peer, s scenario) (Run, error) {
 	var best Run
 	for try := 1; ; try++ {
@@ -111,8 +112,8 @@ func (b *bench) undisturbed(ctx context.Context, p *Peer, s scenario) (Run, erro
 
 func badness(d Disturbance) float64 { return d.Other + d.Steal + d.Late/1e6 }
 
-// once starts the peer, runs the scenario's load, and stops the peer. The first process of the
-// result is the peer; the others are its servers.
+// once starts the peer, runs the scenario's load on it, and stops the peer. The first process in
+// the result is the peer, and the others are its servers.
 func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Duration) (load.Result, error) {
 	if p.Direct {
 		own, err := b.aside(ctx)
@@ -132,7 +133,7 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	}
 	if p.Direct {
 		result, err := b.load(ctx, nil, s, window)
-		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // direct has no proxy process, so its cost is 0
+		result.Processes = slices.Insert(result.Processes, 0, load.Process{}) // direct has no proxy process, so an entry with the cost 0 is inserted
 		return result, err
 	}
 	target, err := b.start(ctx, p, s)
@@ -158,9 +159,8 @@ func (b *bench) once(ctx context.Context, p *Peer, s scenario, window time.Durat
 	return result, nil
 }
 
-// besideHoard is like the method once, for a scenario with clients that do not read their replies.
-// These clients start when the keys of the load have been written. The result includes the cost of
-// their start.
+// besideHoard runs a scenario with additional clients that do not read their replies. These clients
+// start when the keys of the load have been written. The result includes the cost of their start.
 func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	fill := s
 	fill.Work.Reads, fill.Work.Rate, fill.Work.Lossy = 100, 0, false
@@ -182,9 +182,9 @@ func (b *bench) besideHoard(ctx context.Context, target *child, s scenario, wind
 	return result, nil
 }
 
-// aside returns a copy of b with separate servers on the CPU of the proxy. On the load's CPU the
-// servers would need fewer wakeups than behind a network or a proxy. For clients that wait for each
-// reply (scenario b) that reduces the servers' cost to a third.
+// aside returns a copy of b with separate servers, which run on the CPU of the proxy. It is for the
+// peer direct, which has no proxy. On the load's CPU, the servers would need fewer wakeups than
+// behind a network or a proxy, and their cost would be too low.
 func (b *bench) aside(ctx context.Context) (*bench, error) {
 	own := *b
 	var err error
@@ -192,7 +192,8 @@ func (b *bench) aside(ctx context.Context) (*bench, error) {
 	return &own, err
 }
 
-// slowed returns a copy of b with the delays of s before its first server, until stop is called.
+// slowed returns a copy of b in which a forwarder in front of the first server delays replies as s
+// says. stop ends the forwarder.
 func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(), err error) {
 	ports, err := freePorts(1)
 	if err != nil {
@@ -209,8 +210,8 @@ func (b *bench) slowed(ctx context.Context, s Server) (before *bench, stop func(
 	return &own, c.Stop, nil
 }
 
-// load runs ringbench's load on the load's CPUs, against target, or against the servers if target
-// is nil. It measures the CPU time of the target and of the running servers.
+// load runs ringbench's load on the load's CPUs. The load connects to target, or directly to the
+// servers if target is nil. The result includes the CPU time of the target and of the servers.
 func (b *bench) load(ctx context.Context, target *child, s scenario, window time.Duration) (load.Result, error) {
 	w := s.Work
 	var pids, to []string
@@ -233,7 +234,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 			pids = append(pids, strconv.Itoa(server.PID()))
 		}
 	}
-	// The window, and generous time before and after it.
+	// The limit is the measured time, plus ample time for what happens before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, b.Self, append([]string{"load", "-watch", strings.Join(pids, ","),
@@ -259,7 +260,7 @@ func (b *bench) load(ctx context.Context, target *child, s scenario, window time
 	return result, nil
 }
 
-// figures converts the load's result to a run and decides whether it was disturbed.
+// figures converts the result of a load to a Run, and decides whether the run was disturbed.
 func (b *bench) figures(r load.Result) Run {
 	each := func(d time.Duration) float64 {
 		if r.Requests == 0 {
@@ -309,8 +310,8 @@ func (b *bench) figures(r load.Result) Run {
 	return run
 }
 
-// start starts a peer on the proxy's CPUs, with the pool as its servers, and waits until it
-// listens.
+// start starts the peer p on the CPUs of the proxy, with the servers of the pool. It waits until
+// the peer listens.
 func (b *bench) start(ctx context.Context, p *Peer, s scenario) (*child, error) {
 	at := Place{Servers: b.pool.Addrs, Loops: b.loops, Timeout: b.timeout, Routes: s.routes, AdminMore: s.admin}
 	return b.starter.StartPeer(ctx, p, at, s.socket, b.proxyCPUs)

@@ -2,7 +2,7 @@
 
 package bench
 
-// The scenarios: the load of each row of the report.
+// This file lists the scenarios, and the load of each.
 
 import (
 	"fmt"
@@ -11,40 +11,42 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// scenario is a row of the report. Its exported fields are copied to the Result.
+// scenario describes the measurement of one row of the report. The exported fields are copied to
+// the Result.
 type scenario struct {
 	ID   string
 	Name string
-	Base string // the peer that others are compared with
+	Base string // the peer with which the other peers are compared
 	Work load.Workload
 
 	routes    string                  // routes of Ringside's configuration; empty: one route without settings
-	socket    bool                    // the load connects to a unix socket
-	slow      *Server                 // delays before the first server; nil: none
-	hoard     bool                    // other clients send large requests and read no replies
-	cut       bool                    // the measurement ends after the planned time, even if some requests have no reply yet
-	only      string                  // name of the only peer that runs it; empty: all
-	floor     bool                    // if only is set: run the scenario on plain memcached, too
-	filled    bool                    // the keys are already written
+	socket    bool                    // the load connects to the proxy over a unix socket
+	slow      *Server                 // the server that delays replies, with the delays; nil: no delays
+	hoard     bool                    // true if other clients send large requests at the same time and read no replies
+	cut       bool                    // true if the measurement ends at the planned time, even if some requests have no reply yet
+	only      string                  // name of the only peer that runs the scenario; empty: all peers run it
+	floor     bool                    // true if the scenario also runs on plain memcached although only is set
+	filled    bool                    // the keys are already written, so the load does not write them first
 	check     func(load.Result) error // additional check of the result; nil: none
-	monitored bool                    // the scenario runs once with each kind of monitoring in monitors
+	monitored bool                    // true if the scenario runs once with each kind of monitoring in the list monitors
 	monitor
 }
 
-// text returns the workload of scenario a, which the other scenarios vary.
+// text returns the usual workload: reads and writes of single keys in the text protocol. It is the
+// workload of scenario a; most other scenarios change one property of it.
 func text(conns, depth int) load.Workload {
 	return load.Workload{Conns: conns, Depth: depth, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90}
 }
 
-// textWith returns text with a change.
+// textWith returns the usual text workload after change has modified it.
 func textWith(conns, depth int, change func(*load.Workload)) load.Workload {
 	w := text(conns, depth)
 	change(&w)
 	return w
 }
 
-// UsualScenarios are the letters of the scenarios that run by default. They do not include k
-// because nutcracker does not reply in it, and the run fails.
+// UsualScenarios are the letters of the scenarios that run by default. Scenario k is not among
+// them, because nutcracker sends no replies in it, so the run fails.
 const UsualScenarios = "abcdefghijlmnopqrstu"
 
 // ScenarioList describes the scenarios, one per line.
@@ -56,25 +58,26 @@ func ScenarioList() string {
 	return b.String()
 }
 
-// Suffixes of the name of a peer that runs a scenario again, for comparison: in the text protocol,
-// or without the settings of the route.
+// Suffixes of a peer's name in the result of a second run, which is there for comparison. The
+// second run uses the text protocol, or omits the settings of the route.
 const (
 	inText    = ", text"
 	unguarded = ", no guard"
 	notNear   = ", not near"
 )
 
-// monitor is a way in which Ringside is monitored during a run.
+// monitor is a way in which users monitor Ringside while a load runs.
 type monitor struct {
-	behind string   // suffix of the name of the peer
-	admin  string   // settings of its admin interface
-	asks   []string // paths of the admin interface that are read during the load
+	behind string   // suffix of the name of the peer in the report
+	admin  string   // settings of Ringside's admin interface, in YAML; empty: the defaults
+	asks   []string // paths of the admin interface that stay open for reading during the load
 }
 
-// blind is the suffix of a run in which Ringside records no hot keys and no reasons of misses.
+// blind is the suffix of a peer's name for runs in which Ringside records neither hot keys nor miss
+// reasons.
 const blind = ", no hot keys, no misses"
 
-// monitors are the ways that are compared: from no monitoring to live tracing.
+// monitors are ways of monitoring, from no monitoring to live traces. Their costs are compared.
 var monitors = []monitor{
 	{behind: blind, admin: "hot: false, misses: false"},
 	{},
@@ -82,14 +85,15 @@ var monitors = []monitor{
 	{behind: ", page open, 1 % of the keys traced", asks: []string{"/api/stream", "/api/trace?pattern=*42"}},
 }
 
-// nearRoutes is a route that keeps all values of a load in the near cache, for the default time.
+// nearRoutes configures one route with the near cache for all keys. Values stay in the near cache
+// for the default time.
 const nearRoutes = "{pool: main, near: {keys: all}}"
 
-// guardedRoutes enables the guard for the keys of a load, but not for the key of the last read
-// (fenceKey), which is never written.
+// guardedRoutes enables the guard for all keys that the load writes. The load's last read is of a
+// key that is never written (fenceKey), and the guard is off for that key.
 const guardedRoutes = "{prefix: k, pool: main, guard: true}, {pool: main}"
 
-// taggedRoutes is guardedRoutes with a tag for each value.
+// taggedRoutes configures a route with the guard and with a tag for each value.
 const taggedRoutes = "{prefix: k, pool: main, guard: true, tags: {patterns: [{match: 'k{id}', tags: ['page:{id}']}]}}, {pool: main}"
 
 func scenarios() []scenario {
@@ -104,7 +108,8 @@ func scenarios() []scenario {
 		{ID: "h", Name: "50 connections, paced at 40,000 a second", Base: "nutcracker", Work: textWith(50, 1, func(w *load.Workload) { w.Rate = 40000 })},
 		{ID: "i", Name: "50 connections, quiet meta batches of 50", Base: "memcached", Work: textWith(50, 1, func(w *load.Workload) { w.Quiet = 50 })},
 		{ID: "j", Name: "50 connections, two copies of each key at Ringside", Base: "nutcracker", Work: text(50, 1), routes: "{pool: main, replicas: 2, replicas_on: server}"},
-		// Paced, because a peer that does not reply receives fewer requests otherwise.
+		// This load has a fixed rate of requests. With a closed loop, a peer that does not reply
+		// would receive fewer requests.
 		{ID: "k", Name: "3 connections paced at 300 a second, beside 200 that ask for 20 values of 1 MB and read nothing", Base: "nutcracker", Work: textWith(3, 1, func(w *load.Workload) { w.Lossy, w.Rate = true, 300 }), hoard: true},
 		{ID: "l", Name: "50 connections, binary protocol", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary = true })},
 		{ID: "m", Name: "50 connections, binary protocol, quiet multi-get of 20", Base: "ringside" + inText, Work: textWith(50, 1, func(w *load.Workload) { w.Binary, w.Keys = true, 20 })},
@@ -119,7 +124,7 @@ func scenarios() []scenario {
 	}
 }
 
-// memoryScenarios are run to measure a proxy's memory, not its CPU time.
+// memoryScenarios returns the scenarios that measure a proxy's memory, not its CPU time.
 func memoryScenarios() []scenario {
 	idle, crowd, pipeline, multiget := text(1000, 1), text(5000, 1), text(1000, 16), text(1000, 1)
 	idle.Idle, crowd.Idle = true, true
@@ -156,13 +161,13 @@ func (s scenario) fits(p *Peer) bool {
 		return false
 	case s.only != "":
 		return s.only == p.Name || s.floor && p.Name == "memcached"
-	case p.Direct: // direct stores one replica of each key, so it is not compared in scenario j, in which Ringside keeps two
+	case p.Direct: // the peer direct stores one replica of each key, so it cannot be compared if Ringside keeps two
 		return strings.HasPrefix(s.Base, "nutcracker") && s.routes == "" && !s.hoard && !s.Work.Lossy
 	}
 	return !s.hoard || p.Name != "memcached"
 }
 
-// calm returns the scenario with a Server that adds no delay.
+// calm returns the scenario with a forwarder in front of the first server that delays nothing.
 func (s scenario) calm() scenario {
 	s.slow = new(Server)
 	return s

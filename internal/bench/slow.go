@@ -2,16 +2,19 @@
 
 package bench
 
-// Slow is a proxy for one memcached server that delays some of its replies.
+// This file implements ringbench slow: a forwarder in front of one memcached server that delays
+// some of its replies.
 //
-// It forwards bytes in both directions and detects the replies: a get's reply ends with END, a meta
-// reply is a line and its value, and any other line is a reply. Each reply is delayed with a given
-// probability by a given time, which counts from when it arrived from memcached. Later replies on
-// the same connection wait for it; other connections do not. So delays do not add up. Late network
-// packets have the same effect. A server that stalls has a different effect: it delays the replies
-// on all its connections.
+// The forwarder passes on bytes in both directions, and detects the replies. A reply to get ends
+// with END, a meta reply is a line with its value, and any other line is a reply. Each reply but MN
+// is delayed with a given probability. The delay is a given time from the arrival of the reply at
+// the forwarder. Later replies on the same connection wait until the delayed reply is sent, and
+// other connections do not wait. So delays do not add up. Network packets that arrive late have the
+// same effect. A server that stalls has a different effect: it delays the replies on all its
+// connections.
 
-// The connections of clients, and how replies are detected and delayed.
+// This file accepts clients of the forwarder, detects replies of the memcached, and delays some of
+// them.
 
 import (
 	"bufio"
@@ -26,14 +29,14 @@ import (
 	"time"
 )
 
-// Server describes the memcached server and its delays.
+// Server describes the memcached server, and how its replies are delayed.
 type Server struct {
 	To    string        // address of the memcached, host:port
 	Share float64       // share of the replies that are delayed, 0 to 1
-	Delay time.Duration // delay of these replies
+	Delay time.Duration // how long each of the delayed replies is delayed
 }
 
-// Serve forwards all clients of listener until it is closed.
+// Serve forwards all clients of listener to the memcached until the listener is closed.
 func (s Server) Serve(listener net.Listener) error {
 	for {
 		client, err := listener.Accept()
@@ -49,7 +52,7 @@ func (s Server) Serve(listener net.Listener) error {
 			return err
 		}
 		go func() {
-			_, _ = io.Copy(server, client) // it ends when either side closes, and so does the other direction
+			_, _ = io.Copy(server, client) // the copy ends when the client or the server closes; the copy in the other direction ends, too
 			server.Close()
 		}()
 		go func() {
@@ -59,13 +62,13 @@ func (s Server) Serve(listener net.Listener) error {
 	}
 }
 
-// piece is a part of the server's output, and when to forward it.
+// piece is a part of the server's output, with the time at which to forward it.
 type piece struct {
 	text []byte
-	due  time.Time // zero: at once
+	due  time.Time // when to forward the piece; zero: at once
 }
 
-// answers forwards the server's output to the client.
+// answers forwards the server's output to the client, with the delays.
 func (s Server) answers(client io.Writer, server io.Reader) error {
 	pieces := make(chan piece, 1000)
 	ended := make(chan error, 1)
@@ -85,8 +88,8 @@ func (s Server) answers(client io.Writer, server io.Reader) error {
 	return cmp.Or(failed, <-ended)
 }
 
-// cut splits the server's output into pieces. A piece contains all bytes that have arrived, but
-// ends before a reply that is delayed.
+// cut splits the server's output into pieces. A piece has all bytes that have arrived, up to a
+// reply that is delayed. The delayed reply begins the next piece.
 func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	in := bufio.NewReaderSize(server, 64<<10)
 	var now piece
@@ -118,8 +121,8 @@ func (s Server) cut(server io.Reader, pieces chan<- piece) error {
 	}
 }
 
-// body returns how many bytes follow a line as its value, including the line end. whole reports
-// whether the line and its value are a complete reply.
+// body reads the first line of a reply. size is the number of bytes of the value after that line,
+// including the line end. whole is true if the reply ends after the line and the value.
 func body(line []byte) (size int, whole bool, err error) {
 	words := bytes.Fields(line)
 	at := 0

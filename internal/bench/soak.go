@@ -2,8 +2,8 @@
 
 package bench
 
-// The soak: mixed load for a long time, servers that are killed and restarted, and a check whether
-// Ringside's memory grows.
+// This file runs the soak: a mixed load for a long time, while servers are killed and restarted. It
+// checks whether Ringside's memory grows.
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 	"ringside/internal/bench/load"
 )
 
-// Limits of growth. They allow for differences between two garbage collections, but not for a leak
-// during millions of requests and thousands of connections.
+// Limits of how much Ringside's resources may grow during a soak. They allow for differences
+// between two garbage collections. A leak during millions of requests and thousands of connections
+// exceeds them.
 const (
 	soakAnonShare      = 1.1
 	soakAnonBytes      = 4e6
@@ -26,12 +27,12 @@ const (
 	soakDescriptors    = 4
 	soakLeastLength    = 10 * time.Second
 	soakSampleInterval = 10 * time.Second
-	soakProgressShare  = 50 // the soak logs its progress after each part of its length: 1/soakProgressShare
+	soakProgressShare  = 50 // a progress line is written each time when 1/soakProgressShare of the soak is done
 )
 
-// soakLoads are the loads of the mix. The first one runs all the time, the others once in each leg.
-// Each has its own key size and so its own keys. Values are smaller than those that Ringside
-// streams: if such a value is cut off, Ringside must close the client.
+// soakLoads are the loads of the soak. The first one runs all the time, and the others run once in
+// each leg. Each load has another key size, and so its own keys. Values are smaller than those that
+// Ringside streams: if a streamed value is cut off, Ringside must close the client.
 func soakLoads() []scenario {
 	mix := []scenario{
 		{ID: "steady", Work: load.Workload{Conns: 50, Depth: 4, Keys: 1, Value: 100, KeySize: 20, Count: 10000, Reads: 90, Rate: 2000}},
@@ -57,18 +58,19 @@ type soak struct {
 	ended   chan ended
 	running int
 	loads   sync.WaitGroup
-	said    time.Duration // time of the last progress line, since the start
+	said    time.Duration // time of the last progress line, measured from the start of the soak
 }
 
-// ended is the result of a finished load.
+// ended is the result of one load that has finished.
 type ended struct {
 	name   string
 	result load.Result
 	err    error
 }
 
-// RunSoak runs the mixed load on Ringside for the given time. In every leg a server is killed and
-// restarted empty; the first server always runs. Ringside uses its default timeouts here.
+// RunSoak runs a mixed load on Ringside for the given time. The time has legs. In every leg one
+// server is killed and restarted empty; the first server always runs. Ringside uses its default
+// timeouts here.
 func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, error) {
 	if length < soakLeastLength {
 		return nil, fmt.Errorf("a soak of %v shows nothing: use at least %v", length, soakLeastLength)
@@ -84,7 +86,7 @@ func RunSoak(ctx context.Context, c Config, length time.Duration) (*Report, erro
 	b.timeout, b.peers[0].Note = 0, "least configuration, ketama"
 	s := &soak{bench: b, servers: b.pool.Processes, ended: make(chan ended)}
 	ctx, stop := context.WithCancel(ctx)
-	defer func() { // including the loads that still run
+	defer func() { // stops the loads that still run, too
 		stop()
 		s.loads.Wait()
 	}()
@@ -156,19 +158,19 @@ func (s *soak) run(ctx context.Context) error {
 	return s.account(ctx)
 }
 
-// launch starts a load.
+// launch starts a load of the soak in its own goroutine.
 func (s *soak) launch(ctx context.Context, l scenario, window time.Duration) {
 	s.running++
 	s.loads.Go(func() {
 		result, err := s.load(ctx, s.target, l, window)
 		select {
 		case s.ended <- ended{l.ID, result, err}:
-		case <-ctx.Done(): // the soak has ended
+		case <-ctx.Done(): // the soak has ended, so the result of this load is not needed
 		}
 	})
 }
 
-// wait takes samples until the given time.
+// wait takes samples of Ringside's resources until the given time.
 func (s *soak) wait(ctx context.Context, until time.Time) error {
 	alarm := time.After(time.Until(until))
 	for {
@@ -179,8 +181,8 @@ func (s *soak) wait(ctx context.Context, until time.Time) error {
 	}
 }
 
-// rest waits until only the given number of loads run, and until Ringside has closed the
-// connections of the others.
+// rest waits until no more than the given number of loads run. It then waits until Ringside has no
+// more than the given number of client connections.
 func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	for s.running > loads {
 		if _, err := s.next(ctx, nil); err != nil {
@@ -206,7 +208,8 @@ func (s *soak) rest(ctx context.Context, loads, clients int) error {
 	}
 }
 
-// next waits for one event: the alarm, a due sample, or the end of a load.
+// next waits for one event: the alarm, the time of a sample, or the end of a load. rang is true
+// after the alarm.
 func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err error) {
 	select {
 	case <-alarm:
@@ -235,8 +238,8 @@ func (s *soak) next(ctx context.Context, alarm <-chan time.Time) (rang bool, err
 
 func (s *soak) sample(ctx context.Context, rest bool) error {
 	if rest {
-		// Force a garbage collection, so that only live memory remains. The profile itself is not
-		// used.
+		// A request for this page forces a garbage collection, so that only live memory is left.
+		// The profile on the page is not used.
 		if _, err := fetch(ctx, s.target, "/debug/pprof/heap?gc=1"); err != nil {
 			return err
 		}
@@ -265,7 +268,8 @@ func (s *soak) sample(ctx context.Context, rest bool) error {
 	return nil
 }
 
-// progress logs the progress of the soak from time to time.
+// progress writes a line about the progress of the soak to the log if the last such line is old
+// enough.
 func (s *soak) progress(x Sample) {
 	if x.At-s.said < s.out.Length/soakProgressShare {
 		return
@@ -279,8 +283,8 @@ func (s *soak) progress(x Sample) {
 		"anon", megabytes(x.Anon), "replies_of_ended_loads", done, "misses", misses, "errors", errors)
 }
 
-// allThere writes and reads keys while every server is up: none may miss. It tries up to three
-// times because the machine may stall.
+// allThere writes keys and reads them back while every server is up, and checks that no read
+// misses. It tries up to three times, because the machine may stall.
 func (s *soak) allThere(ctx context.Context) error {
 	after := soakLoads()[0]
 	var lost load.Lost
@@ -296,7 +300,7 @@ func (s *soak) allThere(ctx context.Context) error {
 	return s.target.Blame(fmt.Errorf("with every server up again %d keys missed and %d requests failed", lost.Misses, lost.Errors))
 }
 
-// account reads Ringside's own metrics of the soak.
+// account reads Ringside's metrics and records what failed during the soak.
 func (s *soak) account(ctx context.Context) error {
 	m, err := readMetrics(ctx, s.target)
 	if err != nil {
@@ -313,7 +317,7 @@ func (s *soak) account(ctx context.Context) error {
 	fail(m.Sum("ringside_values_refused_total"), "values were refused")
 	untouched := fmt.Sprintf("address=%q", s.servers[0].Addr())
 	late := m.Sum("ringside_server_requests_timed_out_total", untouched)
-	if late == 0 { // a slow server counts as down, and then more requests to it fail
+	if late == 0 { // Only without timeouts is a failed request an error. A server that is slow counts as down, and further requests to it fail.
 		fail(m.Sum("ringside_server_requests_failed_total", untouched), "requests failed on the server that was never killed")
 	} else {
 		s.out.Notes = append(s.out.Notes, fmt.Sprintf("%g requests were not answered in time by the server that was never killed: other work on the machine, or a fault", late))
@@ -323,7 +327,7 @@ func (s *soak) account(ctx context.Context) error {
 	return nil
 }
 
-// judge compares Ringside's resources early and late in the soak.
+// judge compares Ringside's resources at the beginning and at the end of the soak.
 func (s *soak) judge() {
 	anon := func(x Sample) float64 { return float64(x.Anon) }
 	s.growth("RssAnon at rest, bytes", true, anon, func(first float64) float64 { return first*soakAnonShare + soakAnonBytes })

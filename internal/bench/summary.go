@@ -2,14 +2,14 @@
 
 package bench
 
-// Summaries: medians and ranges of values and of their ratios.
+// This file summarizes the runs: medians and ranges of values and of their ratios.
 
 import (
 	"math"
 	"slices"
 )
 
-// Summarize computes the figures from the runs.
+// Summarize computes the figures of all peers of a result from their runs.
 func (r *Result) Summarize() {
 	base, directly := r.rounds(r.Base), r.rounds(Direct)
 	for _, m := range r.Peers {
@@ -33,7 +33,7 @@ func (r *Result) Summarize() {
 	}
 }
 
-// of returns the result of a peer; nil if it did not take part.
+// of returns the result of the peer with the given name; nil if that peer did not take part.
 func (r *Result) of(peer string) *Measured {
 	for _, m := range r.Peers {
 		if m.Peer == peer {
@@ -43,7 +43,7 @@ func (r *Result) of(peer string) *Measured {
 	return nil
 }
 
-// rounds returns the runs of a peer, by round.
+// rounds returns the runs of the peer with the given name, by number of the round.
 func (r *Result) rounds(peer string) map[int]Run {
 	runs := make(map[int]Run)
 	for _, m := range r.Peers {
@@ -56,9 +56,9 @@ func (r *Result) rounds(peer string) map[int]Run {
 	return runs
 }
 
-// to summarizes the ratio of this peer's quantity to that of the other runs, by round. It skips
-// rounds in which one of the two is 0. For example, the peer direct has no proxy, so the CPU time
-// of its proxy is 0.
+// to summarizes the ratios between the quantity `of` in the runs of m and the same quantity in
+// others. It compares the runs of equal rounds, and skips a round if one of the two values is 0.
+// Example: the peer direct has no proxy, so the CPU time of its proxy is 0.
 func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	var ratios []float64
 	for _, run := range m.Runs {
@@ -73,7 +73,7 @@ func (m *Measured) to(others map[int]Run, of func(Run) float64) *Spread {
 	return &s
 }
 
-// mean returns the mean of one quantity over the runs.
+// mean returns the mean of one quantity over all runs of the peer.
 func (m *Measured) mean(of func(Run) float64) float64 {
 	sum := 0.0
 	for _, run := range m.Runs {
@@ -82,7 +82,7 @@ func (m *Measured) mean(of func(Run) float64) float64 {
 	return sum / float64(max(1, len(m.Runs)))
 }
 
-// median returns the median of one quantity over the runs.
+// median returns the median of one quantity over all runs of the peer.
 func (m *Measured) median(of func(Run) float64) float64 {
 	var values []float64
 	for _, run := range m.Runs {
@@ -91,7 +91,7 @@ func (m *Measured) median(of func(Run) float64) float64 {
 	return spreadOf(values).Median
 }
 
-// spreadOf summarizes values. It sorts them.
+// spreadOf returns the median and the range of values. It sorts the slice in place.
 func spreadOf(values []float64) Spread {
 	slices.Sort(values)
 	n := len(values)
@@ -102,11 +102,11 @@ func spreadOf(values []float64) Spread {
 	return s
 }
 
-// outside returns the greatest k for which, with 95 % confidence, the true median lies between the
-// k-th smallest and the k-th largest of n values. It returns 0 if there is no such k. Each value is
-// below the median with probability 1/2.
+// outside returns the greatest k with this property: the true median lies between the k-th smallest
+// and the k-th largest of n values with 95 % confidence. It returns 0 if no k has this property. A
+// value is below the true median with probability 1/2.
 func outside(n int) int {
-	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: exactly k values are below
+	tail, term := 0.0, math.Pow(0.5, float64(n)) // term: the probability that exactly k values are below the median
 	for k := 0; ; k++ {
 		tail += term
 		if 2*tail > 0.05 {
@@ -116,7 +116,7 @@ func outside(n int) int {
 	}
 }
 
-// Add appends the runs of a later measurement of the same scenario.
+// Add appends to r the runs of a later measurement of the same scenario.
 func (r *Result) Add(later *Result) {
 	rounds := 0
 	for _, m := range r.Peers {

@@ -2,19 +2,21 @@
 
 package bench
 
-// Tails: how one server with some slow replies affects reads of its keys and of other keys.
+// This file measures tails: how one server with some slow replies affects reads of its own keys and
+// of other keys.
 
 import (
 	"context"
 	"fmt"
 )
 
-// tailConns is the number of connections of the paced load. It is large enough that some are free
-// while others wait for the slow server. Otherwise reads from the other servers would wait, too.
+// tailConns is the number of connections of a load with a fixed rate. It is so large that some
+// connections are free while others wait for the slow server. Otherwise reads from the other
+// servers would wait, too.
 const tailConns = 500
 
-// Tails measures scenarios a and h, paced at rate requests a second. In alternate runs, the first
-// of three servers has the delays of s or no delays.
+// Tails measures scenarios a (single keys) and h (multi-gets) at the given rate, in requests a
+// second. In alternate runs, the first of three servers has the delays of s or no delays.
 func Tails(ctx context.Context, c Config, s Server, rate float64) (*Report, error) {
 	b, err := c.open(ctx, "ringside", "nutcracker", Direct)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package bench
 
-// Counting the system calls of a running process: with perf, which hardly slows it down, or with
-// strace, which does.
+// This file counts the system calls of a running process. It uses perf, which hardly slows the
+// process down, or strace, which slows it down much.
 
 import (
 	"bufio"
@@ -25,13 +25,13 @@ import (
 type Tracer struct {
 	name string
 	note string
-	// start starts counting and returns when counting has begun. The command then waits for an
-	// interrupt before it prints into file.
+	// start starts the command and returns when it counts system calls. The command continues until
+	// it gets an interrupt signal, and then prints the counts into file.
 	start func(t *Tracer, pid int, file string) (*exec.Cmd, error)
 	parse func(text string) (map[string]int64, error)
 
 	*Starter
-	cpus []int // CPUs on which it runs
+	cpus []int // CPUs on which the tracer runs
 }
 
 var tracers = []Tracer{
@@ -39,8 +39,8 @@ var tracers = []Tracer{
 	{name: "strace", note: "strace -c -f, which makes every call slow: batches are larger than without it, and calls per request fewer", start: startStrace, parse: parseStrace},
 }
 
-// FindTracer returns the first tracer that works on this process and a note about it. If none works
-// it returns nil and the reasons.
+// FindTracer returns the first tracer that can count the system calls of this process, and a note
+// about how it counts. If no tracer works, it returns nil and the reasons.
 func (s *Starter) FindTracer(cpus []int) (*Tracer, string) {
 	var missing []string
 	for _, t := range tracers {
@@ -65,11 +65,11 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 		return nil, err
 	}
 	worked := work()
-	// Both programs print their counts on an interrupt.
+	// perf and strace both print their counts when they get an interrupt signal.
 	err = errors.Join(worked, cmd.Process.Signal(syscall.SIGINT))
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // Wait returns an error because of the interrupt; whether the program has counted is visible in its output file
+		_ = cmd.Wait() // Wait returns an error because of the interrupt signal; whether the counts are complete is visible in the output file
 		close(ended)
 	}()
 	select {
@@ -89,8 +89,8 @@ func (t *Tracer) Trace(pid int, work func() error) (map[string]int64, error) {
 }
 
 // perfCalls are the system calls of proxies and of Go's runtime under load. Each has its own
-// tracepoint, and removing one takes the kernel some milliseconds for each thread. So all other
-// system calls are counted together.
+// tracepoint. The kernel needs some milliseconds per thread to remove a tracepoint, so all other
+// system calls share one.
 var perfCalls = []string{
 	"read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg",
 	"epoll_wait", "epoll_pwait", "epoll_pwait2", "epoll_ctl", "accept4", "close", "fcntl", "setsockopt", "getsockopt",
@@ -102,7 +102,7 @@ const (
 	perfAll  = "raw_syscalls:sys_enter"
 )
 
-// startPerf starts perf, which reports through a pipe that it counts.
+// startPerf starts perf. perf reports through a pipe when it begins to count.
 func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	controlRead, controlWrite, err := os.Pipe()
 	if err != nil {
@@ -124,7 +124,7 @@ func startPerf(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	if err := t.Starter.Start(cmd, t.cpus); err != nil {
 		return nil, err
 	}
-	ackWrite.Close() // perf's end then closes the pipe
+	ackWrite.Close() // with this copy closed, the pipe ends when perf ends
 	if _, err := io.WriteString(controlWrite, "enable\n"); err != nil {
 		return nil, abandon(cmd, err, &said)
 	}
@@ -144,7 +144,7 @@ func parsePerf(text string) (map[string]int64, error) {
 	for line := range strings.Lines(text) {
 		fields := strings.Split(line, ";")
 		if len(fields) < 3 {
-			continue // a comment
+			continue // the line is empty or a comment
 		}
 		n, err := strconv.ParseInt(fields[0], 10, 64)
 		if err != nil {
@@ -166,7 +166,7 @@ func parsePerf(text string) (map[string]int64, error) {
 	return counts, nil
 }
 
-// startStrace starts strace, which reports on standard error that it is attached.
+// startStrace starts strace. strace reports on standard error when it is attached to the process.
 func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	cmd := exec.Command("strace", "-c", "-f", "-U", "calls,name", "-o", file, "-p", strconv.Itoa(pid))
 	said := &attached{seen: make(chan struct{})}
@@ -182,7 +182,8 @@ func startStrace(t *Tracer, pid int, file string) (*exec.Cmd, error) {
 	}
 }
 
-// attached closes seen when strace has reported that it is attached.
+// attached is the standard error of strace. It closes the channel seen when strace has reported
+// that it is attached.
 type attached struct {
 	lastWords
 	once sync.Once
@@ -215,7 +216,8 @@ func parseStrace(text string) (map[string]int64, error) {
 	return counts, nil
 }
 
-// abandon ends a tracer that did not start counting.
+// abandon ends a tracer that did not start to count. It returns err together with the output of the
+// tracer.
 func abandon(cmd *exec.Cmd, err error, said *lastWords) error {
 	_ = cmd.Process.Kill() // the process may have ended already
 	_ = cmd.Wait()

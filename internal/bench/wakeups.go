@@ -2,7 +2,8 @@
 
 package bench
 
-// The cost of a wakeup on this machine. Batches save wakeups more than other work.
+// This file measures the cost of a wakeup on this machine. Proxies send requests in batches mainly
+// to save wakeups.
 
 import (
 	"fmt"
@@ -13,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wakeups are the costs of some operations on this machine, in CPU time of the thread that performs
-// them.
+// Wakeups has the costs of some operations on this machine. A cost is the CPU time of the thread
+// that performs the operation.
 type Wakeups struct {
-	Call   time.Duration // a system call without work
-	Waker  time.Duration // waking a thread that sleeps on another, idle CPU
-	Woken  time.Duration // being woken in this way, including falling asleep
-	Nap    time.Duration // sleeping until a timer ends the sleep
-	NapFor time.Duration // requested length of that sleep
-	Napped time.Duration // real length of that sleep
+	Call   time.Duration // cost of a system call that does no work
+	Waker  time.Duration // cost of waking a thread that sleeps on another, idle CPU
+	Woken  time.Duration // cost for a thread of falling asleep and being woken by another thread
+	Nap    time.Duration // cost of sleeping until a timer ends the sleep
+	NapFor time.Duration // requested length of a sleep that a timer ends
+	Napped time.Duration // real length of a sleep that a timer ends
 }
 
-// MeasureWakeups measures each operation n times, on two CPUs.
+// MeasureWakeups performs each operation n times and returns the average costs. It uses two CPUs.
 func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	w := Wakeups{NapFor: 80 * time.Microsecond}
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
@@ -42,7 +43,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	if err := pin(cpu); err != nil {
 		return w, err
 	}
-	unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) // like Ringside's loops
+	unix.Prctl(unix.PR_SET_TIMERSLACK, 1000, 0, 0, 0) // timers as precise as in Ringside's loops
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 
 	spent := threadTime()
@@ -79,7 +80,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 	}()
 	one := [8]byte{1}
 	for range n {
-		for idle := time.Now().Add(200 * time.Microsecond); time.Now().Before(idle); { // until the other thread sleeps
+		for idle := time.Now().Add(200 * time.Microsecond); time.Now().Before(idle); { // leaves the other thread time to fall asleep
 		}
 		spent := threadTime()
 		if _, err := unix.Write(fd, one[:]); err != nil {
@@ -92,7 +93,7 @@ func MeasureWakeups(n, cpu, other int) (Wakeups, error) {
 		select {
 		case err := <-woken:
 			return w, err
-		default: // it has read two writes as one
+		default: // the other thread has read two writes as one, so it waits for one more
 			unix.Write(fd, one[:])
 		}
 		time.Sleep(time.Millisecond)

@@ -2,7 +2,8 @@
 
 package bench
 
-// Where CPU time is spent: kernel or user mode, which system calls, which functions.
+// This file measures where CPU time is spent: in the kernel or in user mode, in which system calls,
+// in which functions.
 
 import (
 	"cmp"
@@ -19,14 +20,14 @@ import (
 
 // WhereTo says how Ringside is profiled, and where the profiles are stored.
 type WhereTo struct {
-	Profiles string        // a directory; empty: no profiles
+	Profiles string        // directory for the profiles; empty: no profiles are taken
 	Time     time.Duration // length of a profile, in whole seconds
 }
 
 // FindWhere measures for every scenario and peer where the CPU time is spent. One process of each
-// peer serves three loads. The first writes the keys. The second is measured, with Ringside's
-// counters read before and after. During the third, system calls are counted. Ringside serves a
-// fourth one, which is profiled.
+// peer serves several loads. The first load writes the keys. The second one is measured, and
+// Ringside's counters are read before and after it. During the third one, system calls are counted.
+// A fourth one, for Ringside only, is profiled.
 func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 	if to.Profiles != "" {
 		if err := os.MkdirAll(to.Profiles, 0o777); err != nil {
@@ -61,8 +62,8 @@ func FindWhere(ctx context.Context, c Config, to WhereTo) (*Report, error) {
 	return b.finish(r), nil
 }
 
-// spent measures one peer in one scenario. After an error it returns the values measured so far,
-// too.
+// spent measures one peer in one scenario. If it returns an error, it also returns the values that
+// were measured before the error.
 func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to WhereTo, w *Where) (*Spent, error) {
 	out := &Spent{Peer: p.Name}
 	target, err := b.start(ctx, p, s)
@@ -114,7 +115,8 @@ func (b *bench) spent(ctx context.Context, p *Peer, s scenario, how *Tracer, to 
 	return out, err
 }
 
-// perRequest divides the counts by requests, and omits rare calls.
+// perRequest divides the counts of system calls by the number of requests. It omits system calls
+// that are rare.
 func perRequest(counts map[string]int64, requests int64) []Calls {
 	calls := []Calls{}
 	for name, n := range counts {
@@ -126,14 +128,14 @@ func perRequest(counts map[string]int64, requests int64) []Calls {
 	return calls
 }
 
-// profile takes a CPU profile under the scenario's load and returns the file with its top
-// functions.
+// profile runs the scenario's load on Ringside and takes a CPU profile. It returns the name of a
+// file with the functions that use most time.
 func (b *bench) profile(ctx context.Context, target *child, s scenario, to WhereTo) (string, error) {
 	raw := filepath.Join(to.Profiles, "where-"+s.ID+".pprof")
 	taken := make(chan error, 1)
 	seconds := max(1, int(to.Time.Seconds()))
 	go func() {
-		time.Sleep(b.Warm) // skips connecting and the first requests
+		time.Sleep(b.Warm) // waits until the clients are connected and the first requests are done
 		body, err := fetch(ctx, target, "/debug/pprof/profile?seconds="+strconv.Itoa(seconds))
 		if err == nil {
 			err = os.WriteFile(raw, body, 0o666)

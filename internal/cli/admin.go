@@ -1,6 +1,7 @@
 package cli
 
-// The flags that select a running instance, and errors that it returns.
+// This file contains the flags that select a running instance, and the errors that an instance
+// returns.
 
 import (
 	"errors"
@@ -17,24 +18,24 @@ import (
 	"ringside/proxy/live"
 )
 
-// Addresses that commands use unless flags or a configuration file set others. The demo
-// listens on them.
+// These addresses are defaults of commands, which flags or a configuration file replace.
+// `ringside demo` listens on them.
 const (
 	DefaultAddress = "127.0.0.1:11211"
 	DefaultAdmin   = "127.0.0.1:9151"
 )
 
-// Admin holds the flags that select a running instance.
+// Admin holds the flags --admin and -c, which select a running instance.
 type Admin struct{ address, path string }
 
-// Add adds the flags to a command.
+// Add adds the flags --admin and -c to a command.
 func (f *Admin) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.address, "admin", "", "the `address` of the admin interface: host:port or unix:/path (default "+DefaultAdmin+")")
 	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of the instance, instead of addresses")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
 }
 
-// Load reads the configuration file that the flag -c names. Without the flag it returns nil.
+// Load reads the configuration file that the flag -c names. Without that flag it returns nil.
 func (f *Admin) Load() (*config.File, error) {
 	if f.path == "" {
 		return nil, nil
@@ -42,9 +43,10 @@ func (f *Admin) Load() (*config.File, error) {
 	return loadConfig(f.path)
 }
 
-// Endpoint returns the address of the selected instance's admin interface: that of the flag
-// --admin, else that in file, else the default. file is nil if there is no configuration file.
-// A file without an admin interface is an error.
+// Endpoint returns the address of the selected instance's admin interface. It is the address in
+// the flag --admin, else the address in the configuration file, else the default. The parameter
+// file is nil if there is no configuration file. A configuration file without an admin interface
+// is an error.
 func (f *Admin) Endpoint(file *config.File) (network, address string, err error) {
 	switch {
 	case f.address != "":
@@ -57,7 +59,8 @@ func (f *Admin) Endpoint(file *config.File) (network, address string, err error)
 	return file.Admin.Address.Network, file.Admin.Address.Address, nil
 }
 
-// SplitAddress parses the value of an address flag: host:port or unix:/path.
+// SplitAddress parses text, the value of an address flag: host:port or unix:/path. flag is the
+// name of the flag, for the error.
 func SplitAddress(flag, text string) (network, address string, err error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok && path != "" {
 		return "unix", path, nil
@@ -82,8 +85,8 @@ func (f *Admin) Client() (*admin.Client, error) {
 	return admin.NewClient(network, address), nil
 }
 
-// Ask returns a RunE function for a command. The function calls do with a client for the
-// admin interface of the selected instance.
+// Ask returns a function for the field RunE of a command. That function calls do with a client
+// for the admin interface of the selected instance.
 func (f *Admin) Ask(do func(cmd *cobra.Command, c *admin.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := f.Client()
@@ -102,8 +105,8 @@ func (f *Admin) CompletePool(cmd *cobra.Command) {
 	})
 }
 
-// Complete returns words for shell completion: the results of name for the servers of the
-// selected instance, without duplicates. It returns no words if the instance does not reply.
+// Complete returns words for shell completion: the result of the function name for each server of
+// the selected instance, without duplicates. It returns no words if the instance does not reply.
 func (f *Admin) Complete(cmd *cobra.Command, name func(*live.ServerState) string) (words []string, _ cobra.ShellCompDirective) {
 	const offerNoFiles = cobra.ShellCompDirectiveNoFileComp
 	c, err := f.Client()
@@ -123,8 +126,8 @@ func (f *Admin) Complete(cmd *cobra.Command, name func(*live.ServerState) string
 	return words, offerNoFiles
 }
 
-// AsUsage marks err as a mistake on the command line if an instance has rejected the request
-// with status 400, 404 or 409. It returns other errors unchanged.
+// AsUsage converts err to the error for a wrong command line if an instance has rejected the
+// request with status 400, 404 or 409. It returns all other errors unchanged.
 func AsUsage(err error) error {
 	if s := (*admin.StatusError)(nil); errors.As(err, &s) && (s.Status == 400 || s.Status == 404 || s.Status == 409) {
 		return Usage(err)
@@ -132,7 +135,8 @@ func AsUsage(err error) error {
 	return err
 }
 
-// NoPool returns the error for a pool that does not exist. The error names the pools of list.
+// NoPool returns the error for the name of a pool that does not exist. The error names the pools
+// of the servers in list.
 func NoPool(pool string, list []live.ServerState) error {
 	var have []string
 	for i := range list {

@@ -2,4 +2,4 @@
 // address of a running instance, colours, and exit codes.
 package cli
 
-// The package documentation.
+// This file contains only the documentation of the package.

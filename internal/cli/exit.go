@@ -1,6 +1,6 @@
 package cli
 
-// How the program prints an error, and its exit status.
+// This file prints the error of a command and determines the exit status of the program.
 
 import (
 	"errors"
@@ -15,40 +15,42 @@ import (
 	"ringside/internal/top"
 )
 
-// Exit statuses; 0 is success. Ringside never exits with 2 on purpose: the Go runtime
-// exits with 2 after a panic or a fatal error, and a supervisor must restart a process
-// that crashed, but not one with a wrong configuration or command line.
+// These are the exit statuses of the program; 0 is success. Ringside never exits with 2 on
+// purpose, because the Go runtime exits with 2 after a panic or a fatal error. A supervisor must
+// restart a process that crashed, but not a process with a wrong configuration or command line.
 const (
 	exitFailed = 1
-	exitNotUp  = 3  // ringside top --once: a server is not up
-	exitUsage  = 64 // the command line is wrong; EX_USAGE of sysexits.h
-	exitConfig = 78 // the configuration is wrong or cannot be read; EX_CONFIG
+	exitNotUp  = 3  // ringside top --once has found a problem, such as a server that is not up
+	exitUsage  = 64 // the command line is wrong (EX_USAGE in sysexits.h)
+	exitConfig = 78 // the configuration is wrong or cannot be read (EX_CONFIG in sysexits.h)
 )
 
-// exitError is an error with its own exit code and output format.
+// exitError is an error with its own exit status and its own form of output.
 type exitError struct {
 	error
 	code     int
-	help     bool // print a hint to try --help
-	position bool // the text begins with file:line:column, so it is printed without "ringside: ", as editors expect
+	help     bool // also print the hint to try --help
+	position bool // print the text without "ringside: " in front, because it begins with file:line:column, as editors expect
 }
 
-// Usage marks err as a mistake on the command line.
+// Usage converts err to the error for a wrong command line, with its exit status.
 func Usage(err error) error { return &exitError{error: err, code: exitUsage, help: true} }
 
-// Refused marks err as the reason why a running instance rejected a configuration.
+// Refused converts err to the error for a configuration that a running instance has rejected.
 func Refused(err error) error { return &exitError{error: err, code: exitConfig, position: true} }
 
-// NotUp marks err as a report of ringside top --once that a server is not up.
+// NotUp converts err to the error with which `ringside top --once` reports a problem of the
+// pools.
 func NotUp(err error) error { return &exitError{error: err, code: exitNotUp} }
 
-// Unreadable returns the error for a configuration file that cannot be read. remedy says what
-// to do about it.
+// Unreadable returns the error for a configuration file that cannot be read. remedy says what the
+// user can do.
 func Unreadable(err error, remedy string) error {
 	return &exitError{error: fmt.Errorf("cannot read the configuration: %w: %s", err, remedy), code: exitConfig}
 }
 
-// unread adds a remedy to err, an error from reading a configuration file.
+// unread converts err, an error from reading a configuration file, to an error that says what the
+// user can do.
 func unread(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -61,8 +63,8 @@ func unread(err error) error {
 
 func isConfig(err error) bool { return errors.As(err, new(config.Errors)) }
 
-// Run executes the command of root that args select, prints its error, and returns the exit
-// code.
+// Run executes the command of root that args select. It prints the command's error and returns
+// the exit status.
 func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) int {
 	root.SetFlagErrorFunc(wrongFlag)
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -88,7 +90,7 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 		text = err.Error()
 	}
 	errs = cleanErrs
-	if slices.Contains(args, "--json") { // not the parsed flag, because parsing may have failed
+	if slices.Contains(args, "--json") { // look at the arguments and not at the parsed flag, because parsing the flags may have failed
 		printErrorJSON(errs, err)
 	} else {
 		fmt.Fprintln(errs, Paint(errs, top.Bad, text))
@@ -99,8 +101,8 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	return end.code
 }
 
-// printErrorJSON prints one JSON object for each mistake of a configuration, or one for any
-// other error.
+// printErrorJSON prints err as JSON: one object for each mistake in a configuration, or one
+// object for any other error.
 func printErrorJSON(out io.Writer, err error) {
 	e := NewEncoder(out)
 	var list config.Errors

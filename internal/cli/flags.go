@@ -1,6 +1,7 @@
 package cli
 
-// Flags and arguments of commands, and the configuration file that they name.
+// This file contains flags and arguments of commands, and reads the configuration file that they
+// name.
 
 import (
 	"encoding/json"
@@ -17,7 +18,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// JSONFlag adds the flag --json to a command. With it, errors are JSON too: see Run.
+// JSONFlag adds the flag --json to a command; what is its description. With that flag, errors are
+// printed as JSON too: see Run.
 func JSONFlag(cmd *cobra.Command, asJSON *bool, what string) {
 	cmd.Flags().BoolVar(asJSON, "json", false, what)
 }
@@ -27,7 +29,8 @@ const (
 	EachJSON = "print one JSON object per line"
 )
 
-// Counted returns a number with a noun, in the plural if n is not 1: "1 key", "2 keys".
+// Counted returns a number with a noun, such as "1 key" or "2 keys". what is the noun in the
+// singular.
 func Counted(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -35,21 +38,22 @@ func Counted(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// Remarks prints warnings and notes to standard error, apart from the output of a command.
+// Remarks prints warnings and notes to standard error, separate from the output of a command.
 type Remarks struct {
 	to     io.Writer
 	asJSON bool
 }
 
-// RemarksOf returns the Remarks of cmd. They are JSON objects if asJSON is set.
+// RemarksOf returns the Remarks of the command cmd. If asJSON is set, they are printed as JSON
+// objects.
 func RemarksOf(cmd *cobra.Command, asJSON bool) Remarks { return Remarks{cmd.ErrOrStderr(), asJSON} }
 
-// Warn prints a warning: something is valid, but probably not intended.
+// Warn prints a warning about something that is valid, but probably not intended.
 func (r Remarks) Warn(text string) {
 	r.say("warning", Paint(r.to, top.Warn, "warning:")+" "+text, text)
 }
 
-// Note prints an effect of the command that is not part of its result.
+// Note prints a text about an effect of the command that is not part of its output.
 func (r Remarks) Note(text string) { r.say("note", text, text) }
 
 func (r Remarks) say(kind, line, text string) {
@@ -60,8 +64,8 @@ func (r Remarks) say(kind, line, text string) {
 	fmt.Fprintln(r.to, line)
 }
 
-// NewEncoder returns an encoder that writes <, > and & unescaped, so that people can read the
-// JSON.
+// NewEncoder returns a JSON encoder that does not escape <, > and &, so that people can read its
+// output.
 func NewEncoder(out io.Writer) *json.Encoder {
 	e := json.NewEncoder(out)
 	e.SetEscapeHTML(false)
@@ -79,9 +83,9 @@ func PrintEach[T any](out io.Writer, list []T) error {
 	return nil
 }
 
-// wrongFlag turns an error of the flag parser into one that says which values the flag can
-// have. If the subcommand does not exist, it reports that instead, because the flags of an
-// unknown subcommand are unknown too.
+// wrongFlag converts an error of the flag parser to one that says which values the flag can have.
+// If the command line names an unknown subcommand, the result reports that instead, because the
+// flags of an unknown subcommand are unknown too.
 func wrongFlag(cmd *cobra.Command, err error) error {
 	if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
 		return unknownCommand(cmd, words[0])
@@ -93,7 +97,7 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	return Usage(err)
 }
 
-// Besides returns the flags that were set on the command line, except those in names.
+// Besides returns those flags of cmd that were set on the command line and are not in names.
 func Besides(cmd *cobra.Command, names ...string) (others []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains(names, f.Name) {
@@ -103,8 +107,8 @@ func Besides(cmd *cobra.Command, names ...string) (others []string) {
 	return others
 }
 
-// Group is the RunE of a command that only has subcommands. It prints the help, or an error
-// for an argument that is not a subcommand.
+// Group is the function RunE for a command that only has subcommands. It prints the help of the
+// command. For an argument that is not a subcommand, it returns an error.
 func Group(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(cmd, args[0])
@@ -114,14 +118,15 @@ func Group(cmd *cobra.Command, args []string) error {
 
 func unknownCommand(cmd *cobra.Command, name string) error {
 	err := fmt.Errorf("unknown command %q", name)
-	cmd.SuggestionsMinimumDistance = 2 // edit distance; with 0, cobra would suggest only commands that begin with name
+	cmd.SuggestionsMinimumDistance = 2 // maximum edit distance of a suggested command; with 0, cobra would only suggest commands that begin with name
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
 		err = fmt.Errorf("%w; did you mean %q?", err, near[0])
 	}
 	return Usage(err)
 }
 
-// NoFile rejects arguments of a command that has the flag -c for its configuration file.
+// NoFile rejects all arguments of a command. The configuration file of that command is the value
+// of the flag -c.
 func NoFile(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(fmt.Errorf("%q is one word too many; a configuration file goes behind -c: ringside %s -c %s", args[0], cmd.Name(), args[0]))
@@ -129,7 +134,7 @@ func NoFile(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// WantArgs accepts any number of arguments from least to most.
+// WantArgs returns a check that accepts any number of arguments from least to most.
 func WantArgs(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		form := cmd.Parent().CommandPath() + " " + cmd.Use
@@ -143,7 +148,8 @@ func WantArgs(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// OrFile accepts a configuration file as the only argument, as an alternative to -c.
+// OrFile returns a check that accepts a configuration file as the only argument, in place of the
+// flag -c. The check stores the argument in *path.
 func OrFile(path *string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
@@ -158,7 +164,8 @@ func OrFile(path *string) cobra.PositionalArgs {
 	}
 }
 
-// ReadConfig reads the configuration at path, or from standard input if path is -.
+// ReadConfig reads the configuration file at path. If path is -, it reads the configuration from
+// standard input.
 func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
 	if path != "-" {
 		return loadConfig(path)
@@ -170,7 +177,8 @@ func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
 	return config.Parse("standard input", text)
 }
 
-// ReadTable reads the configuration at path, and builds its table.
+// ReadTable reads the configuration file at path, and builds its table. If path is -, it reads
+// standard input.
 func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, error) {
 	f, err := ReadConfig(cmd, path)
 	if err != nil {
@@ -180,8 +188,8 @@ func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, err
 	return f, t, err
 }
 
-// loadConfig reads the configuration file at path. A file that cannot be read has the same
-// exit code as a file with a mistake.
+// loadConfig reads the configuration file at path. The error for a file that cannot be read has
+// the same exit status as the error for a file with a mistake.
 func loadConfig(path string) (*config.File, error) {
 	f, err := config.Load(path)
 	if err != nil && !isConfig(err) {
@@ -190,7 +198,7 @@ func loadConfig(path string) (*config.File, error) {
 	return f, err
 }
 
-// ConfigFlag adds -c to a command.
+// ConfigFlag adds the flag -c, which names a configuration file, to a command.
 func ConfigFlag(cmd *cobra.Command, path *string) {
 	cmd.Flags().StringVarP(path, "config", "c", "ringside.yaml", "the configuration `file`; - is standard input")
 	cmd.MarkFlagFilename("config", "yaml", "yml")

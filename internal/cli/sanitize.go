@@ -1,7 +1,7 @@
 package cli
 
-// Output without control characters: keys, names and texts of configurations can contain any
-// bytes, and must not control the terminal.
+// This file escapes control characters in the output. Keys, names and texts of configurations can
+// contain any bytes, and must not control the terminal.
 
 import (
 	"bytes"
@@ -14,16 +14,16 @@ import (
 	"unicode/utf8"
 )
 
-// escapeMark replaces the escape character in the colour codes of Paint until the sanitizer
-// restores it. It is random, so no printed text can contain it.
+// escapeMark is the text for an escape character in the colour codes of Paint. The sanitizer
+// replaces it by an escape character. It is random, so no text that is printed can contain it.
 var escapeMark = "\x1b" + rand.Text()
 
-// sanitizer escapes control characters and invalid UTF-8 in the text that it writes. It does
-// not escape newlines, tabs and the colours of Paint.
+// sanitizer is a writer that escapes control characters and invalid UTF-8. It keeps newlines,
+// tabs and the colour codes of Paint.
 type sanitizer struct {
 	mu   sync.Mutex
 	to   io.Writer
-	part []byte // incomplete UTF-8 character at the end of the last write; guarded by mu
+	part []byte // bytes of an incomplete UTF-8 character at the end of the previous write; guarded by mu
 }
 
 func (s *sanitizer) Write(p []byte) (int, error) {
@@ -47,7 +47,7 @@ func (s *sanitizer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes the incomplete character at the end of the output, if there is one.
+// flush writes the incomplete UTF-8 character at the end of the output, if there is one.
 func (s *sanitizer) flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,9 +57,10 @@ func (s *sanitizer) flush() {
 	}
 }
 
-// appendSanitized appends text to dst, with control characters and invalid UTF-8 escaped.
-// JSON stays valid: its encoder has already escaped invalid UTF-8 and characters below space,
-// and escapes such as \u007f are valid JSON.
+// appendSanitized appends text to dst and escapes control characters and invalid UTF-8 in it.
+// Text that is JSON stays valid: the JSON encoder has already escaped invalid UTF-8 and
+// characters below space, and the escapes for other characters, such as \u007f, are valid in
+// JSON.
 func appendSanitized(dst, text []byte) []byte {
 	for len(text) > 0 {
 		if rest, found := bytes.CutPrefix(text, []byte(escapeMark)); found {
@@ -82,8 +83,8 @@ func appendSanitized(dst, text []byte) []byte {
 	return dst
 }
 
-// Terminal returns the terminal that out writes to, for commands that draw on it. It returns
-// nil if out is not a terminal.
+// Terminal returns the terminal to which out writes, for commands that draw on it. It returns nil
+// if out does not write to a terminal.
 func Terminal(out io.Writer) *os.File {
 	if s, ok := out.(*sanitizer); ok {
 		out = s.to

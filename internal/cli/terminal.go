@@ -1,6 +1,6 @@
 package cli
 
-// Colours, which are written to a terminal but not to a file.
+// This file contains colours, which are only written to a terminal and not to a file.
 
 import (
 	"io"
@@ -10,7 +10,7 @@ import (
 	"ringside/internal/top"
 )
 
-// OnTerminal reports whether out is a terminal.
+// OnTerminal reports whether out writes to a terminal.
 func OnTerminal(out io.Writer) bool {
 	if s, ok := out.(*sanitizer); ok {
 		out = s.to
@@ -19,14 +19,15 @@ func OnTerminal(out io.Writer) bool {
 	return ok && top.IsTerminal(f)
 }
 
-// WantsColours reports whether the environment allows colours: NO_COLOR is empty, and TERM is
-// not dumb.
+// WantsColours reports whether the environment allows colours: NO_COLOR is empty, and TERM is not
+// "dumb".
 func WantsColours() bool { return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" }
 
 // Colours reports whether text that is written to out may have colours.
 func Colours(out io.Writer) bool { return OnTerminal(out) && WantsColours() }
 
-// Paint returns text in the colour of style if out may have colours, else text unchanged.
+// Paint returns text in the colour of style if out may have colours. Otherwise it returns text
+// unchanged.
 func Paint(out io.Writer, style top.Style, text string) string {
 	if style == top.Plain || !Colours(out) {
 		return text

@@ -1,5 +1,5 @@
-// Package demo runs a cluster in this process: memcached servers with Ringside in front.
-// It serves for trying Ringside and for tests.
+// Package demo runs a cluster in this process: memcached servers with Ringside in front. It is used
+// to try Ringside, and in tests.
 package demo
 
 // This file implements ringside demo.
@@ -23,9 +23,9 @@ import (
 	"ringside/internal/memnode"
 )
 
-const demoMemory = 32 << 20 // memory limit of each server in bytes
+const demoMemory = 32 << 20 // memory limit of each memcached server, in bytes
 
-// Command returns the demo command. version is shown as Ringside's version.
+// Command returns the demo command. version is the version of Ringside that the demo shows.
 func Command(version string) *cobra.Command {
 	var listen, adminAddr string
 	var verbose, herd, tags, asJSON bool
@@ -88,11 +88,11 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 	return cmd
 }
 
-// Cluster is a set of servers and an instance in this process.
+// Cluster is a set of memcached servers and one Ringside instance, which all run in this process.
 type Cluster struct {
 	*instance.Instance
 	nodes    []*memnode.Node
-	defaults string // YAML before the pools; empty except in tests, which set long timeouts
+	defaults string // YAML text in front of the pools in the configuration; used only by tests, which set long timeouts
 }
 
 // Start runs three servers and an instance in front of them.
@@ -106,7 +106,7 @@ func Start(listen, adminAddr, version string, log *slog.Logger) (*Cluster, error
 }
 
 func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) error {
-	servers, err := d.StartNodes(3) // first, so that they do not get a port that is chosen below
+	servers, err := d.StartNodes(3) // the servers start first, so that they do not use a port that is chosen for the instance below
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) err
 	return err
 }
 
-// StartNodes runs n servers and returns them as a list in YAML.
+// StartNodes starts n memcached servers and returns them as a list in YAML, for a configuration.
 func (d *Cluster) StartNodes(n int) (list string, err error) {
 	var servers []string
 	for i := range n {
@@ -132,7 +132,8 @@ func (d *Cluster) StartNodes(n int) (list string, err error) {
 	return strings.Join(servers, ", "), nil
 }
 
-// StartText serves a configuration, with fault injection allowed.
+// StartText starts an instance with the configuration in text. The configuration allows faults to
+// be injected.
 func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*instance.Instance, error) {
 	f, err := config.Parse("demo", []byte(fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\n%s\n", listen, adminAddr, text)))
 	if err != nil {
@@ -141,8 +142,8 @@ func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*inst
 	return instance.Start(f, version, log)
 }
 
-// FreeAddresses returns the addresses. An address whose port is in use is replaced by one with
-// another port. All results are different.
+// FreeAddresses returns the given addresses. If the port of an address is in use, the result has a
+// free port instead. All results are different.
 func FreeAddresses(addresses ...string) (free []string, err error) {
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
@@ -155,21 +156,21 @@ func FreeAddresses(addresses ...string) (free []string, err error) {
 				return nil, err
 			}
 		}
-		defer l.Close() // after all are chosen
+		defer l.Close() // closed only when all ports are chosen, so that the results differ
 		free = append(free, l.Addr().String())
 	}
 	return free, nil
 }
 
-// Close stops the servers.
+// Close stops the memcached servers of the cluster.
 func (d *Cluster) Close() {
 	for _, n := range d.nodes {
 		n.Close()
 	}
 }
 
-// Flags returns the flags with which other commands reach d. It is empty if d uses the
-// default addresses.
+// Flags returns the flags with which other ringside commands reach this cluster. The result is
+// empty if the cluster uses the default addresses.
 func (d *Cluster) Flags() (s string) {
 	if a := d.Address(); a != cli.DefaultAddress {
 		s += " --to " + a
@@ -194,7 +195,7 @@ func calledAs() string {
 	return name
 }
 
-// Servers returns the addresses of the servers.
+// Servers returns the addresses of the memcached servers.
 func (d *Cluster) Servers() (list []string) {
 	for _, n := range d.nodes {
 		list = append(list, n.Addr().String())
@@ -202,7 +203,7 @@ func (d *Cluster) Servers() (list []string) {
 	return list
 }
 
-// greeting lists the addresses of a demo, and a command to try.
+// greeting is what the demo prints when it has started: its addresses, and a command to try.
 type greeting struct {
 	Clients string   `json:"clients"` // address for clients
 	Admin   string   `json:"admin"`

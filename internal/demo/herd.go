@@ -19,29 +19,29 @@ import (
 const (
 	herdClients = 50
 	herdExpiry  = 2 * time.Second
-	herdRebuild = 300 * time.Millisecond // duration of a rebuild of the page
+	herdRebuild = 300 * time.Millisecond // duration of a rebuild of the page by a client
 	herdTime    = 8 * time.Second
 
 	herdPlain   = "plain:"   // prefix of keys without a guard
-	herdGuarded = "guarded:" // prefix of keys with a guard: see herdRoute
+	herdGuarded = "guarded:" // prefix of keys with a guard; herdRoute has the route for this prefix
 )
 
-// herdRoute is the route with a guard.
+// herdRoute is the route with a guard, in YAML, for the keys with the guarded prefix.
 const herdRoute = "  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n"
 
-// herd is a group of clients that read one page.
+// herd is a group of clients that all read the same page, and counts of what they do.
 type herd struct {
 	key      string
 	rebuilds atomic.Int64
-	at       atomic.Int64 // clients that are rebuilding now
+	at       atomic.Int64 // number of clients that are rebuilding the page now
 	most     atomic.Int64
 	gets     atomic.Int64
 }
 
-// herdCounts is the result of a herd.
+// herdCounts has the counts of one group of clients that read the same page.
 type herdCounts struct {
 	Rebuilds int64 `json:"pages_made"`
-	AtOnce   int64 `json:"at_the_same_time"` // largest number of concurrent rebuilds
+	AtOnce   int64 `json:"at_the_same_time"` // largest number of clients that rebuilt the page at the same time
 	Gets     int64 `json:"pages_read"`
 }
 
@@ -49,8 +49,8 @@ func (h *herd) counts() herdCounts {
 	return herdCounts{h.rebuilds.Load(), h.most.Load(), h.gets.Load()}
 }
 
-// showHerds runs two herds at the same time, without a guard and with one, and prints the
-// results.
+// showHerds runs two groups of clients at the same time. One group reads a page without a guard,
+// and the other reads a page with a guard. It prints the counts of both.
 func showHerds(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
@@ -96,7 +96,8 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// read is one client: it gets the page, and rebuilds it after a miss.
+// read runs one client until the given time. The client gets the page, and rebuilds it after a
+// miss.
 func (h *herd) read(address string, until time.Time) error {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
@@ -117,7 +118,7 @@ func (h *herd) read(address string, until time.Time) error {
 		h.gets.Add(1)
 		switch {
 		case strings.HasPrefix(head, "VALUE "):
-			for range 2 { // the page, then END
+			for range 2 { // reads the line with the page and the line END
 				if _, err := line(); err != nil {
 					return err
 				}

@@ -18,18 +18,19 @@ const (
 	tagUsers = 10
 )
 
-// tagRoute is the route with tags.
+// tagRoute is the route with tags, in YAML. Each page has the tag posts in addition to tags that a
+// client sends.
 const tagRoute = "  - {prefix: \"post:\", pool: main, tags: {patterns: [{match: \"post:{id}\", tags: [posts]}]}}\n"
 
-// tagCounts are the numbers of pages found after each step.
+// tagCounts has the number of pages that were found after each step of the demo.
 type tagCounts struct {
 	Stored int `json:"stored"`
 	User   int `json:"after_a_user_has_changed"`
 	All    int `json:"after_all_were_dropped"`
 }
 
-// showTags stores pages with tags, invalidates some and then all of them, and prints how
-// many are found after each step.
+// showTags stores pages with tags. It then invalidates the pages of one user, and later all pages.
+// It prints how many pages are found after each step.
 func showTags(address string, out io.Writer, asJSON bool) error {
 	text := out
 	if asJSON {
@@ -82,7 +83,7 @@ func showTags(address string, out io.Writer, asJSON bool) error {
 	return nil
 }
 
-// pagesFound gets all pages one by one and counts the hits.
+// pagesFound gets all pages, one after the other, and returns the number of hits.
 func pagesFound(c io.Writer, answers *bufio.Reader) (n int, err error) {
 	for i := range tagPages {
 		fmt.Fprintf(c, "get post:%d\r\n", i)

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// client is one connection, which is established on demand.
+// client has one connection to the instance. It connects when it sends its first request, and again
+// after an error.
 type client struct {
 	network, address string
 	conn             net.Conn
@@ -34,7 +35,7 @@ func (c *client) send(request string) error {
 	if c.conn == nil {
 		conn, err := net.DialTimeout(c.network, c.address, patience)
 		if err != nil {
-			time.Sleep(100 * time.Millisecond) // nothing listens there; avoid a busy loop
+			time.Sleep(100 * time.Millisecond) // no process listens at the address; the wait avoids a busy loop
 			return err
 		}
 		c.conn, c.r = conn, bufio.NewReaderSize(conn, 64<<10)
@@ -44,7 +45,8 @@ func (c *client) send(request string) error {
 	return c.failed(err)
 }
 
-// failed closes the connection after an error, because its state is unknown then.
+// failed closes the connection if err is not nil. After an error, the state of the connection is
+// unknown.
 func (c *client) failed(err error) error {
 	if err == nil {
 		return nil
@@ -76,7 +78,7 @@ func (c *client) ask(request string) (string, error) {
 	return c.line()
 }
 
-// get reads one key. It also returns an error line of the server as an error.
+// get reads one key. If the reply is an error line of the server, get returns it as an error.
 func (c *client) get(key string) (value string, found bool, err error) {
 	if err := c.send("get " + key); err != nil {
 		return "", false, err

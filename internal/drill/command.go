@@ -33,21 +33,21 @@ type drillFlags struct {
 	fault       string
 	yes, asJSON bool
 	table       bool
-	maxFailed   int // milliseconds
+	maxFailed   int // longest time with failed requests that is acceptable, in milliseconds
 	delay       time.Duration
 	percent     int
-	moves       bool // keys of the server move to other servers when it is ejected
+	moves       bool // true if the keys of an ejected server move to other servers
 	Options
 	Limits
 }
 
-// Default durations of a fault: long enough to see all effects.
+// Default durations of a fault. They are long enough to show all effects of the fault.
 const (
 	failFastTime = 3 * time.Second
 	moveTime     = 8 * time.Second
 )
 
-// Command returns the drill command of this version of Ringside.
+// Command returns the command ringside drill. version is the version of Ringside.
 func Command(version string) *cobra.Command {
 	f := drillFlags{version: version}
 	cmd := &cobra.Command{
@@ -171,7 +171,8 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	return f.drill(ctx, cmd)
 }
 
-// aim determines the instances, the server and the duration of the faults.
+// aim determines the instances, the server to break and the duration of the faults. The caller must
+// call release to close the connection to the admin interface.
 func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func(), err error) {
 	o := &f.Options
 	network, address, err := f.Endpoint(file)
@@ -200,7 +201,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 	return control.Close, nil
 }
 
-// drill runs the drills and prints the results.
+// drill runs one drill for each fault and prints the results.
 func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	errs := cmd.ErrOrStderr()
 	done := f.showProgress(errs)
@@ -239,7 +240,7 @@ func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	return nil
 }
 
-// check validates the flags and fills Options from them.
+// check validates the flags and copies their values to Options.
 func (f *drillFlags) check() error {
 	o := &f.Options
 	f.Limits.Failed = time.Duration(f.maxFailed) * time.Millisecond
@@ -284,7 +285,7 @@ func (f *drillFlags) check() error {
 	return nil
 }
 
-// clients returns the addresses that the drill's clients connect to. file may be nil.
+// clients returns the addresses to which the clients of the drill connect. file may be nil.
 func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 	at := Address{Network: "tcp", Address: cli.DefaultAddress}
 	switch {
@@ -315,13 +316,13 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 	return all, nil
 }
 
-// showProgress shows the progress of the drill on one line of a terminal. done removes
-// that line.
+// showProgress shows the progress of the drill on one line of the terminal. The returned function
+// done removes that line.
 func (f *drillFlags) showProgress(errs io.Writer) (done func()) {
 	if f.asJSON || !cli.OnTerminal(errs) {
 		return func() {}
 	}
-	errs = cli.Terminal(errs) // the progress line moves the cursor
+	errs = cli.Terminal(errs) // the progress line needs a terminal on which the cursor can be moved
 	var last time.Time
 	f.Progress = func(p Progress) {
 		if now := time.Now(); now.Sub(last) >= 200*time.Millisecond {
@@ -341,7 +342,8 @@ func progressLine(p Progress) string {
 	return line
 }
 
-// pick determines the server.
+// pick chooses the server to break: the one that the user named, or the first one. It also finds
+// out whether the pool moves keys of an ejected server.
 func (f *drillFlags) pick(ctx context.Context) error {
 	list, err := f.Control[0].Servers(ctx)
 	if err != nil {
@@ -367,7 +369,8 @@ func (f *drillFlags) pick(ctx context.Context) error {
 	return cli.Usage(fmt.Errorf("no server %q; there are %s", f.Server, strings.Join(names, ", ")))
 }
 
-// onlyHere reports whether only this machine can reach an address.
+// onlyHere reports whether an address is reachable only from this machine: a unix socket, or a
+// loopback address.
 func onlyHere(network, address string) bool {
 	if network == "unix" {
 		return true

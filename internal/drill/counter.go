@@ -1,7 +1,7 @@
 package drill
 
-// This file implements counters: what their writer has counted, and what a read number
-// proves.
+// This file implements counters: the increments that the writer of a counter has made, and what a
+// number that is read proves.
 
 import (
 	"fmt"
@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// counter is a key that its writer increments by one.
+// counter is a key with a number as its value. Only its writer increments it, always by one.
 type counter struct {
 	name string
 
 	mu     sync.Mutex
-	acked  uint64 // last acknowledged number
-	asked  uint64 // maximum number that the requests so far can have produced
-	exists bool   // as far as its writer knows
+	acked  uint64 // last number that an acknowledged increment returned
+	asked  uint64 // greatest number that the counter can have, if all requests so far were executed
+	exists bool   // the counter exists, as far as its writer knows
 }
 
 func (k *counter) key() string { return k.name }
 
-// change increments the counter. If it does not exist, it is created with its next
-// number.
+// change increments the counter. A counter that does not exist is created with the number after the
+// last one.
 func (k *counter) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	exists, acked := k.exists, k.acked
@@ -47,7 +47,7 @@ func (k *counter) change(t *traffic, c *client) error {
 	case !exists && answer == "STORED":
 		k.exists = true
 		k.acked = k.asked
-	case !exists && answer == "NOT_STORED": // an add without a reply was executed
+	case !exists && answer == "NOT_STORED": // the key exists because an earlier add without a reply was executed
 		k.exists = true
 	case exists && answer == "NOT_FOUND":
 		k.exists = false

@@ -43,7 +43,8 @@
 // and are deleted at the end.
 package drill
 
-// This file runs the drills one after the other: traffic, fault, traffic.
+// This file runs the drills one after the other. In each there is traffic before, during and after
+// the fault.
 
 import (
 	"context"
@@ -64,40 +65,40 @@ import (
 
 // Options configures a drill. All fields but Pool and Progress must be set.
 type Options struct {
-	Through      []Address       // where clients connect: each client uses all addresses at random
-	Control      []*admin.Client // the instances that apply the fault and report the server's state
-	Pool, Server string          // the server; Pool may be empty if only one pool has it
+	Through      []Address       // addresses of the instances; each client connects to all of them and chooses one at random for each request
+	Control      []*admin.Client // the admin interfaces of the instances that apply the fault; they also report the server's state
+	Pool, Server string          // the server to break; Pool may be empty if only one pool has a server of this name
 
-	Faults []Fault       // applied one after the other
+	Faults []Fault       // faults to apply, one after the other
 	For    time.Duration // duration of each fault
-	Before time.Duration // fault-free traffic before each fault
-	Settle time.Duration // time without a failure after which the server counts as back
-	Return time.Duration // maximum time until the server is back
+	Before time.Duration // how long there is traffic before each fault
+	Settle time.Duration // how long no request may fail before the server counts as back
+	Return time.Duration // how long the drill waits, after a fault, until the server is back
 
-	Clients int    // number of connections
+	Clients int    // number of clients
 	Rate    int    // maximum requests per second, all clients together
-	Keys    int    // number of keys, at least Clients
+	Keys    int    // number of keys; at least as many as clients
 	Prefix  string // prefix of every key
 
-	Progress func(Progress) // is called from time to time; may be nil
+	Progress func(Progress) // called from time to time with the state of the drill; may be nil
 }
 
-// Address is the address of an instance.
+// Address is an address of an instance at which clients connect.
 type Address struct{ Network, Address string }
 
 // Progress describes the progress of a drill.
 type Progress struct {
 	Fault                string
-	Stage                string // before, during, after
+	Stage                string // before, during or after the fault
 	Gone, Of             time.Duration
-	Requests, Bad, Wrong int // so far; failed ones, and forbidden ones (stale, wrong and the like)
+	Requests, Bad, Wrong int // numbers of requests so far: all, those that failed, and those with a reply that must never happen (stale, wrong and others)
 }
 
 // Fault is one kind of fault with its parameters.
 type Fault struct {
 	Kind    fault.Kind
-	Delay   time.Duration // for kind delay
-	Percent int           // for kind drop
+	Delay   time.Duration // delay of each reply; only for faults of kind delay
+	Percent int           // percentage of the TCP segments that are lost, 1 to 100; only for faults of kind drop
 }
 
 func (f Fault) String() string {
@@ -110,7 +111,7 @@ func (f Fault) String() string {
 	return string(f.Kind)
 }
 
-// Limits of what a drill keeps and sends.
+// Limits for the options of a drill.
 const (
 	MaxClients = 256
 	MaxRate    = 20_000
@@ -119,18 +120,18 @@ const (
 )
 
 const (
-	patience = 10 * time.Second       // for a reply; Ringside promises one much sooner
-	look     = 10 * time.Millisecond  // between two queries of the servers' state
-	retry    = 200 * time.Millisecond // between two attempts of a request that failed before a fault
-	tries    = 10                     // maximum attempts
-	lifetime = 3600                   // expiry of a key in seconds
+	patience = 10 * time.Second       // longest wait for a reply, of an instance or of the admin interface
+	look     = 10 * time.Millisecond  // time between two requests for the state of the servers
+	retry    = 200 * time.Millisecond // time between two attempts of a request that failed
+	tries    = 10                     // maximum number of attempts of one request
+	lifetime = 3600                   // time after which the keys of a drill expire, in seconds
 )
 
-// ErrNotAllowed is returned by Run if the proxy does not allow faults.
+// ErrNotAllowed is returned by Run if the configuration of the proxy does not allow faults.
 var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_faults to true in its configuration and start it again")
 
-// Run runs the drills one after the other. It passes every result to the function
-// `each`. An error means that there is no result. The fault is lifted in any case.
+// Run runs the drills one after the other. It passes every result to the function `each`. An error
+// means that a drill has no result. Run ends the fault in any case.
 func Run(ctx context.Context, o Options, each func(*Result)) error {
 	for _, c := range o.Control {
 		if _, allowed, err := c.Faults(ctx); err != nil {
@@ -157,9 +158,9 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 	return nil
 }
 
-// servers returns the current state of the server, at the first instance where it is
-// not up. It also returns the other servers that are not up at some instance, because
-// they may cause failures, too.
+// servers returns the state of the server that the drill breaks. If the instances disagree, it
+// returns a state that is not up. It also returns the other servers that are not up at an instance,
+// because these may cause failures, too.
 func (o *Options) servers(ctx context.Context) (s live.ServerState, others []live.ServerState, err error) {
 	found := false
 	for _, c := range o.Control {
@@ -183,15 +184,15 @@ func (o *Options) servers(ctx context.Context) (s live.ServerState, others []liv
 	return s, others, nil
 }
 
-// errRemoved means that an instance does not have the server of the drill any more.
+// errRemoved means that an instance no longer has the server that the drill breaks.
 var errRemoved = errors.New("there is no server")
 
-// isServer reports whether s is the server of the drill.
+// isServer reports whether s is the server that the drill breaks.
 func (o *Options) isServer(s live.ServerState) bool {
 	return (o.Pool == "" || s.Pool == o.Pool) && (s.Server == o.Server || s.Address == o.Server)
 }
 
-// describe returns the state of a server that is not up, with the reason.
+// describe returns a text with the state of a server that is not up, and the reason.
 func describe(s *live.ServerState) string {
 	text := fmt.Sprintf("server %s of pool %s is %s", s.Server, s.Pool, s.State)
 	if s.Why != "" {
@@ -200,19 +201,19 @@ func describe(s *live.ServerState) string {
 	return text
 }
 
-// traffic contains the clients and their keys.
+// traffic has the clients of the drill and their keys.
 type traffic struct {
 	*Options
-	keys    []checked // every key but the locks, which are an eighth of all
+	keys    []checked // all keys except the locks; the locks are an eighth of all keys
 	locks   []*lock
-	missing []chan *key // for each client: its own keys that a read has missed
+	missing []chan *key // for each client: those of its own keys that a read has missed, which the client writes again
 	tally   tally
-	waiting []atomic.Int64 // for each client: start time of its request in ns; 0: it does not wait
+	waiting []atomic.Int64 // for each client: time when its current request was sent, in nanoseconds; 0: it waits for no reply
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// checked is a key with one writer and many readers.
+// checked is a key that one client changes and all clients read. A read checks the value.
 type checked interface {
 	key() string
 	change(t *traffic, c *client) error
@@ -225,7 +226,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	for i := range o.Keys {
 		size := 100
 		if i%32 == 7 {
-			size = 80_000 // longer than the values that Ringside forwards only as a whole
+			size = 80_000 // more bytes than a value has that Ringside forwards only as a whole, so this value is streamed
 		}
 		name := fmt.Sprintf("%s%s:%d", o.Prefix, name, i)
 		switch i % 8 {
@@ -275,7 +276,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	return t, nil
 }
 
-// stop ends the traffic and deletes the keys as far as possible.
+// stop ends the traffic and deletes the keys of the drill. It gives up at the first error.
 func (t *traffic) stop() {
 	t.cancel()
 	t.running.Wait()
@@ -295,7 +296,8 @@ func (t *traffic) stop() {
 	}
 }
 
-// client runs one client: it writes its own keys and reads all keys.
+// client runs the client with number n until ctx ends. It changes its own keys, and reads the keys
+// of all clients.
 func (t *traffic) client(ctx context.Context, n int) {
 	defer t.running.Done()
 	var conns []*client
@@ -317,7 +319,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 		if sleep(ctx, time.Until(next)) != nil {
 			return
 		}
-		if next = next.Add(step); time.Until(next) < 0 { // lost time is not made up for
+		if next = next.Add(step); time.Until(next) < 0 { // a client that is late does not send more requests to catch up
 			next = time.Now()
 		}
 		t.waiting[n].Store(time.Now().UnixNano())
@@ -342,7 +344,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 	}
 }
 
-// longestWait returns how long the oldest request has been waiting for its answer.
+// longestWait returns how long the oldest request without a reply has been waiting.
 func (t *traffic) longestWait() (wait time.Duration) {
 	for i := range t.waiting {
 		if began := t.waiting[i].Load(); began != 0 {
@@ -352,17 +354,17 @@ func (t *traffic) longestWait() (wait time.Duration) {
 	return wait
 }
 
-// drill applies one fault and evaluates the traffic.
+// drill applies the fault f to the server and evaluates what the clients saw.
 func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	before, known, err := t.before(ctx, f)
-	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine a request may fail occasionally
+	for i := 1; i < tries && errors.Is(err, errTrouble); i++ { // on a busy machine requests may fail sometimes without a fault, so it tries again
 		before, known, err = t.before(ctx, f)
 	}
 	if err != nil {
 		return nil, err
 	}
 	t.tally.begin()
-	began := time.Now() // taken before the fault is set, because it may break requests before the setting is confirmed
+	began := time.Now() // taken before the fault is set, because the fault may break requests before the admin interface confirms it
 	server, kept, lift, err := t.setFault(ctx, f)
 	if err != nil {
 		return nil, err
@@ -375,7 +377,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err != nil {
 		return nil, errors.Join(err, lift())
 	}
-	over := time.Now() // failures from lifting the fault do not count as failures during it
+	over := time.Now() // requests that fail while the fault is being lifted do not count as failures during the fault
 	t.tally.setFault(time.Time{})
 	if err := kept(); err != nil {
 		return nil, errors.Join(err, lift())
@@ -410,11 +412,12 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	return r, nil
 }
 
-// errTrouble means that a drill did not start because of existing problems.
+// errTrouble means that requests failed or servers were not up before the fault, so the drill did
+// not start.
 var errTrouble = errors.New("there is trouble before the fault")
 
-// describeBroken names the servers of the pool of `is` that are not up, without drained
-// ones. others are the servers besides `is` that are not up.
+// describeBroken names the servers that are not up in the pool of the server `is`. It leaves out
+// drained servers. others are all servers besides `is` that are not up.
 func describeBroken(is live.ServerState, others []live.ServerState) string {
 	var names []string
 	for i := range others {
@@ -425,9 +428,9 @@ func describeBroken(is live.ServerState, others []live.ServerState) string {
 	return strings.Join(names, ", ")
 }
 
-// before counts the traffic without a fault. It returns the other servers that are not
-// up. Only drained ones and those of other pools are allowed: otherwise the fault would
-// break a second server.
+// before counts the traffic without a fault. It returns the other servers that are not up. It fails
+// if one of them is in the pool of the drill and is not drained, because the fault would then break
+// a second server.
 func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerState, error) {
 	t.tally.begin()
 	t.showProgress(f, "before", 0, t.Before)
@@ -439,7 +442,7 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errTrouble, err)
 	}
-	if r.forbidden() > 0 { // retrying would hide it
+	if r.forbidden() > 0 { // not errTrouble, because the drill is then tried again, which would hide these replies
 		return nil, nil, fmt.Errorf("%v: %d answers that must not be %s", errTrouble, r.forbidden(), r.Example)
 	}
 	if broken := describeBroken(is, others); broken != "" {
@@ -451,10 +454,10 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	return r, others, nil
 }
 
-// setFault sets a fault at each instance in Control. It returns the server's name, and
-// functions that check that each instance still has the fault, and that lift the fault. They
-// are not cancelled by ctx, because it would then be unknown whether there is a fault. If
-// this process dies, the fault still ends by itself.
+// setFault sets a fault at each instance in Control. It returns the server's name and two
+// functions. kept checks that each instance still has the fault, and lift ends the fault. They
+// ignore that ctx is cancelled, because it would then be unknown whether there is a fault. If this
+// process dies, the fault ends by itself.
 func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, lift func() error, err error) {
 	ctx = context.WithoutCancel(ctx)
 	setting, done := context.WithTimeout(ctx, patience)
@@ -500,7 +503,7 @@ func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, l
 	return server, kept, lift, nil
 }
 
-// repeat calls request until it succeeds, up to a number of times, and returns the last error.
+// repeat calls request until it succeeds, at most `tries` times. It returns the last error.
 func repeat(ctx context.Context, request func(ctx context.Context) error) (err error) {
 	for range tries {
 		trying, done := context.WithTimeout(ctx, patience)
@@ -520,18 +523,18 @@ func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
 	}
 }
 
-// watched is the result of polling the control API.
+// watched is what the control API has reported about the server while a drill polled it.
 type watched struct {
-	trouble, good time.Time // first seen not up; up again since; zero: never
-	ejected       time.Time // first seen out, or down in a pool that does not move keys; zero: never
-	up            bool      // at the last query
-	met           bool      // the stop condition was met
+	trouble, good time.Time // trouble: when the server was first seen not up; good: when it was seen up again; zero: never
+	ejected       time.Time // when the server was first seen ejected; in a pool that does not move keys: first seen down; zero: never
+	up            bool      // the server was up at the last query
+	met           bool      // the condition to stop was true before the time was over
 
-	others []live.ServerState // other servers, as first seen not up
-	unseen int                // queries without a reply
+	others []live.ServerState // other servers that were not up at some query, in the first such state
+	unseen int                // number of queries that the control API did not answer
 }
 
-// watch polls the server's state until end, or until done returns true.
+// watch polls the state of the server until the time end, or until done returns true.
 func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) bool) (watched, error) {
 	w := watched{}
 	for {
@@ -542,7 +545,7 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 			return w, ctx.Err()
 		case errors.Is(err, errRemoved):
 			return w, err
-		case err != nil: // the next query may succeed: a drill under load must end with a verdict
+		case err != nil: // the next query may succeed, so the drill continues: it must have a result even under load
 			w.unseen++
 		case up && !w.up:
 			w.good = now

@@ -1,7 +1,7 @@
 package drill
 
-// This file implements journals: keys with appended entries, and the checks of their
-// contents.
+// This file implements journals. A journal is a key to which its writer appends entries. Reads
+// check which entries it has.
 
 import (
 	"fmt"
@@ -11,25 +11,25 @@ import (
 	"time"
 )
 
-// maxEntries is the number of entries after which the writer starts a journal again.
+// maxEntries is the number of entries after which the writer replaces a journal by an empty one.
 const maxEntries = 40
 
-// journal is a key that its writer starts with a set and then appends to. The set
-// contains the key's name and a number. Entries are numbered consecutively.
+// journal is a key that its writer starts with a set and then appends entries to. The set contains
+// the key's name and the number of the set. Entries have consecutive numbers.
 type journal struct {
 	name string
 
 	mu           sync.Mutex
-	begun, acked uint64          // number of the last set, and of the last acknowledged set
-	whole        bool            // the last set was acknowledged, and as far as the writer knows the journal exists
-	last         uint64          // number of the last entry sent
-	entries      []uint64        // acknowledged entries that were appended after the set with number `acked`
-	doubtful     map[uint64]bool // unanswered entries: they may still appear, once, at any time
+	begun, acked uint64          // number of the last set that was sent, and of the last set that was acknowledged
+	whole        bool            // true if the last set was acknowledged and the journal still exists, as far as the writer knows
+	last         uint64          // number of the last entry that was sent
+	entries      []uint64        // numbers of the acknowledged entries since the set with number `acked`
+	doubtful     map[uint64]bool // numbers of entries without an acknowledgement: each may still appear, but only once
 }
 
 func (k *journal) key() string { return k.name }
 
-// change appends an entry, or starts the journal again.
+// change appends an entry. If the journal is missing or full, change starts it again with a set.
 func (k *journal) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	again := !k.whole || len(k.entries) >= maxEntries
@@ -85,12 +85,13 @@ func (k *journal) look(t *traffic, c *client) {
 	t.tally.count(began, how, why)
 	if how == miss {
 		k.mu.Lock()
-		k.whole = k.whole && k.acked != acked // its writer restores it
+		k.whole = k.whole && k.acked != acked // a journal that is missing is not whole; its writer will start it again
 		k.mu.Unlock()
 	}
 }
 
-// judge evaluates a read. acked and entries were acknowledged when the read was sent.
+// judge evaluates the result of a read. acked is the number of the last set that was acknowledged
+// when the read was sent. entries are the entries that were acknowledged at that time.
 func (k *journal) judge(value string, found bool, acked uint64, entries []uint64) (how ending, why string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

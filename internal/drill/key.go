@@ -1,6 +1,6 @@
 package drill
 
-// This file implements keys that are set and deleted, and what a read of one proves.
+// This file implements keys that are set and deleted, and checks what a read of such a key returns.
 
 import (
 	"fmt"
@@ -11,38 +11,38 @@ import (
 	"time"
 )
 
-// key is one key with the changes by its writer. Changes are numbered from 1; every
-// tenth is a delete.
+// key is one key, and the changes that its writer makes. Changes are numbered from 1, and every
+// tenth change is a delete.
 type key struct {
 	name  string
 	size  int // approximate size of the key's values
-	owner int // index of the client that writes it
+	owner int // index of the client that writes the key
 
 	mu    sync.Mutex
-	sent  uint64 // number of the last change sent
-	acked uint64 // number of the last acknowledged change
+	sent  uint64 // number of the last change that was sent
+	acked uint64 // number of the last change that was acknowledged
 }
 
 func (k *key) key() string { return k.name }
 
 func deletes(n uint64) bool { return n%10 == 0 }
 
-// value returns the value that change n writes. It contains the key and the number, and
-// is padded with text derived from the number.
+// value returns the value that the change with number n writes. It contains the key and the number.
+// The rest of it is text that depends on the number.
 func (k *key) value(n uint64) string {
 	v := k.name + " " + strconv.FormatUint(n, 10) + " "
 	fill := strconv.FormatUint(n*7919, 36) + "."
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
 }
 
-// judge evaluates a read that returned the parameter `value`, or a miss. The parameter
-// `acked` is the last change that was acknowledged when the read was sent.
+// judge evaluates a read that returned `value`, or a miss if found is false. `acked` is the number
+// of the last change that was acknowledged when the read was sent.
 func (k *key) judge(value string, found bool, acked uint64) ending {
 	k.mu.Lock()
 	sent := k.sent
 	k.mu.Unlock()
 	if !found {
-		if acked == 0 || deletes(acked) || (sent/10 > acked/10) { // a delete was sent since
+		if acked == 0 || deletes(acked) || (sent/10 > acked/10) { // the miss is right: no change was acknowledged, or the last one was a delete, or a delete was sent after it
 			return good
 		}
 		return miss
@@ -59,8 +59,7 @@ func (k *key) judge(value string, found bool, acked uint64) ending {
 	return good
 }
 
-// change makes the next change to k. It returns the error that the client got instead
-// of an acknowledgement.
+// change makes the next change to the key. It returns an error if the change is not acknowledged.
 func (k *key) change(t *traffic, c *client) error {
 	k.mu.Lock()
 	k.sent++
@@ -85,7 +84,7 @@ func (k *key) change(t *traffic, c *client) error {
 	return t.tally.changed(began, good, "")
 }
 
-// look reads k and evaluates the result.
+// look reads the key and evaluates the result.
 func (k *key) look(t *traffic, c *client) {
 	k.mu.Lock()
 	acked := k.acked
@@ -101,7 +100,7 @@ func (k *key) look(t *traffic, c *client) {
 	case miss:
 		select {
 		case t.missing[k.owner] <- k:
-		default: // the client has enough work
+		default: // the writer of the key has enough other keys to write again
 		}
 	case staleRead:
 		why = fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked)

@@ -1,7 +1,7 @@
 package drill
 
-// This file implements locks: keys that clients add and delete, and the client that has
-// each.
+// This file implements locks: keys that clients add and delete. A lock also has the name of the
+// client that has obtained it.
 
 import (
 	"fmt"
@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// lock is a sequence of keys, of which one at a time is in use. After an add or a
-// delete without a reply the state is unknown, and the command may still be executed
-// later. The next key then replaces it.
+// lock is a sequence of keys, of which only the last one is in use. After an add or a delete
+// without a reply, it is unknown whether a client has the lock, and the command may still be
+// executed later. The next key of the sequence is then used.
 type lock struct {
 	name string
 
 	mu     sync.Mutex
 	number int
-	holder string // the client that has the lock and has not begun to release it
+	holder string // name of the client that has the lock and has not begun to release it; empty: none
 }
 
-// now returns the key in use.
+// now returns the key of the lock that is in use now.
 func (k *lock) now() string { return k.name + "." + strconv.Itoa(k.number) }
 
-// keys returns all keys that have been used.
+// keys returns all keys that the lock has used.
 func (k *lock) keys() (all []string) {
 	for n := range k.number + 1 {
 		all = append(all, k.name+"."+strconv.Itoa(n))
@@ -32,7 +32,7 @@ func (k *lock) keys() (all []string) {
 	return all
 }
 
-// held is a lock that a client has.
+// held is a lock that a client has obtained, with the key that the client added.
 type held struct {
 	*lock
 	key string
@@ -56,7 +56,7 @@ func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	default:
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.now() != key { // the lock's key was replaced in between
+		if k.now() != key { // another client has replaced the key of the lock while this add ran
 			t.tally.count(began, good, "")
 			return nil
 		}
@@ -93,7 +93,7 @@ func (h *held) give(t *traffic, c *client, who string) {
 	}
 }
 
-// replace makes the next key current if key is.
+// replace makes the lock use its next key if it still uses the given key.
 func (k *lock) replace(key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

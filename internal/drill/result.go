@@ -17,46 +17,46 @@ import (
 	"ringside/proxy/live"
 )
 
-// Result is what clients saw of one fault, from its start until the server was back.
+// Result is what clients saw of one fault, from the start of the fault until the server was back.
 type Result struct {
 	Fault  string `json:"fault"`
 	Server string `json:"server"`
 
 	Requests int `json:"requests"`
-	Errors   int `json:"errors"`            // reads without a correct reply, and unanswered writes
-	Stuck    int `json:"stuck"`             // of Errors: no reply for longer than any timeout
-	Misses   int `json:"misses"`            // reads that missed keys which should exist
-	Refused  int `json:"refused"`           // writes with an error as reply
-	Stale    int `json:"stale"`             // reads of an older value than the acknowledged one
-	Wrong    int `json:"wrong"`             // reads of a value that was never written
-	Repeated int `json:"counters_repeated"` // increments to a number that the counter had before
-	Torn     int `json:"appends_torn"`      // reads of a journal that lacked an acknowledged entry, or contained one twice
-	Twice    int `json:"locks_twice"`       // locks that a client got while another client had them
+	Errors   int `json:"errors"`            // number of reads without a correct reply, and of writes without a reply
+	Stuck    int `json:"stuck"`             // number of requests without a reply for longer than any timeout; they are also in Errors
+	Misses   int `json:"misses"`            // number of reads that missed a key that should exist
+	Refused  int `json:"refused"`           // number of writes that had an error as reply
+	Stale    int `json:"stale"`             // number of reads that returned an older value than the last acknowledged one
+	Wrong    int `json:"wrong"`             // number of reads that returned a value that was never written to the key
+	Repeated int `json:"counters_repeated"` // number of increments that returned a number that the counter had before
+	Torn     int `json:"appends_torn"`      // number of reads of a journal that lacked an acknowledged entry, or had one twice
+	Twice    int `json:"locks_twice"`       // number of locks that a client obtained while another client had them
 
-	Notice Time `json:"notice_ms"` // from the fault to its first sign, at a client or in the server's state
-	Eject  Time `json:"eject_ms"`  // from the fault until the server's keys have moved; if keys never move, until the server is down
-	Return Time `json:"return_ms"` // from lifting the fault until the server is up and no request fails
-	Failed Time `json:"failed_ms"` // from the first to the last request that failed or was refused
+	Notice Time `json:"notice_ms"` // time from the fault to the first sign of it: a request that failed, or a server state other than up
+	Eject  Time `json:"eject_ms"`  // time from the fault until the server's keys have moved; if keys never move, until the server is down
+	Return Time `json:"return_ms"` // time from the end of the fault until the server is up and no request fails
+	Failed Time `json:"failed_ms"` // time from the first to the last request that failed or was refused
 
-	LastBadGet Time `json:"last_bad_get_ms"` // from the fault to the last failed read during the fault
-	LastBadSet Time `json:"last_bad_set_ms"` // from the fault to the last failed write during the fault
+	LastBadGet Time `json:"last_bad_get_ms"` // time from the fault to the last read that failed during the fault
+	LastBadSet Time `json:"last_bad_set_ms"` // time from the fault to the last write that failed during the fault
 
-	RateBefore float64 `json:"rate_before"`   // replies per second before the fault
-	BelowHalf  Time    `json:"below_half_ms"` // longest time with less than half of that rate during the fault
+	RateBefore float64 `json:"rate_before"`   // replies per second in the time before the fault
+	BelowHalf  Time    `json:"below_half_ms"` // longest time during the fault with less than half of the request rate before the fault
 
-	Slowest Time   `json:"slowest_ms"`        // duration of the slowest request
-	Example string `json:"example,omitempty"` // an error that a client got; preferably a stale or wrong read
+	Slowest Time   `json:"slowest_ms"`        // duration of the slowest request of the drill
+	Example string `json:"example,omitempty"` // an error that a client got, preferably for a stale or wrong read
 
 	Others  []string `json:"other_servers,omitempty"` // other servers that were not up before or during the drill, and why
-	failed  []string // the servers in Others that were up before
-	failing string   // last failure, if the server came back but requests failed until the end
-	Unseen  int      `json:"unseen,omitempty"` // queries of the servers' state that the control API did not answer
+	failed  []string // those servers in Others that were up before the drill
+	failing string   // the last failure, if requests failed until the end although the server came back; empty: none
+	Unseen  int      `json:"unseen,omitempty"` // number of queries of the servers' state without a reply from the control API
 
-	Exceeded []string `json:"exceeded,omitempty"` // limits that were exceeded
+	Exceeded []string `json:"exceeded,omitempty"` // descriptions of the limits that the result exceeds; empty: it is within all limits
 }
 
-// other records which other servers were not up. The parameter `known` has the states
-// before the fault, and seen those during and after it.
+// other records the other servers that were not up. `known` has those from before the fault, with
+// their states. `seen` has those from during and after the fault.
 func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	noted := map[[2]string]bool{}
 	note := func(s *live.ServerState, to *[]string) {
@@ -76,10 +76,10 @@ func (r *Result) other(known []live.ServerState, seen ...[]live.ServerState) {
 	r.Others = append(r.Others, r.failed...)
 }
 
-// Time is a duration that may be unknown because its end never happened.
+// Time is a duration that is unknown if the event at its end did not happen.
 type Time time.Duration
 
-// Never is the Time of an event that did not happen.
+// Never is the Time of an event that has not happened.
 const Never = Time(-1)
 
 func (t Time) String() string {
@@ -95,7 +95,7 @@ func (t Time) String() string {
 	}
 }
 
-// MarshalJSON encodes milliseconds, or null for Never.
+// MarshalJSON encodes t as a number of milliseconds, or as null if t is Never.
 func (t Time) MarshalJSON() ([]byte, error) {
 	if t == Never {
 		return []byte("null"), nil
@@ -103,42 +103,43 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(time.Duration(t)/time.Microsecond) / 1e3)
 }
 
-// trouble returns the number of requests without a correct reply. Misses do not count.
+// trouble returns the number of requests without a correct reply. A miss counts as a correct reply.
 func (r *Result) trouble() int { return r.Errors + r.Refused + r.forbidden() }
 
-// forbidden returns the number of replies that must never happen.
+// forbidden returns the number of replies that must never happen: old or wrong values, and values
+// that counters, journals and locks must not have.
 func (r *Result) forbidden() int { return r.Stale + r.Wrong + r.Repeated + r.Torn + r.Twice }
 
-// ending is the outcome of a request.
+// ending is the outcome of one request of a drill.
 type ending uint8
 
 const (
 	good       ending = iota
 	broken            // a read without a correct reply
 	unanswered        // a write without a reply
-	miss              // of a key that should exist
+	miss              // a read or a change found no item for a key that should exist
 	refused           // a write with an error as reply
-	staleRead         // an older value
-	repeated          // a number that the counter had before
-	torn              // a journal that lacks an entry, or contains one twice
-	twice             // a lock that was granted although another client has it
-	wrongValue        // a value that was never written
+	staleRead         // a read returned an older value than the last acknowledged one
+	repeated          // an increment returned a number that the counter had before
+	torn              // a read of a journal that lacks an acknowledged entry, or has one twice
+	twice             // a client obtained a lock although another client had it
+	wrongValue        // a value or a number that was never written
 )
 
-// tally collects the counts of one drill.
+// tally counts the requests of one drill and their outcomes.
 type tally struct {
 	mu          sync.Mutex
 	is          Result
-	first, last time.Time // times of the first and the last failure
-	fault       time.Time // start of the fault; zero: there is none
-	lastExample string    // result of the last failed request
-	steps       []int     // number of requests that ended in each step since the fault began
+	first, last time.Time // times of the first and the last failed request
+	fault       time.Time // start of the fault; zero: there is no fault now
+	lastExample string    // what the client got for the last failed request
+	steps       []int     // number of requests that ended in each step (rateStep) since the fault began
 }
 
-// rateStep is the interval for which a rate is computed.
+// rateStep is the length of the steps in which requests are counted during a fault.
 const rateStep = 100 * time.Millisecond
 
-// setFault sets the start of the fault. The zero time means that it is over.
+// setFault sets the time when the fault began. The zero time means that there is no fault any more.
 func (t *tally) setFault(fault time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,23 +153,22 @@ func (t *tally) begin() {
 	t.steps = nil
 }
 
-// lastFailure returns the result of the last failed request.
+// lastFailure returns what the client got for the last failed request.
 func (t *tally) lastFailure() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lastExample
 }
 
-// inSteps returns the number of requests that ended in each rateStep since the fault
-// began.
+// inSteps returns how many requests have ended in each step (rateStep) since the fault began.
 func (t *tally) inSteps() []int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.steps)
 }
 
-// counted returns the counts since begin, and the times of the first and last failure.
-// The times are zero if there was no failure.
+// counted returns the counts since begin was called last. It also returns the times of the first
+// and the last failed request, which are zero if there was none.
 func (t *tally) counted() (r *Result, first, last time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -212,9 +212,8 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	}
 }
 
-// changed counts a change to a key. It returns the error that the client got instead of
-// an acknowledgement. For a miss it returns nil, because the writer then restores the
-// key.
+// changed counts one change of a key and its outcome. It returns an error if the change was not
+// acknowledged. After a miss it returns nil, because the writer then writes the key again.
 func (t *tally) changed(began time.Time, how ending, example string) error {
 	t.count(began, how, example)
 	if how == good || how == miss {
@@ -223,8 +222,9 @@ func (t *tally) changed(began time.Time, how ending, example string) error {
 	return errors.New(example)
 }
 
-// rates compares the requests that ended in each step of a fault with the rate before
-// it. lasted is the duration of the fault.
+// rates finds the longest time in which the request rate during the fault was below half of the
+// rate before it. steps has the number of requests that ended in each step of the fault. lasted is
+// the duration of the fault.
 func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
 	r.RateBefore = before
 	low := time.Duration(0)
@@ -236,8 +236,9 @@ func (r *Result) rates(before float64, steps []int, lasted time.Duration) {
 	}
 }
 
-// times computes the times of the result. It uses the start and the lifting of the
-// fault, the first and last failure, and the server's state during and after the fault.
+// times computes the times of the result. Its parameters are when the fault began and was lifted,
+// the times of the first and the last failure, and what was seen of the server during and after the
+// fault.
 func (r *Result) times(began, lifted, first, last time.Time, during, after watched) {
 	r.Notice, r.Eject, r.Return = Never, Never, Never
 	if !first.IsZero() {
@@ -266,17 +267,18 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 	}
 }
 
-// Limits defines an acceptable result. A negative number and a zero time mean no limit.
+// Limits defines which results are acceptable. For counts, a negative number means no limit. For
+// times, 0 means no limit.
 type Limits struct {
 	Stale, Errors, Misses, Refused int
-	Twice                          int // maximum number of locks granted while another client has them: a server without replicas loses its locks when it fails
+	Twice                          int // maximum number of locks that a client obtains while another client has them; a server without replicas loses its locks when it fails
 	Failed, Notice, Eject, Return  time.Duration
 	BelowHalf                      time.Duration
 }
 
-// Judge records in r the limits that it exceeds, and reports whether there are any.
-// Wrong values, clients that are stuck, and a server that does not come back always
-// exceed a limit. An event that never happened does not.
+// Judge compares r with the limits, records in r those that it exceeds, and reports whether there
+// are any. Wrong values, clients without replies, and a server that does not come back are never
+// acceptable. A time exceeds no limit if its event never happened.
 func (l Limits) Judge(r *Result) bool {
 	count := func(what string, is, limit int) {
 		if limit >= 0 && is > limit {
@@ -315,7 +317,7 @@ func (l Limits) Judge(r *Result) bool {
 	return len(r.Exceeded) > 0
 }
 
-// Words describes what clients saw of one fault.
+// Words describes in sentences what clients saw of one fault.
 func (r *Result) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on %s: ", r.Fault, r.Server)
@@ -350,12 +352,12 @@ func (r *Result) Words() string {
 	return b.String()
 }
 
-// failures reports whether the number or the duration of failed requests is limited.
+// failures reports whether there is a limit for the number or the duration of failed requests.
 func (l Limits) failures() bool {
 	return l.Errors >= 0 || l.Refused >= 0 || l.Failed > 0
 }
 
-// Verdict summarizes all results in a sentence, and reports whether they are good.
+// Verdict summarizes all results in a sentence. good is true if all results are within the limits.
 // planned is the number of faults that should have been tried.
 func Verdict(results []*Result, l Limits, planned int) (words string, good bool) {
 	bad, twice, failed, requests := 0, 0, 0, 0
@@ -390,8 +392,8 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	return words, true
 }
 
-// Print writes results as a table, and their meaning below it. mark highlights a
-// verdict as good or bad. planned is the number of faults that should have been tried.
+// Print writes the results as a table, and below it whether they are good. The function mark
+// highlights a line as good or bad. planned is the number of faults that should have been tried.
 func Print(out io.Writer, results []*Result, l Limits, planned int, mark func(good bool, line string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tbelow half\tstale\twrong\tcounters\tappends\tlocks\t")

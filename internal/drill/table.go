@@ -18,17 +18,16 @@ import (
 	"ringside/proxy/live"
 )
 
-// tableMode is a row of the table: a pool configuration.
+// tableMode is one row of the table: a configuration of a pool and its number of servers.
 type tableMode struct {
 	name, pool string
 	servers    int
 	copies     bool
 }
 
-// tableModes lists the compared configurations: the defaults, and changes of one
-// setting. Pools that never move keys are not included, because their errors last as
-// long as the fault. In all of them a read that fails is an error, so that it differs
-// from a miss.
+// tableModes lists the compared configurations: the defaults, and changes of one setting. Pools
+// that never move keys are not included, because their errors last as long as the fault. In all
+// configurations a failed read is an error, so that it differs from a miss.
 var tableModes = []tableMode{
 	{"`rehash`, relaxed", "distribution: ketama-points", 3, false},
 	{"`rehash`, relaxed, `wait: 500ms`", "distribution: ketama-points, failover: {wait: 500ms}", 3, false},
@@ -37,7 +36,7 @@ var tableModes = []tableMode{
 	{"`preset: sessions`, 3 servers", "distribution: ketama", 3, true},
 }
 
-// tableFaults are the columns of the table.
+// tableFaults are the faults in the columns of the table.
 var tableFaults = []struct {
 	name string
 	kind fault.Kind
@@ -45,16 +44,17 @@ var tableFaults = []struct {
 
 const (
 	tableRingsides = 2
-	tableTime      = 10 * time.Second // longer than any mode needs
+	tableTime      = 10 * time.Second // duration of each fault; longer than any configuration needs to move the keys
 
-	// Instances that have just started do not know yet how many they are. They do not
-	// eject a server before they have counted twice, which takes up to a lease.
+	// tableCounts is how long a drill waits after the start of the instances. Instances that have
+	// just started do not know how many they are. They do not eject a server before they have
+	// counted each other twice, which takes up to the duration of a lease.
 	tableCounts = 3 * time.Second
 )
 
-// printTable runs each mode, with several instances that all apply the fault. It prints
-// when the last read and the last write failed, as a table, or as a JSON object for
-// each mode and fault.
+// printTable runs a drill for each configuration, with several instances that all apply the fault.
+// It prints the time of the last failed read and of the last failed write. The output is a table,
+// or a JSON object for each configuration and fault.
 func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error {
 	o := f.Options
 	o.Faults = nil
@@ -107,10 +107,10 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	return nil
 }
 
-// tableLimits allows everything except results that are never acceptable.
+// tableLimits allows every result except those that are never acceptable, such as wrong values.
 var tableLimits = Limits{Stale: -1, Errors: -1, Misses: -1, Refused: -1, Twice: -1}
 
-// seconds formats a time for the table.
+// seconds formats the time of a failure for the table. lasts is the duration of the fault.
 func seconds(t Time, lasts time.Duration) string {
 	switch d := time.Duration(t); {
 	case t == Never:
@@ -122,7 +122,7 @@ func seconds(t Time, lasts time.Duration) string {
 	}
 }
 
-// drillMode runs the drill on a new cluster.
+// drillMode starts a new cluster with the configuration m and runs the drills on it.
 func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each func(*Result)) error {
 	d := &demo.Cluster{}
 	defer d.Close()
@@ -162,7 +162,8 @@ func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each
 	return Run(ctx, o, each)
 }
 
-// awaitUp waits until all servers are up and have leases at all instances.
+// awaitUp waits until all instances report every server as up, with a lease if the pool uses
+// leases.
 func awaitUp(ctx context.Context, all []*admin.Client) error {
 	for _, c := range all {
 		for up := false; !up; {

@@ -1,19 +1,19 @@
 // Package fleet simulates complete Ringside instances with model servers, in one process on one
 // clock, and checks every reply.
 //
-// It contains only tests. A seed decides the requests of clients, the delays of packets and the
-// faults. So a failed run can be repeated, with a trace. The proxies are real engines with a
-// simulated driver. The simulation does not look inside an engine: it uses only the replies,
-// Snapshot, Decided, and whether gets wait for a rebuild.
+// The package contains only tests. A seed decides the requests of clients, the delays of packets
+// and the faults. A failed run can therefore be repeated, with a trace. The proxies are real
+// engines with a simulated driver. The simulation does not look inside an engine: it uses only
+// the replies, the methods Snapshot and Decided, and whether gets wait for a rebuild.
 //
 //	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, which may hang or exit
 //	 │                                                                                   ▲
 //	 └──► judge: allowed replies, given all earlier ones                faults, sequences of faults, and reloads, by seed
 //
-// promises (cases_test.go) are the cases that must hold. herds (herds_test.go) are
-// guarded routes, on which apps rebuild missing values. Ablations disable one part of
-// the protocol each and must be detected. This proves that the simulation would notice
-// if the part were broken.
+// The list promises (cases_test.go) contains the cases that must hold. The list herds
+// (herds_test.go) contains guarded routes, on which apps rebuild missing values. An ablation
+// disables one part of the protocol, and the simulation must detect that. This proves that
+// it would also detect a mistake in that part.
 //
 //	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               3 seeds of most promises, 1 of others
 //	RINGSIDE_FULL=1 go test ./internal/fleet -run 'Test(Failover|Guard)$'               20 seeds, 5 or 3 of others

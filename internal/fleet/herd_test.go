@@ -154,7 +154,7 @@ func (a *app) working() *op {
 // fill returns the set of a rebuild.
 func (a *app) fill(r *rebuild) *op {
 	o := a.keepFor(a.store(r.key, "set"))
-	o.w.read, o.rebuild = r.read, r
+	o.w.read, o.w.shared, o.rebuild = r.read, len(a.conn.apps) > 1, r
 	return o
 }
 
@@ -235,6 +235,23 @@ func (s *sidecar) holds() bool {
 	return true
 }
 
+// lease returns how long a rebuild may take now, as the sidecar has learned. A fleet has one
+// guarded route.
+func (s *sidecar) lease() int64 {
+	lease := s.f.herd.Lease
+	for _, g := range s.p.Guards() {
+		lease = max(lease, g.Lease(lease))
+	}
+	return int64(lease)
+}
+
+// overdue reports whether w, which a server stores now, is a rebuild on a shared connection that
+// took longer than the lease. Nothing is promised for it: if another thread has missed the key in
+// between, the guard takes the set for that of the other thread.
+func (f *fleet) overdue(w *fwrite) bool {
+	return w.read != 0 && w.shared && w.by.clock(f.now)-w.by.clock(w.read) > w.by.lease()
+}
+
 // over records the end of a rebuild.
 func (f *fleet) over(r *rebuild) {
 	r.key.rebuilds = slices.DeleteFunc(r.key.rebuilds, func(o *rebuild) bool { return o == r })
@@ -271,7 +288,7 @@ func (a *app) judgeAge(o *op, i int, w *fwrite) {
 	}
 	for _, c := range k.changes {
 		switch {
-		case c.acked >= o.invoked || !c.outdates(w):
+		case c.acked >= o.invoked || !c.outdates(w), c.from < w.overdue:
 			continue
 		case !o.strict && (c.w.removes || !c.w.kept) && f.herd.Stale > 0 && o.invoked <= c.acked+int64(f.herd.Stale+2*time.Second):
 			return
@@ -310,9 +327,12 @@ func (f *fleet) replaces(request []byte, answer string) {
 		return
 	}
 	w := f.writes[n]
+	if !w.kept && f.overdue(w) {
+		w.overdue = f.now
+	}
 	w.kept = true
 	for _, c := range w.key.changes {
-		if f.exact && f.calm && !f.herd.unbound && w.read != 0 && c.outdates(w) {
+		if f.exact && f.calm && !f.herd.unbound && w.read != 0 && w.overdue == 0 && c.outdates(w) {
 			f.harmed(stale, w.key.name, "%.20q is stored, read at %.4f, though it was changed at %.4f, and that was acknowledged at %.4f", body, sec(w.read), sec(c.from), sec(c.acked))
 		}
 	}

@@ -116,9 +116,11 @@ type fwrite struct {
 	answered int64 // by any answer; 0: not yet
 	read     int64 // when a rebuild read the origin; 0: this is not a rebuild
 	acked    bool
-	refused  bool // it was not executed, so its value is never in the cache
-	seen     bool // read while it was in flight
-	kept     bool // a server has stored it, as far as that is checked
+	refused  bool  // it was not executed, so its value is never in the cache
+	seen     bool  // read while it was in flight
+	kept     bool  // a server has stored it, as far as that is checked
+	shared   bool  // for a rebuild: other threads use the connection, too
+	overdue  int64 // for a rebuild on such a connection: when a server stored it, if that was after the lease; else 0
 }
 
 // copied records what a repair reads and stores.

@@ -1,6 +1,6 @@
 package inspect
 
-// ringside check
+// This file implements the command `ringside check`.
 
 import (
 	"fmt"
@@ -44,7 +44,7 @@ their largest item size. A size that does not fit limits.value is a warning.`,
 			for _, w := range f.Warnings {
 				say.Warn(w)
 			}
-			for i := range f.Traces { // only a warning, because the file may be meant for another machine
+			for i := range f.Traces { // a trace file that cannot be written is only a warning, because the configuration may be for another machine
 				if err := tracefile.Look(&f.Traces[i]); err != nil {
 					say.Warn("ringside serve here " + err.Error())
 				}
@@ -69,12 +69,12 @@ their largest item size. A size that does not fit limits.value is a warning.`,
 	return cmd
 }
 
-// share is the JSON form of a server and of its part of the pool's keys.
+// share is the JSON form of a server with its share of the pool's keys.
 type share struct {
 	Name    string  `json:"name"`
 	Address string  `json:"address"`
 	Weight  int     `json:"weight"`
-	Share   float64 `json:"share"` // fraction of all hashes, 0 to 1; 0 if the distribution cannot tell
+	Share   float64 `json:"share"` // share of all hashes, from 0 to 1; 0 if the distribution cannot compute shares
 }
 
 func sharesOf(p *table.Pool) (list []share, known bool) {
@@ -112,7 +112,8 @@ func printCheck(out io.Writer, path string, f *config.File, t *table.Table) erro
 	return nil
 }
 
-// printPool prints the i-th pool of f. t is the table that was built from f.
+// printPool prints the pool with index i in the configuration f. t is the table that was built
+// from f.
 func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	p := t.Pools[i]
 	list, known := sharesOf(p)
@@ -144,7 +145,8 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	return w.Flush()
 }
 
-// printRoute prints what a route does with its keys. longest is limits.key, in bytes.
+// printRoute prints what a route does with its keys. longest is the setting limits.key: the
+// length of the longest key in bytes.
 func printRoute(out io.Writer, r *table.Route, longest int) {
 	how := ""
 	if r.Strip {
@@ -221,8 +223,8 @@ func poolNames(r *table.Route) []string {
 	return names
 }
 
-// hasZone reports whether a server of the route's pools is in the route's zone. If no server
-// is, the setting `read: nearest` has no effect.
+// hasZone reports whether a server of the route's pools is in the route's zone. If none is, the
+// setting `read: nearest` has no effect.
 func hasZone(r *table.Route) bool {
 	for _, p := range append([]*table.Pool{r.Pool}, r.Also...) {
 		if slices.ContainsFunc(p.Servers, func(t table.Target) bool { return t.Zone == r.Zone }) {
@@ -232,12 +234,12 @@ func hasZone(r *table.Route) bool {
 	return false
 }
 
-// failover is the JSON form of what a pool does when a server is down. The fields from
-// Consistency on are empty if the pool does not eject servers.
+// failover is the JSON form of what a pool does when one of its servers is down. If the pool does
+// not eject servers, the field Consistency and all later fields are empty.
 type failover struct {
 	Mode           string `json:"mode"`
 	Why            string `json:"why"`
-	AtReturn       string `json:"at_return"` // what happens to a server that was down and returns
+	AtReturn       string `json:"at_return"` // a sentence about what happens to a server that was down and returns
 	Gutter         string `json:"gutter,omitempty"`
 	Consistency    string `json:"consistency,omitempty"` // "strict" or "relaxed"
 	ConsistencyWhy string `json:"consistency_why,omitempty"`
@@ -260,26 +262,26 @@ func failoverOf(f *config.File, i int) failover {
 	return o
 }
 
-// routeSummary describes in words what a route does with its data. It is also the JSON form
-// of a route in check.
+// routeSummary describes in words what a route does with its data. `ringside check --json` prints
+// it as JSON.
 type routeSummary struct {
 	Listener    string `json:"listener"`
 	Prefix      string `json:"prefix,omitempty"`
-	Match       string `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
+	Match       string `json:"match,omitempty"` // pattern of the route's keys; empty: the field Prefix selects them
 	Class       string `json:"class"`
 	Replicas    string `json:"replicas"`
 	Consistency string `json:"consistency"`
-	Autocreate  string `json:"autocreate,omitempty"` // how a missing counter is created; empty: it stays missing
-	Buffer      string `json:"buffer,omitempty"`     // how long increments wait; empty: they do not
-	Near        string `json:"near,omitempty"`       // which values the near cache keeps; empty: the route has none
-	Guard       string `json:"guard,omitempty"`      // which client rebuilds a missing value, and what the others receive; empty: no guard
-	Tags        string `json:"tags,omitempty"`       // whether values have tags; empty: they do not
-	Lost        string `json:"lost"`                 // what is lost when one server dies
+	Autocreate  string `json:"autocreate,omitempty"` // which value a missing counter begins with; empty: a missing counter is not created
+	Buffer      string `json:"buffer,omitempty"`     // how long increments wait; empty: they do not wait
+	Near        string `json:"near,omitempty"`       // which values the near cache keeps; empty: the route has no near cache
+	Guard       string `json:"guard,omitempty"`      // which client rebuilds a missing value, and what the others receive; empty: the route has no guard
+	Tags        string `json:"tags,omitempty"`       // what the route does with tags; empty: its values have no tags
+	Lost        string `json:"lost"`                 // which data of the route is lost when one server dies
 
-	Doubts []string `json:"doubts,omitempty"` // guarantees that its servers cannot give, and settings that contradict its class
+	Doubts []string `json:"doubts,omitempty"` // guarantees that do not hold for this route, and settings that do not fit its preset
 }
 
-// classes describes each preset in words, by its name.
+// classes maps the name of each preset to a description of its data.
 var classes = map[string]string{
 	"":         "none (a preset says it: cache, counters or sessions)",
 	"cache":    "cache (may be lost)",
@@ -287,7 +289,8 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-// SummaryOf describes what r does with its data. longest is limits.key, in bytes.
+// SummaryOf describes what the route r does with its data. longest is the setting limits.key: the
+// length of the longest key in bytes.
 func SummaryOf(r *table.Route, longest int) routeSummary {
 	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Replicas: "1", Consistency: "relaxed"}
 	if r.Pool.Failover.Strict {
@@ -323,8 +326,8 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 	return s
 }
 
-// guardText describes the guard of a route: how gets of a missing value are answered, except
-// the get of the client that rebuilds it.
+// guardText describes the guard of a route: what gets of a missing value receive. The get of the
+// client that rebuilds the value is not described.
 func guardText(g *table.GuardSettings) string {
 	switch {
 	case g == nil:
@@ -367,7 +370,8 @@ func tagsText(tags *table.TagSettings, longest int) string {
 		longest, max(0, longest-len(tags.Suffix)-16))
 }
 
-// addresses returns the number of servers of a pool. A server with several names counts once.
+// addresses returns the number of different addresses of a pool's servers. A server with several
+// names counts once.
 func addresses(p *table.Pool) int {
 	all := map[string]bool{}
 	for i := range p.Servers {
@@ -376,8 +380,8 @@ func addresses(p *table.Pool) int {
 	return len(all)
 }
 
-// doubtsOf returns what the route cannot guarantee: limits of a pool with two servers or of
-// consistency: relaxed, and settings that contradict its class.
+// doubtsOf returns sentences about what the route cannot guarantee. The reasons are two servers
+// without a majority, consistency: relaxed, and settings that do not fit the preset of the route.
 func doubtsOf(r *table.Route) (list []string) {
 	c := &r.Copies
 	several := c.Several()
@@ -409,7 +413,8 @@ func doubtsOf(r *table.Route) (list []string) {
 	return list
 }
 
-// readsFail reports whether a read gets an error, not a miss, if its server cannot reply.
+// readsFail reports whether a read gets an error if its server cannot reply. Otherwise the read
+// gets a miss.
 func readsFail(r *table.Route) bool {
 	if r.GetErrors != nil {
 		return *r.GetErrors
@@ -417,7 +422,8 @@ func readsFail(r *table.Route) bool {
 	return r.Pool.GetErrors
 }
 
-// lostOfOne describes what is lost with one server if the route keeps one copy of each key.
+// lostOfOne describes what is lost when one server dies, for a route that keeps one copy of each
+// key.
 func lostOfOne(r *table.Route) string {
 	part := "its part of the keys"
 	if list, known := sharesOf(r.Pool); known {
@@ -440,7 +446,7 @@ func lostOfOne(r *table.Route) string {
 	return part + "; until it is out " + without + ", then others keep them"
 }
 
-// lostOfCopies describes what is lost with one server if the route keeps replicas.
+// lostOfCopies describes what is lost when one server dies, for a route that keeps replicas.
 func lostOfCopies(r *table.Route) string {
 	if r.Copies.Ack != replicate.AckAll {
 		return fmt.Sprintf("no key; but writes that it had acknowledged before the others had them, with ack %s", r.Copies.Ack)
@@ -448,7 +454,7 @@ func lostOfCopies(r *table.Route) string {
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }
 
-// summariesIn returns the summaries of the routes that use p.
+// summariesIn returns the summaries of all routes that use the pool p.
 func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {
@@ -462,22 +468,22 @@ func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
 	return list
 }
 
-// replicated is the JSON form of a route that keeps replicas.
+// replicated is the JSON form of a route that keeps replicas, with its replication settings.
 type replicated struct {
 	Listener    string   `json:"listener"`
 	Prefix      string   `json:"prefix"`
-	Match       string   `json:"match,omitempty"` // pattern of the keys; empty: Prefix selects them
-	Pools       []string `json:"pools"`           // the pool of the primary is first
-	Replicas    int      `json:"replicas"`        // -1: on every server
+	Match       string   `json:"match,omitempty"` // pattern of the route's keys; empty: the field Prefix selects them
+	Pools       []string `json:"pools"`           // names of the route's pools; the pool of the primary is the first
+	Replicas    int      `json:"replicas"`        // number of replicas of each key; -1: one on every server
 	ReplicasOn  string   `json:"replicas_on"`
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
 	ReadThrough bool     `json:"read_through"`
 	Hedge       string   `json:"hedge"`
-	Repair      int      `json:"repair"` // keys per second to one server; 0: no repair
+	Repair      int      `json:"repair"` // how many keys per second are repaired on one server; 0: no repair
 }
 
-// replicatedIn returns the routes that keep replicas in p.
+// replicatedIn returns all routes that keep replicas in the pool p.
 func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 	for _, l := range t.Listeners {
 		for i := range l.Routes {

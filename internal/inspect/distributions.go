@@ -1,6 +1,6 @@
 package inspect
 
-// ringside distributions
+// This file implements the command `ringside distributions`.
 
 import (
 	"fmt"
@@ -46,7 +46,7 @@ For a new pool, use ketama-points.`,
 	return cmd
 }
 
-// distribution is the JSON form of a placement rule.
+// distribution is the JSON form of a placement rule, with the clients that use it.
 type distribution struct {
 	Name    string   `json:"name"`
 	For     string   `json:"for"`

@@ -1,6 +1,6 @@
 package inspect
 
-// ringside import
+// This file implements the command `ringside import`.
 
 import (
 	"io"

@@ -1,6 +1,6 @@
 package inspect
 
-// Warnings about servers with an item_size_max that does not fit limits.value.
+// This file warns about servers with an item_size_max that does not fit the setting limits.value.
 
 import (
 	"bufio"
@@ -16,18 +16,18 @@ import (
 	"ringside/proxy/table"
 )
 
-// askedWithin bounds all requests to servers of one call of ItemSizes. A server that does not
-// reply in time is not reported, because the file may be meant for another machine.
+// askedWithin is the time limit for all requests of one call of ItemSizes. A server that does not
+// reply in time is not reported, because the configuration may be for another machine.
 const askedWithin = 2 * time.Second
 
-// usualItemSize is the item_size_max of a memcached that was started without -I, in bytes.
+// usualItemSize is the item_size_max in bytes of a memcached that was started without -I.
 const usualItemSize = 1 << 20
 
-// ItemSizes asks each server of t for the size of the largest item that it stores. It returns
-// a warning for each address with a size that does not fit limits.value. A smaller size than
-// limits.value is reported only if it is also below memcached's default. Otherwise every usual
-// server would be reported, because the default of limits.value is larger than memcached's
-// default. Such a server itself rejects a value that is too large.
+// ItemSizes asks each server of the table t for the size of the largest item that it stores. It
+// returns a warning for each address with a size that does not fit limits.value. A size below
+// limits.value causes a warning only if it is also below memcached's default. Otherwise there
+// would be a warning for every usual server, because the default of limits.value is larger than
+// that of memcached. A usual server itself rejects a value that is too large.
 func ItemSizes(ctx context.Context, t *table.Table) []string {
 	return itemSizes(ctx, t, askItemSize)
 }
@@ -71,7 +71,7 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 	return list
 }
 
-// askItemSize returns the item_size_max of a server, in bytes.
+// askItemSize asks a server for its item_size_max in bytes.
 func askItemSize(ctx context.Context, s table.Target) (int, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, s.Network, s.Address)
@@ -85,7 +85,7 @@ func askItemSize(ctx context.Context, s table.Target) (int, error) {
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
 		return 0, err
 	}
-	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // memcached's reply has about 3 KiB
+	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // the limit is far above memcached's reply, which has about 3 KiB
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
 			return strconv.Atoi(text)

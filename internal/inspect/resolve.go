@@ -1,6 +1,6 @@
 package inspect
 
-// Warnings about server names that resolve to several addresses.
+// This file warns about server names that resolve to several addresses.
 
 import (
 	"context"
@@ -13,12 +13,12 @@ import (
 	"ringside/proxy/table"
 )
 
-// resolveWithin bounds all look-ups of one check. A name that is not resolved in time is not
-// reported, because the file may be meant for another machine.
+// resolveWithin is the time limit for all name look-ups of one `ringside check`. A name that is
+// not resolved in time is not reported, because the configuration may be for another machine.
 const resolveWithin = 2 * time.Second
 
-// ambiguousServers returns a warning for each server name of t that resolves to several
-// addresses of one family (IPv4 or IPv6).
+// ambiguousServers returns a warning for each server name in the table t that resolves to several
+// IPv4 addresses or several IPv6 addresses.
 func ambiguousServers(ctx context.Context, t *table.Table, lookUp func(ctx context.Context, host string) ([]netip.Addr, error)) []string {
 	ctx, cancel := context.WithTimeout(ctx, resolveWithin)
 	defer cancel()

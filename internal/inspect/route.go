@@ -1,6 +1,6 @@
 package inspect
 
-// ringside route
+// This file implements the command `ringside route`.
 
 import (
 	"bufio"
@@ -92,7 +92,7 @@ func pickListener(t *table.Table, address string) (*table.Listener, error) {
 }
 
 // eachKey calls f for each key of the command line. If the only argument is -, it calls f for
-// each line of the reader `in` instead.
+// each line of the reader `in`, that is standard input.
 func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	if slices.Contains(args, "-") && len(args) > 1 {
 		return cli.Usage(errors.New("- stands for the keys on standard input: give it alone"))
@@ -117,8 +117,8 @@ func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	return lines.Err()
 }
 
-// printPlan prints the servers of a key. If why is set, it prints that instead: the reason why
-// no server gets the key.
+// printPlan prints which servers have a key. If no server has the key, why is the reason, and
+// printPlan prints only that.
 func printPlan(out io.Writer, p table.Plan, why string) error {
 	if why != "" {
 		_, err := fmt.Fprintf(out, "%s: %s\n", p.Key, why)
@@ -159,7 +159,7 @@ func printPlan(out io.Writer, p table.Plan, why string) error {
 	return nil
 }
 
-// holderText describes a server that keeps a replica: its name, host, zone and pool.
+// holderText describes a server that keeps a replica, with its name, host, zone and pool.
 func holderText(m table.PoolServer) string {
 	t := m.Target()
 	text := fmt.Sprintf("%s on host %s", t.Name, t.Host)

@@ -1,6 +1,6 @@
 package instance
 
-// This file logs limits that are reached: one line for each limit, at most once in ten
+// This file logs that a limit was reached. Each limit has at most one line in ten
 // seconds, with the number of times.
 
 import (
@@ -12,22 +12,22 @@ import (
 )
 
 const (
-	boundsEvery = time.Second      // interval of the check
-	boundQuiet  = 10 * time.Second // minimum time between two lines about one limit
+	boundsEvery = time.Second      // how often the limits are checked
+	boundQuiet  = 10 * time.Second // minimum time between two log lines about the same limit
 )
 
-// boundLog remembers what was logged about each limit.
+// boundLog remembers, for each limit, what was logged about it.
 type boundLog struct {
 	log  *slog.Logger
 	said map[string]*saidBound
 }
 
 type saidBound struct {
-	count uint64    // total count at the last line
-	at    time.Time // time of the last line
+	count uint64    // how often the limit had been reached at the last log line about it
+	at    time.Time // time of the last log line about the limit
 }
 
-// check logs the limits that were reached since their last line.
+// check logs each limit that was reached since the last log line about it.
 func (b *boundLog) check(is stats.Bounds, now time.Time) {
 	b.one("limits.clients", is.Clients, now, "clients rejected: limits.clients reached")
 	b.one("descriptors", is.Descriptors, now, "clients not accepted: raise the limit of open files (ulimit -n, LimitNOFILE), or lower limits.clients")
@@ -47,8 +47,8 @@ func (b *boundLog) check(is stats.Bounds, now time.Time) {
 	b.one("limits.memory requests", shed, now, "requests to servers rejected: limits.memory reached", "most_at", slowest)
 }
 
-// most returns the name with the greater count. If the counts are equal it returns the
-// name that sorts first.
+// most returns that of the names a and b with the greater count. If the counts are equal,
+// it returns the name that sorts first.
 func most(a, b string, countA, countB uint64) string {
 	if a == "" || cmp.Or(cmp.Compare(countB, countA), cmp.Compare(a, b)) > 0 {
 		return b
@@ -62,7 +62,7 @@ func (b *boundLog) one(bound string, count uint64, now time.Time, what string, m
 		s = &saidBound{}
 		b.said[bound] = s
 	}
-	s.count = min(s.count, count) // the sum shrinks if a server is removed
+	s.count = min(s.count, count) // count is a sum over all servers, so it becomes smaller when a server is removed
 	if count == s.count || now.Sub(s.at) < boundQuiet {
 		return
 	}

@@ -1,8 +1,8 @@
 package instance
 
-// This file reserves file descriptors. Clients must not use up those that servers and
-// the admin interface need. They also must not wait in the kernel for a descriptor that
-// never becomes free.
+// This file reserves file descriptors for servers and the admin interface, so that
+// clients cannot use up all of them. A client beyond the limit is rejected. Otherwise it
+// would wait in the kernel for a descriptor, perhaps for ever.
 
 import (
 	"fmt"
@@ -11,17 +11,19 @@ import (
 	"ringside/proxy/table"
 )
 
-// Descriptors needed in addition to those of clients.
+// These are numbers of descriptors that the process needs in addition to those of
+// clients.
 const (
-	filesOfProcess = 32 // standard streams, the Go runtime, files that are read
-	filesOfAdmin   = 32 // concurrent scrapes, health checks and commands
-	filesOfLoop    = 8  // for each loop: its poller, and a spare one
-	filesOfBurst   = 64 // for each loop: clients over the limit, from accept until they are rejected
+	filesOfProcess = 32 // for standard streams, the Go runtime, and files that are read
+	filesOfAdmin   = 32 // for concurrent scrapes, health checks and commands at the admin interface
+	filesOfLoop    = 8  // for each loop: its poller, and some in reserve
+	filesOfBurst   = 64 // for each loop: clients over the limit, between their accept and their rejection
 )
 
-// filesBeside returns how many descriptors a table needs in addition to its clients.
+// filesBeside returns how many descriptors an instance with the table t needs in addition
+// to those of its clients.
 func filesBeside(t *table.Table, loops int) int {
-	connections := map[string]int{} // by address, because pools that share a server share its connections
+	connections := map[string]int{} // by address, because the connections of a server are shared by all its pools
 	for _, p := range t.Pools {
 		for _, s := range p.Servers {
 			at := s.Network + " " + s.Address
@@ -30,13 +32,13 @@ func filesBeside(t *table.Table, loops int) int {
 	}
 	n := filesOfProcess + filesOfAdmin + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
 	for _, c := range connections {
-		n += loops * (c + 1) // one more may wait for a late reply
+		n += loops * (c + 1) // one more than its connections, because an old connection may still wait for a late reply
 	}
 	return n
 }
 
-// fitClients lowers limits.clients of t to the number of files that the process may
-// open.
+// fitClients lowers limits.clients in the table t if the process may not open enough
+// files for so many clients.
 func fitClients(t *table.Table, loops int, log *slog.Logger) error {
 	files, known := openFiles()
 	if !known {

@@ -2,7 +2,8 @@
 
 package instance
 
-// This file is for systems where the limit of open files is unknown.
+// This file is for systems other than Unix, where the limit of open files is unknown.
 
-// openFiles returns the maximum number of descriptors of the process, if it is known.
+// openFiles returns the maximum number of descriptors of the process. known is false on
+// this system.
 func openFiles() (n uint64, known bool) { return 0, false }

@@ -16,26 +16,27 @@ import (
 	"ringside/proxy/admin"
 )
 
-// takeover contains the listening sockets received from another instance.
+// takeover contains the listening sockets that this process has received from another
+// instance.
 type takeover struct {
-	conn      net.Conn                  // connection to the old process
-	taken     bool                      // this process has taken over; conn is closed when the old one has stopped accepting
-	over      chan struct{}             // closed when the old process has stopped accepting or has ended; set by ready
-	paths     []*net.UnixListener       // Unix sockets; the old process removes their files until the take-over is complete
-	listeners map[string][]net.Listener // by network and address, named as in loop.Driver and listenAdmin
+	conn      net.Conn                  // connection to the old process, which has sent the sockets
+	taken     bool                      // whether this process has taken over; then conn stays open until the old process has stopped accepting
+	over      chan struct{}             // created by ready; closed when the old process has stopped accepting or has ended
+	paths     []*net.UnixListener       // listeners on unix sockets; until the take-over is complete, only the old process may remove their files
+	listeners map[string][]net.Listener // the received listeners, by the names that loop.Driver and listenAdmin use for them
 }
 
-// adminSocket returns the name of an admin interface's socket in a take-over.
+// adminSocket returns the name that the socket of the admin interface has in a take-over.
 func adminSocket(a config.Address) string { return "admin " + a.Network + " " + a.Address }
 
-// errClosed means that the old process has ended its offer, or accepted the connection and
-// sent no sockets.
+// errClosed means that the old process does not offer its sockets any more, or has closed
+// the connection without sending them.
 var errClosed = errors.New("it has closed the connection: another process takes over from it, or it is stopping")
 
-// takeOver requests the sockets of the instance that serves f's admin interface. It
-// returns nil if there is no such instance. If that instance is stopping, and has closed
-// its listening sockets, takeOver waits until it has ended: it calls stopping once, and
-// gives up at a signal other than SIGHUP.
+// takeOver requests the listening sockets of the instance at the admin address in f. It
+// returns nil if there is no such instance. If that instance is stopping and has closed
+// its listening sockets, takeOver calls stopping once and waits until the instance has
+// ended. A signal other than SIGHUP ends that wait with an error.
 func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, stopping func()) (*takeover, error) {
 	a := f.Admin.Address
 	if a.Network == "" {
@@ -58,9 +59,9 @@ func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, sto
 				waits = true
 				stopping()
 			}
-		case errors.Is(err, errClosed) && ended < 3: // the next reply says why
+		case errors.Is(err, errClosed) && ended < 3: // try again, because the next error says why the connection was closed
 			ended++
-		case answered || !waits: // otherwise the connection has ended with the old process
+		case answered || !waits: // a refusal, or an error although the old process is not stopping
 			return nil, takeOverError(f, err)
 		}
 		select {
@@ -75,11 +76,12 @@ func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, sto
 	}
 }
 
-// stoppingEvery is the interval at which a new process looks whether a stopping one has
-// ended.
+// stoppingEvery is how often a new process checks whether an old process that is stopping
+// has ended.
 const stoppingEvery = 100 * time.Millisecond
 
-// takeFrom is one try of takeOver. c is a client of the admin interface at a.
+// takeFrom tries once to take over from the instance with the admin interface at a. c is
+// a client of that interface.
 func takeFrom(ctx context.Context, c *admin.Client, a config.Address) (*takeover, error) {
 	socket, err := c.HandOver(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
@@ -90,8 +92,8 @@ func takeFrom(ctx context.Context, c *admin.Client, a config.Address) (*takeover
 	}
 	t, err := take(socket)
 	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
-		// Another user who listens on this address could name the socket of another
-		// instance.
+		// Without this check, another user with a process at this address could name the
+		// socket of another instance.
 		t.close()
 		return nil, errors.New("the sockets that it names are not of this address")
 	}
@@ -102,8 +104,8 @@ func takeOverError(f *config.File, err error) error {
 	return fmt.Errorf("take over from the process at the admin address %s: %w", f.Admin.Address.Address, err)
 }
 
-// listener returns one socket and removes it from t. It returns nil if no socket with
-// this name was handed over.
+// listener returns the received listening socket with this name and removes it from t. It
+// returns nil if there is none.
 func (t *takeover) listener(name string) net.Listener {
 	if t == nil || len(t.listeners[name]) == 0 {
 		return nil
@@ -113,8 +115,9 @@ func (t *takeover) listener(name string) net.Listener {
 	return l
 }
 
-// close closes the unused sockets. If this process has not taken over, the old instance
-// continues as if nothing had happened.
+// close closes the received sockets that are not in use. If this process has not taken
+// over, close also closes the connection to the old process, which then continues to
+// serve.
 func (t *takeover) close() {
 	if !t.taken {
 		t.conn.Close()
@@ -126,12 +129,13 @@ func (t *takeover) close() {
 	}
 }
 
-// errWaiting is the reason why no process can take over from one that is taking over. If
-// one could, this process could end before the old one has seen it take over. The old one
-// would continue then, and both would serve.
+// errWaiting means that no process can take over yet, because this process itself is
+// still taking over. Otherwise, this process could end before the old process has noticed
+// the take-over. The old process would then continue, and two processes would serve.
 var errWaiting = errors.New("it is still taking over from another process")
 
-// offerSockets offers the listening sockets to the process that requested them.
+// offerSockets offers the listening sockets to the process that has requested them. It
+// returns the name of the socket on which that process receives them.
 func (r *Instance) offerSockets() (socket string, err error) {
 	if r.waiting.Load() {
 		return "", errWaiting
@@ -139,14 +143,15 @@ func (r *Instance) offerSockets() (socket string, err error) {
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
-		case <-r.closed: // the instance is stopping, and has not removed any file
+		case <-r.closed: // the instance is stopping and does not accept clients any more
 			done()
 		}
 	})
 }
 
-// confirm completes the take-over that started this process: see takeover.ready. Another
-// process can take over from this one after the old one has stopped accepting.
+// confirm completes the take-over with which this process started: see takeover.ready.
+// Another process can take over from this one only after the old process has stopped
+// accepting.
 func (r *Instance) confirm(signals <-chan os.Signal) error {
 	err := r.taken.ready(signals, func() {
 		r.log.Warn("the old process does not reply; both processes accept clients until it does", "admin", r.file.Admin.Address.Address)
@@ -160,9 +165,9 @@ func (r *Instance) confirm(signals <-chan os.Signal) error {
 	return err
 }
 
-// leave stops accepting, because another process has the listening sockets. It does not
-// remove the files of unix sockets: they belong to that process. It must be called at
-// most once.
+// leave stops accepting clients, because another process has the listening sockets. It
+// does not remove the files of unix sockets, because they belong to that process. It must
+// be called at most once.
 func (r *Instance) leave() {
 	r.driver.Leave()
 	r.mu.Lock()
@@ -174,7 +179,7 @@ func (r *Instance) leave() {
 }
 
 // listeningSockets returns copies of all listening sockets, with the names by which the
-// next process identifies them.
+// next process finds them.
 func (r *Instance) listeningSockets() (names []string, files []*os.File, err error) {
 	names, files, err = r.driver.Sockets()
 	if err != nil {
@@ -199,7 +204,7 @@ func (r *Instance) listeningSockets() (names []string, files []*os.File, err err
 }
 
 // drainClients serves the remaining clients until they disconnect, for at most
-// limits.drain. New clients connect to the other process.
+// limits.drain. New clients connect to the process that has taken over.
 func (r *Instance) drainClients(signals <-chan os.Signal) error {
 	r.log.Info("take-over complete: serving the remaining clients until they disconnect", "at_most", r.file.Limits.Drain.String())
 	end := time.NewTimer(r.file.Limits.Drain)
@@ -218,6 +223,6 @@ func (r *Instance) drainClients(signals <-chan os.Signal) error {
 			}
 		case <-end.C:
 		}
-		return r.Stop(signals, 0) // the listeners belong to the other process now
+		return r.Stop(signals, 0) // no time for new clients, because the listeners belong to the other process
 	}
 }

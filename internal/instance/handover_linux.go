@@ -1,25 +1,30 @@
 package instance
 
-// This file passes the listening sockets of a running instance to the next one, over a
-// Unix socket with a random name that only these two processes know.
+// This file passes the listening sockets of a running (old) process to the next (new)
+// one, over a unix socket with a random name that only these two processes know.
 //
-// The old process sends copies of the sockets. Then the processes agree who serves:
+// The old process sends copies of the sockets. Then the two processes exchange messages
+// to agree which of them serves:
 //
-//	new: ready   it accepts clients. The old one still does, too.
-//	old: yours   it stops accepting if the new one confirms this.
-//	new: taken   the decision: from here on the new one serves, whatever happens.
-//	old: done    it has stopped accepting.
+//	new: ready   The new process accepts clients. The old process still accepts clients too.
+//	old: yours   The old process will stop accepting if the new process confirms.
+//	new: taken   This is the decision: from here on the new process serves, whatever happens.
+//	old: done    The old process has stopped accepting.
 //
-// Or the old process sends "no" with the reason, closes the connection and continues.
-// Until "taken" has been sent, each side may give up, and the old process serves. The
-// kernel decides whether it has been sent: a process that no longer waits for it shuts
-// down its receiving side, after which nothing can be sent to it, and then reads what
-// had been sent before. So both processes come to the same decision, however slow one
-// of them is. If one of them ends, the connection ends, and the other one serves. There
-// is one exception: a new process that ends just after the old one has seen it alive.
+// In place of "yours", the old process may send "no" with a reason. It then closes the
+// connection and continues to serve.
 //
-// The new process waits without a time limit for "yours", because it serves clients in
-// the meantime. The old one, which a next take-over may need, waits a limited time.
+// Until the new process has sent "taken", each of them may give up, and the old process
+// serves. The kernel decides whether "taken" was sent in time. When the old process stops
+// waiting, it shuts down the receiving side of its connection. After that, nothing can be
+// sent to it. It then reads what was sent before. Both processes therefore come to the same
+// decision, however slow one of them is. If one of them ends, the connection ends, and the
+// other one serves. There is one exception: the new process ends just after the old process
+// has seen that it still runs.
+//
+// The new process waits for "yours" without a time limit, because it serves clients in the
+// meantime. The old process waits for a limited time only, because another process may have
+// to take over from it later.
 
 import (
 	"bufio"
@@ -42,36 +47,36 @@ import (
 )
 
 const (
-	handWithin  = 10 * time.Second // to connect for the sockets
-	readyWithin = 5 * time.Minute  // until the new process is ready
-	mostSockets = 250              // the kernel passes at most 253 at once
+	handWithin  = 10 * time.Second // time limit for the new process to connect and to receive the sockets
+	readyWithin = 5 * time.Minute  // how long the old process waits for "ready" from the new one
+	mostSockets = 250              // maximum number of sockets; the kernel passes at most 253 at once
 )
 
-// Tests shorten these.
+// These time limits are variables so that tests can shorten them.
 var (
-	takenWithin = 10 * time.Second // how long the old process waits for "taken"
-	lateAfter   = 10 * time.Second // when the new process logs that the old one is slow
+	takenWithin = 10 * time.Second // how long the old process waits for "taken" from the new one
+	lateAfter   = 10 * time.Second // time after which the new process logs that the old one does not reply
 )
 
-// The reasons why no process can take over.
+// These errors are reasons why no process can take over from this one.
 var (
 	errBusy   = errors.New("another process is taking over from it")
 	errHanded = errors.New("another process has taken over from it")
 )
 
-// handoverSocket is the socket on which the next process receives the listening
-// sockets. At most one is open, however often it is requested. So a local user who may
-// use the control API can't exhaust descriptors. At most one process has the listening
-// sockets at a time.
+// handoverSocket is the socket on which the next process receives the listening sockets.
+// At most one such socket is open, however often it is requested. A local user who may
+// use the control API therefore cannot use up the descriptors. At most one process at a
+// time has copies of the listening sockets.
 type handoverSocket struct {
 	mu      sync.Mutex
-	waiting *net.UnixListener // nil: no offer is open
-	given   bool              // a process has the sockets, or is about to
-	over    error             // why there is no further offer; nil: there may be
+	waiting *net.UnixListener // the socket while the next process may connect to it; nil: no process is expected
+	given   bool              // another process has the listening sockets, or is receiving them
+	over    error             // why no process can take over any more; nil: one can
 }
 
-// end ends all offers because the process stops. It reports whether another process
-// has the sockets and may still use them.
+// end refuses all later take-overs, because this process is stopping. It reports whether
+// another process has the listening sockets and may still use them.
 func (h *handoverSocket) end() (given bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,8 +89,8 @@ func (h *handoverSocket) end() (given bool) {
 	return h.given
 }
 
-// give reserves the sockets for the process that has connected. It returns false if there is no
-// further offer.
+// give reserves the listening sockets for the process that has connected. It returns
+// false if no process can take over any more.
 func (h *handoverSocket) give() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,7 +98,8 @@ func (h *handoverSocket) give() bool {
 	return h.given
 }
 
-// gave ends what give began. taken means that the sockets now belong to that process.
+// gave records the result of a take-over that give began. taken means that the listening
+// sockets now belong to the other process.
 func (h *handoverSocket) gave(taken bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,12 +108,12 @@ func (h *handoverSocket) gave(taken bool) {
 	}
 }
 
-// offer returns the name of a socket on which the process that started a take-over
-// receives the listening sockets. open is called when that process has connected, and
-// returns the sockets with their names. Connections of other users are closed and do
-// not end the offer. Nothing changes until the process has taken over. Then handed is
-// called, once, with a function that tells the process that this one has stopped
-// accepting.
+// offer returns the name of a socket on which the next process receives the listening
+// sockets. When that process has connected, offer calls open, which returns the listening
+// sockets with their names. Connections of other users are closed, and the socket stays
+// open. After the next process has taken over, offer calls handed once, with a function.
+// That function informs the next process that this one has stopped accepting. Without a
+// take-over, nothing changes.
 func (h *handoverSocket) offer(open func() (names []string, files []*os.File, err error), handed func(done func())) (socket string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -164,7 +170,7 @@ func (h *handoverSocket) offer(open func() (names []string, files []*os.File, er
 }
 
 // acceptTrusted returns the first connection from a process that may receive the
-// sockets, or nil if there is none in time.
+// listening sockets. It returns nil if there is none before the deadline of l.
 func acceptTrusted(l *net.UnixListener) *net.UnixConn {
 	for {
 		c, err := l.AcceptUnix()
@@ -178,8 +184,9 @@ func acceptTrusted(l *net.UnixListener) *net.UnixConn {
 	}
 }
 
-// handOverTo sends files to c. It closes its copies after c has received them or has
-// disconnected. It reports whether the process at the other end has taken over.
+// handOverTo sends the listening sockets in files to the process at the other end of c,
+// and waits until that process has taken over. It closes the files before it returns.
+// taken reports whether that process has taken over.
 func handOverTo(c *net.UnixConn, names []string, files []*os.File) (taken bool, err error) {
 	defer func() {
 		for _, f := range files {
@@ -210,7 +217,7 @@ func handOverTo(c *net.UnixConn, names []string, files []*os.File) (taken bool, 
 		return false, err
 	}
 	said, err := in.ReadString('\n')
-	if err != nil { // after CloseRead it can't be sent any more, but it may have been before
+	if err != nil { // "taken" may have arrived just before CloseRead; after CloseRead it cannot arrive any more
 		c.CloseRead()
 		c.SetDeadline(time.Now().Add(takenWithin))
 		said, _ = in.ReadString('\n')
@@ -224,8 +231,8 @@ func handOverTo(c *net.UnixConn, names []string, files []*os.File) (taken bool, 
 	return true, nil
 }
 
-// isOpen reports whether the process at the other end of c still has the connection,
-// provided that it has sent nothing that was not read.
+// isOpen reports whether the process at the other end of c still has the connection open.
+// The result is only right if all data from that process has been read.
 func isOpen(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -233,15 +240,16 @@ func isOpen(c *net.UnixConn) bool {
 	}
 	open := false
 	err = raw.Control(func(fd uintptr) {
-		p := []unix.PollFd{{Fd: int32(fd)}} // POLLHUP is always reported
+		p := []unix.PollFd{{Fd: int32(fd)}} // no events are requested, because poll always reports POLLHUP
 		_, err := unix.Poll(p, 0)
 		open = err == nil && p[0].Revents == 0
 	})
 	return err == nil && open
 }
 
-// numbers returns the descriptors of files. It does not use Fd, because Fd would make
-// the sockets blocking in both processes, and an accepting loop would hang.
+// numbers returns the descriptors of files. It does not call the method Fd, which would
+// make the sockets blocking in both processes. A loop that accepts clients would then
+// hang.
 func numbers(files []*os.File) (fds []int, err error) {
 	for _, f := range files {
 		raw, err := f.SyscallConn()
@@ -255,12 +263,13 @@ func numbers(files []*os.File) (fds []int, err error) {
 	return fds, nil
 }
 
-// isTrusted reports whether a process of this user may take part in a take-over. Root
-// trusts only root, because an unprivileged user could hand over any sockets.
+// isTrusted reports whether a process of the user uid may take part in a take-over: only
+// the user of this process. For root this is important, because another user could hand
+// over any sockets.
 var isTrusted = func(uid uint32) bool { return int(uid) == os.Geteuid() }
 
 // checkPeer returns nil if the process at the other end of c may take part in a
-// take-over. It asks the kernel for the user of that process.
+// take-over. The kernel says to which user that process belongs.
 func checkPeer(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -275,17 +284,18 @@ func checkPeer(c *net.UnixConn) error {
 	return cmp.Or(failed, err)
 }
 
-// socketPrefix is the prefix of the names of hand-over sockets.
+// socketPrefix is the beginning of the name of each socket on which a process receives
+// listening sockets.
 const socketPrefix = "@ringside-"
 
-// take receives the listening sockets from the instance that offers them. It never
-// connects to another service, whatever socket the other side names.
+// take receives the listening sockets from the instance that offers them on a socket. It
+// connects only to sockets of Ringside, whatever name the admin interface has returned.
 func take(socket string) (*takeover, error) {
 	if !strings.HasPrefix(socket, socketPrefix) {
 		return nil, fmt.Errorf("it names the socket %.100q, which is not a Ringside's", socket)
 	}
 	c, err := dialOffer(socket)
-	if errors.Is(err, syscall.ECONNREFUSED) { // the offer has just ended
+	if errors.Is(err, syscall.ECONNREFUSED) { // no process listens on the socket any more: the offer has ended
 		return nil, fmt.Errorf("%w: %w", errClosed, err)
 	}
 	if err != nil {
@@ -303,8 +313,9 @@ func take(socket string) (*takeover, error) {
 	return t, nil
 }
 
-// dialOffer connects to a socket. Connections of other users may fill its queue until
-// the old instance has closed them, so dialOffer retries.
+// dialOffer connects to the socket of a take-over. Connections of other users may fill
+// the queue of that socket until the old instance closes them. dialOffer therefore
+// retries for some time.
 func dialOffer(socket string) (*net.UnixConn, error) {
 	for end := time.Now().Add(handWithin); ; time.Sleep(time.Millisecond) {
 		c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
@@ -363,20 +374,21 @@ func refusal(said string) error {
 	return fmt.Errorf("it continues to serve: %s", strings.TrimSpace(strings.TrimPrefix(said, "no ")))
 }
 
-// ready takes over from the old instance: see the top of this file. It returns nil if
-// the new process is the one that serves, and an error if it must end because the old
-// one continues. A signal other than SIGHUP makes it give up. late is called once if
-// the old process does not answer for a while.
+// ready tells the old instance that this process is ready, and waits for the decision who
+// serves. It returns nil if this process serves. It returns an error if this process must
+// end because the old one continues, or after a signal other than SIGHUP. If the old
+// process does not reply for a while, ready calls late once. The comment at the top of
+// the file describes the messages.
 func (t *takeover) ready(signals <-chan os.Signal, late func()) error {
 	t.over = make(chan struct{})
 	t.conn.SetDeadline(time.Time{})
 	in := bufio.NewReader(t.conn)
 	said := make(chan string, 1)
 	go func() {
-		line, _ := in.ReadString('\n') // "": the old process has ended
+		line, _ := in.ReadString('\n') // the line is empty if the old process has ended
 		said <- line
 	}()
-	t.conn.Write([]byte("ready\n")) // an error is ignored: if the old process has ended, the goroutine above reads ""
+	t.conn.Write([]byte("ready\n")) // an error is ignored: if the old process has ended, the goroutine above reads an empty line
 	slow := time.NewTimer(lateAfter)
 	defer slow.Stop()
 	for {
@@ -393,12 +405,12 @@ func (t *takeover) ready(signals <-chan os.Signal, late func()) error {
 	}
 }
 
-// decide handles the answer to "ready".
+// decide handles line, the old process's reply to the message "ready".
 func (t *takeover) decide(in *bufio.Reader, line string) error {
 	if line == "yours\n" {
 		if _, err := t.conn.Write([]byte("taken\n")); err == nil {
 			t.taken = true
-			go func() { // the connection stays open, so that the old process sees that this one runs
+			go func() { // keep the connection open, so that the old process sees that this process runs
 				in.ReadString('\n')
 				close(t.over)
 				t.conn.Close()
@@ -414,7 +426,7 @@ func (t *takeover) decide(in *bufio.Reader, line string) error {
 	if !t.taken {
 		close(t.over)
 	}
-	for _, l := range t.paths { // the old process leaves the files, or has ended
+	for _, l := range t.paths { // this process must remove the files of unix sockets at its end, because the old process does not
 		l.SetUnlinkOnClose(true)
 	}
 	return nil

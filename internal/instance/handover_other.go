@@ -2,8 +2,8 @@
 
 package instance
 
-// Other systems than Linux have no abstract Unix sockets, so they do not support a
-// take-over.
+// On systems other than Linux, a take-over is not supported, because they have no
+// abstract unix sockets.
 
 import (
 	"errors"

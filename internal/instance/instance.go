@@ -3,7 +3,7 @@
 // the next process.
 package instance
 
-// This file contains the lifetime of an instance: start, reload, stop.
+// This file contains the lifetime of an instance: start, reload and stop.
 
 import (
 	"context"
@@ -40,44 +40,45 @@ import (
 type Instance struct {
 	log     *slog.Logger
 	logging *logSettings
-	watch   fileWatch    // watches the configuration file; without a path there is no file
-	started *config.File // configuration at the start
-	file    *config.File // configuration in force
+	watch   fileWatch    // detects changes of the configuration file; without a path, there is no file
+	started *config.File // the configuration with which the process was started
+	file    *config.File // the configuration that is in force now
 	proxy   *proxy.Proxy
 	driver  *loop.Driver
 	faults  *fault.Set
-	events  *live.Events  // log records for the dashboard
-	admin   *admin.Server // nil: no admin interface
+	events  *live.Events  // recent log records, which the dashboard shows
+	admin   *admin.Server // server of the admin interface; nil: there is none
 	tracer  *live.Tracer
 	traces  *tracefile.Traces
 
 	adminAddr     net.Addr
-	adminListener net.Listener   // protected by mu, like adminFile and adminAt
-	adminFile     fs.FileInfo    // the file of a unix socket, as this process or the one before it created it; nil: it is no unix socket
-	adminAt       config.Address // as spelled in the configuration
-	taken         *takeover      // sockets received from another instance; nil: none
-	handover      handoverSocket // where the next process receives the sockets
-	waiting       atomic.Bool    // this instance has the sockets of another process, which has not stopped accepting yet
+	adminListener net.Listener   // listener of the admin interface; protected by mu
+	adminFile     fs.FileInfo    // file of the admin interface's unix socket, as a Ringside process has created it; nil: it is no unix socket; protected by mu
+	adminAt       config.Address // address of the admin interface, as the configuration spells it; protected by mu
+	taken         *takeover      // listening sockets that were received from another instance; nil: none
+	handover      handoverSocket // the socket on which the next process receives the listening sockets
+	waiting       atomic.Bool    // true while the process from which this one has received its sockets still accepts clients
 
-	files    uint64 // limit of open files when limits.clients was fitted
+	files    uint64 // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
-	asked    chan chan<- reloadAnswer // requests for a reload; received by Serve
-	askers   []chan<- reloadAnswer    // requests for a reload that has to wait
-	handed   chan func()              // receives a function when another process has taken over; calling it tells that process that this one has stopped accepting
-	ended    chan struct{}            // closed when Serve no longer receives from asked
-	closed   chan struct{}            // closed when this process has stopped accepting, so nobody receives from handed
+	asked    chan chan<- reloadAnswer // requests for a reload, each with a channel for the result; received by Serve
+	askers   []chan<- reloadAnswer    // channels for the results of reloads that were requested but have to wait
+	handed   chan func()              // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
+	ended    chan struct{}            // closed when Serve does not receive from the channel asked any more
+	closed   chan struct{}            // closed when this process has stopped accepting, and does not receive from the channel handed any more
 
 	mu     sync.Mutex
 	reload live.Reload
 }
 
-// reloadAnswer is the result of a reload.
+// reloadAnswer is the result of a reload: what has changed, or an error.
 type reloadAnswer struct {
 	done admin.Reloaded
 	err  error
 }
 
-// start builds and opens everything that f describes. f was read from w.
+// start builds and opens everything that the configuration f describes. w is the file
+// from which f was read.
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
 	t, err := f.Build()
 	if err != nil {
@@ -103,8 +104,8 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		options.Inherited = taken.listeners
 	}
 	if !options.OrdinaryWait && os.Getenv("GOMAXPROCS") == "" {
-		// Each loop keeps its processor while it waits. One more is for the garbage
-		// collector and everything else.
+		// Each loop keeps its processor (P of the Go scheduler) while it waits. One more
+		// is needed for the garbage collector and everything else.
 		runtime.GOMAXPROCS(max(2, options.Loops+1))
 	}
 	if r.driver, err = loop.New(r.proxy, options); err != nil {
@@ -119,7 +120,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	}
 	take()
 	r.announce()
-	go func() { // servers may be slow to reply, or not running yet
+	go func() { // in the background, because servers may be slow to reply, or may not run yet
 		for _, w := range inspect.ItemSizes(context.Background(), t) {
 			log.Warn(w)
 		}
@@ -127,9 +128,9 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	return r, nil
 }
 
-// open opens the listeners and files of f, unless they are open already. t is the table
-// of f. The returned take function replaces the old ones. Before take is called, and if
-// open returns an error, nothing else changes.
+// open opens the listeners and files of the configuration f that are not open yet. t is
+// the table of f. The returned function take puts them in the place of the old ones.
+// Nothing else changes before take is called, or if open returns an error.
 func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
 	takeAdmin, err := r.listenAdmin(f.Admin)
 	if err != nil {
@@ -153,7 +154,7 @@ func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error)
 	}, nil
 }
 
-// Start runs an instance with f, without a file that could be reloaded.
+// Start runs an instance with the configuration f. It has no file, so it cannot reload.
 func Start(f *config.File, version string, log *slog.Logger) (*Instance, error) {
 	return start(f, fileWatch{}, version, log, nil, nil)
 }
@@ -161,10 +162,11 @@ func Start(f *config.File, version string, log *slog.Logger) (*Instance, error) 
 // Address returns the address of the first listener.
 func (r *Instance) Address() string { return r.driver.Addrs()[0].String() }
 
-// AdminAddress returns the address of the admin interface, which must exist.
+// AdminAddress returns the address of the admin interface. It must not be called for an
+// instance without one.
 func (r *Instance) AdminAddress() string { return r.adminAddr.String() }
 
-// processName returns the name of this process in the list of instances: host and
+// processName returns the name of this process in the list of instances: the host and the
 // process ID.
 func processName() string {
 	host, err := os.Hostname()
@@ -174,10 +176,10 @@ func processName() string {
 	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
 }
 
-// listenAdmin opens the admin interface that a describes, if it is not open yet.
-// Nothing else changes until take is called. take(true) puts the settings in force and
-// shuts down an old interface at another address after its current requests.
-// take(false) closes what was opened.
+// listenAdmin opens the admin interface that a describes, if it is not open yet. Nothing
+// else changes until the returned function take is called. take(true) puts the settings
+// in force, and shuts down an old interface at another address after its current
+// requests. take(false) closes what listenAdmin has opened.
 func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
 	for _, name := range a.Names {
@@ -210,7 +212,7 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			}
 			var file fs.FileInfo
 			if l != nil && a.Address.Network == "unix" {
-				file, _ = os.Lstat(a.Address.Address) // on an error another process has removed it
+				file, _ = os.Lstat(a.Address.Address) // an error means that another process has removed the file
 			}
 			r.mu.Lock()
 			r.adminListener, r.adminFile, r.adminAt = l, file, a.Address
@@ -237,7 +239,8 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 	}()
 }
 
-// listenOn listens on the address of the admin interface.
+// listenOn listens on the address a for the admin interface. It first removes the file of
+// a unix socket that no process uses any more.
 func listenOn(a config.Address) (net.Listener, error) {
 	if a.Network == "unix" {
 		if err := loop.RemoveStale(a.Address); err != nil {
@@ -247,22 +250,23 @@ func listenOn(a config.Address) (net.Listener, error) {
 	return net.Listen(a.Network, a.Address)
 }
 
-// keepForeignFile makes the end of the admin interface leave the file of its unix socket,
-// if another process has replaced that file.
+// keepForeignFile keeps the file of the admin interface's unix socket if another process
+// has replaced it. Otherwise, closing the listener would remove the file of that process.
 func (r *Instance) keepForeignFile() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	loop.KeepForeignFile(r.adminListener, r.adminFile)
 }
 
-// shutdown stops an admin interface after its current requests, within one second.
+// shutdown stops the admin interface s after its current requests, and after one second
+// at the latest.
 func shutdown(s *admin.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	s.Shutdown(ctx)
 }
 
-// announce logs the start.
+// announce logs the start of the process with its pools, routes and addresses.
 func (r *Instance) announce() {
 	servers := 0
 	for _, p := range r.file.Pools {
@@ -291,7 +295,7 @@ func (r *Instance) announce() {
 	}
 }
 
-// warn logs the valid but questionable settings of f.
+// warn logs the settings of f that are valid but probably not intended.
 func (r *Instance) warn(f *config.File) {
 	for _, w := range f.Warnings {
 		r.log.Warn("configuration accepted with a warning", "warning", w)
@@ -302,8 +306,9 @@ var paces = map[string]loop.Kind{"auto": loop.Auto, "answers": loop.Answers, "sl
 
 func loopOptions(e config.Engine) loop.Options {
 	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
-	// The raw wait releases its processor when the runtime requests it by a signal.
-	// Without these signals it would keep the processor.
+	// A loop with the setting `wait: raw` releases its processor only when the Go runtime
+	// interrupts it with a signal. If these signals are switched off, it must wait in the
+	// ordinary way.
 	o.OrdinaryWait = e.Wait == "syscall" || strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
 	if c := e.CoalesceServer; c.On {
 		o.Tune.HoldDue, o.Tune.HoldMax = c.MinDue, c.MaxHeld
@@ -330,7 +335,7 @@ func (r *Instance) reloaded() live.Reload {
 	return r.reload
 }
 
-// readAgain asks Serve for a reload and waits for the result.
+// readAgain requests a reload from Serve and waits for the result.
 func (r *Instance) readAgain() (admin.Reloaded, error) {
 	answer := make(chan reloadAnswer, 1)
 	select {
@@ -346,14 +351,15 @@ func (r *Instance) readAgain() (admin.Reloaded, error) {
 	}
 }
 
-// reread reloads the configuration and answers all askers. If a reload is not possible
-// yet, it returns a channel that fires when to retry. again means that this was logged
-// before.
+// reread reloads the configuration and sends the result to all that have requested it. While
+// instances may be in different stages of the handover of an earlier reload, no reload is possible. In
+// this case reread returns a channel that fires when the reload must be tried again. again means that
+// the delay is already logged.
 func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		r.watch.reading()
 		if !again {
-			r.log.Info("reload delayed: replicated keys still move to the servers of the previous configuration")
+			r.log.Info("reload delayed: instances may still be in different stages of the handover of the previous reload")
 		}
 		return time.After(is.Unsettled)
 	}
@@ -366,8 +372,8 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	return nil
 }
 
-// again reloads the configuration. It applies the new one completely or not at all, and
-// returns when all loops use it.
+// again reloads the configuration file. It applies the new configuration completely or
+// not at all. It returns when all loops use it.
 func (r *Instance) again() (admin.Reloaded, error) {
 	r.tellReloading()
 	defer r.tellReady()
@@ -392,8 +398,8 @@ func (r *Instance) again() (admin.Reloaded, error) {
 	return done, nil
 }
 
-// applyFile puts the file in force. moves reports that replicated keys move to other servers
-// as a result.
+// applyFile reads the configuration file and puts it in force. moves reports that
+// replicated keys move to other servers because of it.
 func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	r.watch.reading()
 	f, err = config.Load(r.watch.path)
@@ -415,7 +421,7 @@ func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	r.logging.set(f.Log)
 	r.proxy.SetTable(t)
 	take()
-	is, err := r.proxy.Snapshot() // each loop adopts the table before it answers
+	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies
 	if err != nil {
 		r.log.Warn("new configuration in force, but not all loops use it yet", "error", err)
 		return f, false, nil
@@ -423,8 +429,8 @@ func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	return f, is.Moving, nil
 }
 
-// refit fits limits.clients again if the number of files that the process may open has
-// changed (prlimit).
+// refit compares limits.clients again with the number of files that the process may open,
+// if that number has changed (by prlimit).
 func (r *Instance) refit() {
 	files, known := openFiles()
 	if !known || files == r.files {
@@ -443,26 +449,28 @@ func (r *Instance) refit() {
 	r.proxy.SetTable(t)
 }
 
-// limitMemory sets the memory limit of the Go runtime. The garbage collector then works
-// harder before the process becomes larger than the example configuration says a
-// container needs. GOMEMLIMIT in the environment overrides it.
+// limitMemory sets the memory limit of the Go runtime: 1.25 times limits.memory, plus the
+// constant beside. Near this limit the garbage collector works harder, so that the
+// process does not need more memory than the example configuration says. GOMEMLIMIT in
+// the environment overrides this limit.
 func limitMemory(f *config.File) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(f.Limits.Memory + f.Limits.Memory/4 + beside)
 	}
 }
 
-// beside is the memory in bytes that the runtime may use in addition to 1.25 times
+// beside is the memory in bytes that the Go runtime may use in addition to 1.25 times
 // limits.memory. The example configuration says that a container needs 64 MiB in
-// addition. This is half of it; the other half is for the memory of the program itself.
+// addition. Half of that is this constant; the other half is for memory that the Go
+// runtime does not count.
 const beside = 32 << 20
 
-// poolsEvery is the interval at which servers are asked which pools eject them. Tests
+// poolsEvery is how often this instance asks the servers which pools eject them. Tests
 // shorten it.
 var poolsEvery = time.Minute
 
 // Serve runs until a signal ends it. After the first SIGTERM or SIGINT, requests in
-// flight complete; a second one ends it at once.
+// flight are completed. A second signal ends Serve at once.
 func (r *Instance) Serve(signals <-chan os.Signal) error {
 	r.tellReady()
 	looks := time.NewTicker(lookEvery)
@@ -473,7 +481,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	defer counts.Stop()
 	pools := time.NewTicker(poolsEvery)
 	defer pools.Stop()
-	var later <-chan time.Time // fires when a delayed reload is due
+	var later <-chan time.Time // fires when a delayed reload must be tried again; nil: no reload is delayed
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
 			if looking = on; on {
@@ -503,7 +511,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			return r.drainClients(signals)
 		case now := <-counts.C:
 			r.refit()
-			if is, err := r.proxy.Bounds(); err == nil { // otherwise /healthz reports that a loop hangs
+			if is, err := r.proxy.Bounds(); err == nil { // an error means that a loop hangs, which /healthz reports
 				bounds.check(is, now)
 			}
 			if r.admin != nil {
@@ -526,20 +534,21 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	}
 }
 
-// End ends the instance at once.
+// End ends the instance at once. Requests in flight get no replies.
 func (r *Instance) End() {
 	now := make(chan os.Signal)
 	close(now)
 	r.Stop(now, 0)
 }
 
-// oneStop is the time in which several signals count as one. For example, timeout(1)
-// signals the process and then its process group, which includes the process again.
+// oneStop is the time after the first signal in which further signals are ignored. For
+// example, timeout(1) sends a signal to the process and then to its process group, which
+// includes the process again.
 const oneStop = 500 * time.Millisecond
 
-// Stop makes /readyz report that the instance is stopping. It accepts new clients for
-// the duration linger, because load balancers notice it late. Then it completes the
-// requests in flight.
+// Stop makes /readyz report that the instance is stopping. For the duration linger, the
+// instance still accepts new clients, because load balancers do not notice the stop at
+// once. After that, Stop completes the requests in flight, for at most limits.drain.
 func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	r.stopping.Store(true)
 	r.tellSupervisor(daemon.SdNotifyStopping, fmt.Sprintf("STATUS=stopping: requests in flight get replies, for at most %s", linger+r.file.Limits.Drain))
@@ -559,14 +568,14 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	select {
 	case <-time.After(linger):
 	case <-ctx.Done():
-	case done := <-r.handed: // new clients go to the other process
+	case done := <-r.handed: // another process has taken over, and new clients connect to it
 		r.leave()
 		done()
 	}
 	select {
 	case <-r.closed:
 	default:
-		if r.handover.end() { // the other process may not have taken over yet
+		if r.handover.end() { // another process has the listening sockets, and may still take over
 			r.leave()
 		}
 	}
@@ -589,7 +598,8 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 	return nil
 }
 
-// Catch returns a channel with the signals that Serve handles.
+// Catch returns a channel that receives the signals that Serve handles: SIGTERM, SIGINT
+// and SIGHUP.
 func Catch() <-chan os.Signal {
 	c := make(chan os.Signal, 4)
 	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

@@ -11,13 +11,14 @@ import (
 	"ringside/config"
 )
 
-// logSettings contains the current settings of a log.
+// logSettings contains the current level and format of a log, and where it is written.
 type logSettings struct {
 	to      io.Writer
 	current atomic.Pointer[slog.Handler]
 }
 
-// NewLogger returns a log with the settings l, which set changes.
+// NewLogger returns a log that writes to `to` with the settings l. The method set of the
+// returned settings changes them later.
 func NewLogger(l config.Log, to io.Writer) (log *slog.Logger, settings *logSettings) {
 	s := &logSettings{to: to}
 	s.set(l)
@@ -33,8 +34,8 @@ func (s *logSettings) set(l config.Log) {
 	s.current.Store(&h)
 }
 
-// logHandler passes each record to the handler of the current settings. more adds the
-// attributes and groups of derived loggers.
+// logHandler passes each log record to the slog.Handler of the current settings. The
+// field more adds the attributes and groups of derived loggers to that handler.
 type logHandler struct {
 	settings *logSettings
 	more     func(slog.Handler) slog.Handler

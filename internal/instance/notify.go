@@ -1,7 +1,7 @@
 package instance
 
-// This file reports the state to systemd, for a service with Type=notify. If
-// NOTIFY_SOCKET is not set it does nothing.
+// This file reports the state of the process to systemd, for a service with Type=notify.
+// It does nothing if the environment variable NOTIFY_SOCKET is not set.
 
 import (
 	"fmt"
@@ -12,16 +12,16 @@ import (
 	"ringside/internal/cli"
 )
 
-// tellSupervisor sends states such as READY=1. If this fails it logs a warning, because
-// the supervisor will consider the start failed after its timeout.
+// tellSupervisor sends states such as READY=1 to systemd. It logs a warning if this
+// fails: without the state, systemd considers the start failed after its timeout.
 func (r *Instance) tellSupervisor(states ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(states, "\n")); err != nil {
 		r.log.Warn("cannot notify the supervisor", "of", strings.Join(states, " "), "error", err)
 	}
 }
 
-// tellReady reports that clients are served, with the status line that `systemctl
-// status` shows.
+// tellReady reports to systemd that clients are served. The report contains the status
+// line that `systemctl status` shows.
 func (r *Instance) tellReady() {
 	servers, addresses := 0, []string{}
 	for _, p := range r.file.Pools {
@@ -39,8 +39,8 @@ func (r *Instance) tellReady() {
 	r.tellSupervisor(daemon.SdNotifyReady, status)
 }
 
-// tellReloading reports that a reload has begun, and when. Type=notify-reload then
-// waits for READY=1.
+// tellReloading reports to systemd that a reload begins, and the time. With
+// Type=notify-reload, systemd then waits for READY=1.
 func (r *Instance) tellReloading() {
 	r.tellSupervisor(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 }

@@ -1,6 +1,6 @@
 package instance
 
-// ringside serve
+// This file implements the command `ringside serve`.
 
 import (
 	"github.com/spf13/cobra"
@@ -8,7 +8,7 @@ import (
 	"ringside/internal/cli"
 )
 
-// Command returns the serve command of this version of Ringside.
+// Command returns the command `ringside serve`. version is the version of this program.
 func Command(version string) *cobra.Command {
 	var path string
 	var over bool
@@ -36,7 +36,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 			signals := Catch()
 			w := fileWatch{path: path}
 			if path == "-" {
-				w.path = "" // standard input can't be read again
+				w.path = "" // standard input cannot be read again, so there is no file for a reload
 			}
 			w.reading()
 			f, err := cli.ReadConfig(cmd, path)
@@ -59,7 +59,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 					if err = r.confirm(signals); err != nil {
 						err = takeOverError(f, err)
 						taken.conn.Close()
-						r.Stop(signals, 0) // clients that this process has accepted get their replies
+						r.Stop(signals, 0) // send the remaining replies to the clients that this process has already accepted
 					}
 				}
 				taken.close()

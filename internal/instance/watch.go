@@ -1,6 +1,6 @@
 package instance
 
-// This file detects changes of the configuration file, for watch: on.
+// This file detects changes of the configuration file, for the setting `watch: on`.
 
 import (
 	"io/fs"
@@ -8,22 +8,23 @@ import (
 	"time"
 )
 
-// fileWatch detects that the file at a path has changed. It polls, which costs one stat
-// per second. Polling follows all symbolic links in their current state (Kubernetes
-// swaps the link of a parent directory). It also detects changes by another machine on
-// a shared file system. inotify would need a watch on each parent directory, and
-// detects neither.
+// fileWatch detects changes of the file at a path. It polls, with one stat per second. A
+// poll follows all symbolic links as they are now, for example after Kubernetes has
+// replaced the link of a parent directory. It also finds changes that another machine has
+// made on a shared file system. inotify would need a watch on each parent directory, and
+// finds no changes by other machines.
 type fileWatch struct {
 	path string
-	read fs.FileInfo // state when it was read last; nil: no file
-	seen fs.FileInfo // state at the previous look
+	read fs.FileInfo // state of the file when it was last read as configuration; nil: it did not exist
+	seen fs.FileInfo // state of the file at the previous poll; nil: it did not exist
 }
 
-// lookEvery is the polling interval. It is also how long a file must stay unchanged, so
-// that a file that is written in several steps, or together with others, is complete.
+// lookEvery is the time between two polls. A changed file must also stay unchanged for
+// this time before it is read. Otherwise, a file that is written in several steps could
+// be read incomplete.
 const lookEvery = time.Second
 
-// stat returns the state of the file at the path, or nil if there is none.
+// stat returns the current state of the file, or nil if it does not exist.
 func (w *fileWatch) stat() fs.FileInfo {
 	is, err := os.Stat(w.path)
 	if err != nil {
@@ -32,12 +33,12 @@ func (w *fileWatch) stat() fs.FileInfo {
 	return is
 }
 
-// reading records that the file is being read now.
+// reading records the state of the file at the time when it is read as configuration.
 func (w *fileWatch) reading() { w.read = w.stat() }
 
-// changed reports whether the file differs from the one that was read last, and has not
-// changed since the previous look. A missing file does not count as a change. Either it
-// is being replaced, or the mistake will show at the next start.
+// changed reports whether the file differs from what was last read as configuration, and
+// has not changed since the previous poll. A missing file does not count as a change: it
+// is probably being replaced. If it stays missing, the next start reports that.
 func (w *fileWatch) changed() bool {
 	is := w.stat()
 	still := is != nil && sameFile(is, w.seen)

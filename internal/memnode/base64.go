@@ -1,11 +1,11 @@
 package memnode
 
-// base64.go: keys in base64, decoded as leniently as memcached does.
+// This file decodes keys in base64, as leniently as memcached does.
 
-// decodeKey decodes base64 as memcached does. It skips bytes outside of the
-// alphabet. A '=' is a zero digit that shortens its block, and that block ends the
-// key. decodeKey returns nil if the digits do not fill blocks of four, or if a
-// block has more than two '='.
+// decodeKey decodes a key in base64 as memcached does. It skips bytes outside of the alphabet. A
+// '=' counts as the digit 0 and shortens its block by a byte. The key ends after a block with '='.
+// decodeKey returns nil if the number of digits is 0 or not a multiple of four, or if a block has
+// more than two '='.
 func decodeKey(dst, src []byte) []byte {
 	digits := 0
 	for _, b := range src {
@@ -43,7 +43,8 @@ func decodeKey(dst, src []byte) []byte {
 	return dst
 }
 
-// base64Digits is the value of each base64 digit, and -1 for other bytes.
+// base64Digits has the value of each base64 digit. Its index is the byte. For a byte that is no
+// digit, it has -1.
 var base64Digits = func() (digits [256]int8) {
 	for i := range digits {
 		digits[i] = -1

@@ -1,7 +1,7 @@
 package memnode
 
-// conn.go: one client connection: it reads lines and values, executes the commands
-// in order, and writes replies.
+// This file serves one client connection. It reads lines and values, executes the commands in
+// order, and writes replies.
 
 import (
 	"bufio"
@@ -13,19 +13,19 @@ import (
 
 const (
 	readBuffer  = 16 << 10
-	writeBuffer = 64 << 10 // replies are sent when this many bytes are pending, or when the input is drained
+	writeBuffer = 64 << 10 // replies are sent when this many bytes are pending, or when no more requests have arrived
 
-	// A longer line without a line end closes the connection, as in memcached. A
-	// get of many keys may be longer; memcached does not limit it.
+	// maxLine is the greatest length of a line in bytes. A longer line closes the connection, as in
+	// memcached. A get may have maxGetLine bytes; memcached does not limit it.
 	maxLine    = 2048
 	maxGetLine = 1 << 20
 
 	binaryRequest = 0x80 // first byte of a client that uses the binary protocol
 
-	maxTokens = 23 // of a line; only get reads the words after them
+	maxTokens = 23 // greatest number of words of a line that are split at once; only get reads more words
 )
 
-// Replies that are used in more than one place.
+// Error replies that are used in several places.
 const (
 	badFormat = "CLIENT_ERROR bad command line format"
 	badChunk  = "CLIENT_ERROR bad data chunk"
@@ -44,17 +44,17 @@ type conn struct {
 	node *Node
 	rw   io.ReadWriter
 	id   int
-	last atomic.Uint32 // second of the last command
+	last atomic.Uint32 // time of the last command, in seconds of the store's clock
 
 	in   *bufio.Reader
 	out  []byte
-	line []byte // the current line, copied because its tokens are used after the value has been read
+	line []byte // copy of the current line; a copy because its words are used after the value has been read
 
-	// The command that is being executed.
+	// State of the command that is being executed. tokens are the words of its line.
 	tokens  [][]byte
-	rest    []byte // rest of the line after maxTokens tokens
+	rest    []byte // part of the line after the first maxTokens words
 	noreply bool
-	scratch [maxKey]byte // the key decoded from base64
+	scratch [maxKey]byte // buffer for a key that was decoded from base64
 }
 
 func newConn(n *Node, rw io.ReadWriter) *conn {
@@ -63,8 +63,8 @@ func newConn(n *Node, rw io.ReadWriter) *conn {
 	return c
 }
 
-// run serves until the client disconnects, sends a line that is too long, or the
-// node closes.
+// run serves the client until it disconnects or sends a line that is too long, or until the node is
+// closed.
 func (c *conn) run() {
 	if first, err := c.in.Peek(1); err != nil || first[0] == binaryRequest {
 		return
@@ -84,9 +84,9 @@ func (c *conn) run() {
 	}
 }
 
-// source is the reader that conn.in reads from. A read may block, so Read first sends the
-// pending replies. Therefore the replies to a pipeline are sent in one piece, but
-// never too late.
+// source is the reader from which conn.in reads. Its Read sends the pending replies before it reads
+// from the client, because the read may block. So the replies to a pipeline are sent in one piece,
+// and no reply waits for the next request.
 type source struct{ c *conn }
 
 func (s source) Read(p []byte) (int, error) {
@@ -104,21 +104,21 @@ func (c *conn) send() error {
 	}
 	_, err := c.rw.Write(c.out)
 	c.out = c.out[:0]
-	if cap(c.out) > 2*writeBuffer { // a large value was sent: release its memory
+	if cap(c.out) > 2*writeBuffer { // the buffer has grown for a large value, so its memory is released
 		c.out = nil
 	}
 	return err
 }
 
-// readLine reads the next line into c.line, without its line end.
+// readLine reads the next line from the client into c.line, without its line end.
 func (c *conn) readLine() error {
 	if cap(c.line) > readBuffer {
 		c.line = nil
 	}
 	c.line = c.line[:0]
-	seen := 0 // bytes of the buffer without a line end
+	seen := 0 // number of bytes at the start of the buffer that were searched and have no line end
 	for {
-		buf, _ := c.in.Peek(c.in.Buffered()) // only what is buffered: no error, no wait
+		buf, _ := c.in.Peek(c.in.Buffered()) // only the bytes that are buffered already, so Peek returns no error and does not wait
 		if i := bytes.IndexByte(buf[seen:], '\n'); i >= 0 {
 			c.line = append(c.line, buf[:seen+i]...)
 			c.in.Discard(seen + i + 1)
@@ -142,7 +142,7 @@ func (c *conn) readLine() error {
 	}
 }
 
-// getsMany reports whether line begins with a get, after at most 100 spaces.
+// getsMany reports whether line begins with get or gets. Up to 100 spaces may precede the command.
 func getsMany(line []byte) bool {
 	command := bytes.TrimLeft(line, " ")
 	if len(line)-len(command) > 100 {
@@ -151,8 +151,8 @@ func getsMany(line []byte) bool {
 	return bytes.HasPrefix(command, []byte("get ")) || bytes.HasPrefix(command, []byte("gets "))
 }
 
-// readValue reads n bytes and the line end. It returns a nil value if the line end
-// is missing.
+// readValue reads a value of n bytes and its line end. If the line end is missing, it returns nil
+// without an error.
 func (c *conn) readValue(n int) ([]byte, error) {
 	buf := make([]byte, n+2)
 	if _, err := io.ReadFull(c.in, buf); err != nil {
@@ -164,14 +164,14 @@ func (c *conn) readValue(n int) ([]byte, error) {
 	return buf[:n:n], nil
 }
 
-// skipValue discards n bytes and the line end.
+// skipValue reads a value of n bytes and its line end, and discards both.
 func (c *conn) skipValue(n int) error {
 	_, err := c.in.Discard(n + 2)
 	return err
 }
 
-// nextToken returns the first word of a line and the rest. token is empty if there
-// is none.
+// nextToken returns the first word of a line and the part after it. token is empty if the line has
+// no word.
 func nextToken(line []byte) (token, rest []byte) {
 	line = bytes.TrimLeft(line, " ")
 	if i := bytes.IndexByte(line, ' '); i >= 0 {
@@ -244,14 +244,14 @@ func (c *conn) execute() error {
 		return errQuit
 	default:
 		if last := c.lastToken(); len(c.tokens) > 1 && bytes.HasPrefix(last, []byte("HTTP/")) {
-			return errQuit // a browser that a hostile page has sent here
+			return errQuit // the request is HTTP: a hostile web page may have made a browser send it
 		}
 		c.reply("ERROR")
 	}
 	return nil
 }
 
-// split sets c.tokens to the first tokens of a line, and c.rest to what follows.
+// split sets c.tokens to the first words of a line, and c.rest to the part of the line after them.
 func (c *conn) split(line []byte) {
 	c.tokens, c.rest = c.tokens[:0], line
 	for len(c.tokens) < maxTokens {
@@ -263,9 +263,9 @@ func (c *conn) split(line []byte) {
 	}
 }
 
-// pastNUL splits the whole line again if it contains a NUL, and reports whether it
-// does. A store command may have its length after a NUL, and its value must not be
-// executed as commands.
+// pastNUL reports whether the line contains a NUL. If it does, pastNUL splits the line again,
+// including the part after the NUL. The length of a value may be in that part, and without it the
+// value would be executed as commands.
 func (c *conn) pastNUL() bool {
 	if bytes.IndexByte(c.line, 0) < 0 {
 		return false
@@ -274,7 +274,7 @@ func (c *conn) pastNUL() bool {
 	return true
 }
 
-// lastToken returns the last word of the line.
+// lastToken returns the last word of the current line.
 func (c *conn) lastToken() []byte {
 	last := c.tokens[len(c.tokens)-1]
 	for rest := c.rest; len(rest) > 0; {
@@ -286,7 +286,7 @@ func (c *conn) lastToken() []byte {
 	return last
 }
 
-// reply writes a reply line, including errors. With noreply it writes nothing.
+// reply writes a reply line, which may be an error. It writes nothing if the command has noreply.
 func (c *conn) reply(line string) {
 	if c.noreply {
 		return
@@ -295,7 +295,7 @@ func (c *conn) reply(line string) {
 	c.endLine()
 }
 
-// fail writes an error line even with noreply or q.
+// fail writes an error line, even if the command has noreply.
 func (c *conn) fail(line string) {
 	c.noreply = false
 	c.reply(line)
@@ -303,8 +303,8 @@ func (c *conn) fail(line string) {
 
 func (c *conn) endLine() { c.out = append(c.out, '\r', '\n') }
 
-// takes reports whether the number of the command's words, including its name, is from
-// least to most. If not, it writes an error.
+// takes reports whether the command has the right number of words, including its name: from least
+// to most. If not, it writes an error.
 func (c *conn) takes(least, most int) bool {
 	if n := len(c.tokens); n < least || n > most {
 		c.reply("ERROR")
@@ -313,7 +313,7 @@ func (c *conn) takes(least, most int) bool {
 	return true
 }
 
-// readNoreply sets c.noreply if the last word is noreply.
+// readNoreply sets c.noreply if the last word of the line is noreply.
 func (c *conn) readNoreply() {
 	c.noreply = string(c.lastToken()) == "noreply"
 }

@@ -1,11 +1,11 @@
 package memnode
 
-// line.go: clients without a socket, for simulations with a simulated network and
-// clock.
+// This file has clients without a socket. They are for simulations of a network and a clock.
 
 import "io"
 
-// New returns a Node without a listener. Its clients are Lines. It needs no Close.
+// New returns a Node without a listener. Its clients are created with the method Line. The Node
+// need not be closed.
 func New(options Options) (*Node, error) { return newNode(options) }
 
 // Keys returns all keys of n, the most recently used last.
@@ -15,8 +15,8 @@ func (n *Node) Keys() []string {
 	return n.store.items.Keys()
 }
 
-// A Line is a client whose requests and replies the caller transports. It is not
-// safe for concurrent use.
+// A Line is a client of a Node without a socket: the caller passes its requests and gets its
+// replies. A Line is not safe for concurrent use.
 type Line struct {
 	c       *conn
 	in, out []byte
@@ -29,15 +29,15 @@ func (n *Node) Line() *Line {
 	return l
 }
 
-// Do executes complete requests and returns the replies, which are valid until the
-// next call.
+// Do executes the given requests, which must be complete, and returns their replies. The returned
+// slice is valid until the next call.
 func (l *Line) Do(requests []byte) []byte {
 	l.in, l.out = requests, l.out[:0]
 	l.c.run()
 	return l.out
 }
 
-// Read is called by the node.
+// Read makes Line an io.Reader. The node reads the requests with it.
 func (l *Line) Read(p []byte) (int, error) {
 	if len(l.in) == 0 {
 		return 0, io.EOF
@@ -47,7 +47,7 @@ func (l *Line) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write is called by the node.
+// Write makes Line an io.Writer. The node writes the replies with it.
 func (l *Line) Write(p []byte) (int, error) {
 	l.out = append(l.out, p...)
 	return len(p), nil

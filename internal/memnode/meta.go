@@ -1,7 +1,7 @@
 package memnode
 
-// meta.go: the meta commands. Their flags take effect, and appear in the reply, in
-// the order of the request.
+// This file has the meta commands. Their flags take effect in the order of the request, and appear
+// in the reply in that order.
 
 import (
 	"encoding/base64"
@@ -9,43 +9,42 @@ import (
 )
 
 const (
-	maxMetaTokens = 19 // words of a line, including the command name
-	maxOpaque     = 32 // bytes of an O flag, including its letter
+	maxMetaTokens = 19 // greatest number of words of a line, including the command name
+	maxOpaque     = 32 // greatest length of an O flag in bytes, including its letter
 )
 
-// Errors of the meta commands. 1.6.18 words the same error differently in
-// different commands.
+// Errors of the meta commands. memcached 1.6.18 has different texts for the same error in different
+// commands.
 const (
 	metaOpaque    = "CLIENT_ERROR opaque token too long"
-	metaFlags     = "CLIENT_ERROR invalid or duplicate flag" // md and ma, for every error in the flags
+	metaFlags     = "CLIENT_ERROR invalid or duplicate flag" // reply of md and ma to every error in the flags
 	metaTooMany   = "CLIENT_ERROR options flags too long"
-	metaTooManyMG = "CLIENT_ERROR options flags are too long" // mg, and ms with the text of 1.6.45
+	metaTooManyMG = "CLIENT_ERROR options flags are too long" // reply of mg to too many flags
 )
 
-// A metaRequest is a parsed meta command.
+// A metaRequest is a parsed meta command, with its key and flags.
 type metaRequest struct {
 	key     []byte
-	encoded bool // b
+	encoded bool // flag b: the key is sent in base64
 	flags   [][]byte
 
-	value    bool // v
-	quiet    bool // q
-	late     bool // I: md marks the item stale, ms accepts a lower cas number
-	vivify   bool // N
-	newTTL   bool // T
-	hasCAS   bool // C
-	noUpdate bool // u
-	atomic   bool // a flag needs the item's state from before this read
-	mode     byte // M
+	value    bool // flag v: the reply has the value
+	quiet    bool // flag q: no reply in the usual case
+	late     bool // flag I: md marks the item as stale, and ms accepts a cas number that is too low
+	vivify   bool // flag N: a missing item is created
+	newTTL   bool // flag T: the item gets a new expiry
+	hasCAS   bool // flag C: the request has a cas number
+	noUpdate bool // flag u: the access is not recorded in the item
+	atomic   bool // there is a flag (l, h, N, T or R) for which the access must be recorded after the reply is written
+	mode     byte // argument of flag M; 0: the flag is absent
 
-	expires, vivifyTTL, recache uint32 // T, N, R as seconds of the store
-	clientFlags                 uint32 // F
-	cas, delta, initial         uint64 // C, D, J
+	expires, vivifyTTL, recache uint32 // arguments of the flags T, N and R, as times in seconds of the store's clock
+	clientFlags                 uint32 // argument of flag F: the client flags of the item
+	cas, delta, initial         uint64 // arguments of the flags C, D and J: cas number, delta, and initial value
 }
 
-// readMeta parses the flags. failure is the error reply, or "". If there are
-// several errors, the last one counts, but an unknown or repeated flag ends the
-// parsing.
+// readMeta parses the flags of a meta command. failure is the error reply; empty: no error. If
+// there are several errors, the last one is returned. An unknown or repeated flag ends the parsing.
 func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure string) {
 	const badToken = "CLIENT_ERROR bad token in command line format"
 	s := c.node.store
@@ -110,7 +109,7 @@ func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure stri
 			} else {
 				failure = "CLIENT_ERROR incorrect length for M token"
 			}
-		case 'k', 's', 't', 'c', 'f', 'O', 'P', 'L': // only echoed in the reply, or meant for a proxy
+		case 'k', 's', 't', 'c', 'f', 'O', 'P', 'L': // these flags only change the reply, or are meant for a proxy
 		default:
 			return m, "CLIENT_ERROR invalid flag"
 		}
@@ -118,8 +117,7 @@ func (c *conn) readMeta(key []byte, flags [][]byte) (m metaRequest, failure stri
 	return m, failure
 }
 
-// legalKey reports whether the command has a key of legal length. If not, it
-// writes an error.
+// legalKey reports whether the command has a key that is not too long. If not, it writes an error.
 func (c *conn) legalKey() bool {
 	if !c.takes(2, maxTokens) {
 		return false
@@ -128,7 +126,7 @@ func (c *conn) legalKey() bool {
 	return ok
 }
 
-// flag writes the letter of a reply flag.
+// flag writes a space and the letter of a flag of the reply.
 func (c *conn) flag(letter byte) { c.out = append(c.out, ' ', letter) }
 
 func (c *conn) flagNumber(letter byte, n uint64) {
@@ -136,8 +134,8 @@ func (c *conn) flagNumber(letter byte, n uint64) {
 	c.out = strconv.AppendUint(c.out, n, 10)
 }
 
-// flagTTL writes t: the seconds until expiry, or -1 for never. An expiry in the
-// past appears as an unsigned 32-bit number, as in memcached.
+// flagTTL writes the flag t of a reply: the seconds until expiry, or -1 if the item never expires.
+// An expiry in the past appears as an unsigned 32-bit number, as in memcached.
 func (c *conn) flagTTL(it *item, now uint32) {
 	if it.expires == 0 {
 		c.out = append(c.out, " t-1"...)
@@ -156,7 +154,8 @@ func (c *conn) flagKey(key []byte, inBase64 bool) {
 	c.out = append(c.out, " b"...)
 }
 
-// flagOpaque writes O. It returns false if the opaque is too long.
+// flagOpaque writes the flag O of a reply, which repeats the flag of the request. It returns false
+// if the flag is too long.
 func (c *conn) flagOpaque(flag []byte) bool {
 	if len(flag) > maxOpaque {
 		return false
@@ -165,9 +164,8 @@ func (c *conn) flagOpaque(flag []byte) bool {
 	return true
 }
 
-// echo writes a status and only those flags that repeat the request: opaque and
-// key. It returns false if the opaque is too long. The caller must then remove
-// what echo wrote.
+// echo writes a reply without an item: a status, and the flags O and k of the request. It returns
+// false if the flag O is too long. The caller must then remove what echo has written.
 func (c *conn) echo(code string, m *metaRequest) bool {
 	c.out = append(c.out, code...)
 	for _, flag := range m.flags {
@@ -203,8 +201,8 @@ func (c *conn) metaGet() {
 	}
 }
 
-// lookup writes the reply of mg without the value, which the caller writes without
-// the lock.
+// lookup executes mg and writes the reply without the value. The caller writes the value later,
+// when the store is not locked.
 func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	mark := len(c.out)
 	s := c.node.store
@@ -218,7 +216,7 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 		created = true
 	}
 	if it == nil {
-		s.countGet(false) // 1.6.18 ignores T here
+		s.countGet(false) // a miss is counted as a get even with flag T, as in memcached 1.6.18
 		s.countMiss(false)
 		if !c.echo("EN", m) {
 			c.out = c.out[:mark]
@@ -251,8 +249,9 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	return it.value, true
 }
 
-// hit writes the flags of an mg that found or created its item. They include W for the one client
-// that should store a new value. It returns false if the opaque is too long.
+// hit writes the flags of the reply to an mg that has found or created the item `it`. The flag W in
+// the reply means that this client should store a new value; only one client gets it. hit returns
+// false if the flag O is too long.
 func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	now := c.node.store.now
 	wins := false
@@ -303,7 +302,7 @@ func (c *conn) hit(it *item, m *metaRequest, created bool) bool {
 	return true
 }
 
-// metaSet executes ms. If it rejects a command with a valid length, it skips the
+// metaSet executes ms. If it rejects the command and the length of the value is valid, it skips the
 // value.
 func (c *conn) metaSet() error {
 	cut := len(c.tokens) < 3 && c.pastNUL()
@@ -356,7 +355,8 @@ func (c *conn) metaSet() error {
 	return nil
 }
 
-// storeMeta executes a valid ms. value is nil if its line end was missing.
+// storeMeta stores the value of a valid ms and writes the reply. value is nil if the line end after
+// the value was missing.
 func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 	it := &item{value: value, flags: m.clientFlags, expires: m.expires}
 	if m.encoded {
@@ -390,8 +390,8 @@ func (c *conn) storeMeta(m *metaRequest, how mode, value []byte) {
 
 var metaOutcomes = [...]string{stored: "HD", notStored: "NS", exists: "EX", notFound: "NF"}
 
-// storeMode parses the M flag of ms. With a cas number, set and replace become
-// cas.
+// storeMode parses the flag M of ms. If the request has a cas number, the modes set and replace
+// store only if it is equal to that of the item.
 func (m *metaRequest) storeMode() (how mode, failure string) {
 	switch m.mode {
 	case 0, 'S':
@@ -418,8 +418,8 @@ func (m *metaRequest) storeMode() (how mode, failure string) {
 	return how, ""
 }
 
-// metaChange parses the key and the flags of md and ma. If they are invalid, it
-// writes an error and returns false.
+// metaChange parses the key and the flags of md and ma. If they are invalid, it writes an error and
+// ok is false.
 func (c *conn) metaChange() (m metaRequest, ok bool) {
 	if !c.legalKey() {
 		return m, false
@@ -463,7 +463,7 @@ func (c *conn) metaDelete() {
 		if m.newTTL {
 			it.expires = m.expires
 		}
-		it.marks = it.marks&^won | stale // the next reader gets W
+		it.marks = it.marks&^won | stale // the next client that reads the item gets the flag W
 		it.cas = s.nextCAS()
 	default:
 		s.deleteHits++
@@ -516,13 +516,13 @@ func (c *conn) metaArithmetic() {
 	case !ok:
 		c.out = c.out[:mark]
 		c.fail(metaOpaque)
-	case m.quiet && result == stored: // 1.6.18 does not suppress the reply if the item was created
+	case m.quiet && result == stored: // memcached 1.6.18 sends the reply in spite of the flag q if the item was created
 		c.out = c.out[:mark]
 	}
 }
 
-// number writes the reply of an ma that has a result. It returns false if the
-// opaque is too long.
+// number writes the reply to an ma with the new number n. created means that this ma created the
+// item. number returns false if the flag O is too long.
 func (c *conn) number(it *item, n uint64, m *metaRequest, created bool) bool {
 	digits := strconv.AppendUint(nil, n, 10)
 	if m.value {
@@ -559,8 +559,8 @@ func (c *conn) number(it *item, n uint64, m *metaRequest, created bool) bool {
 	return true
 }
 
-// metaDebug executes me. In 1.6.18, exp is negative for an item that has not
-// expired.
+// metaDebug executes me. As in memcached 1.6.18, exp is negative for an item that has not expired
+// yet.
 func (c *conn) metaDebug() {
 	if len(c.tokens) < 2 || len(c.tokens[1]) > maxKey {
 		c.reply(badFormat)

@@ -49,7 +49,7 @@
 // 64 KiB or one value.
 package memnode
 
-// node.go: the listener and its connections, and pausing and closing them.
+// This file has the listener and its connections. It can pause and close them.
 
 import (
 	"errors"
@@ -60,10 +60,10 @@ import (
 )
 
 const (
-	defaultMemoryLimit = 64 << 20 // as memcached -m
-	defaultMaxItem     = 1 << 20  // as memcached -I
-	minMaxItem         = 1024     // memcached's lower limit of -I
-	defaultMaxConns    = 1024     // as memcached -c
+	defaultMemoryLimit = 64 << 20 // the default of memcached's option -m
+	defaultMaxItem     = 1 << 20  // the default of memcached's option -I
+	minMaxItem         = 1024     // the lower limit of memcached's option -I
+	defaultMaxConns    = 1024     // the default of memcached's option -c
 	defaultVersion     = "1.6.18"
 )
 
@@ -71,12 +71,12 @@ const (
 // free port of 127.0.0.1 with memcached's defaults.
 type Options struct {
 	Network     string           // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
-	Address     string           // as for net.Listen; default "127.0.0.1:0", a free port. A unix socket needs a path
-	MemoryLimit int              // limit of the weight of all items, in bytes; default 64 MiB
+	Address     string           // address as for net.Listen; default "127.0.0.1:0", which means a free port. For a unix socket, the address is its path and is required
+	MemoryLimit int              // greatest weight of all items together, in bytes; default 64 MiB
 	MaxItem     int              // largest item in bytes, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
-	MaxConns    int              // most open connections; default 1024. Further ones get an error and are closed
+	MaxConns    int              // greatest number of open connections; default 1024. Further connections get an error and are closed
 	Version     string           // the version in replies to version and stats; default "1.6.18"
-	Now         func() time.Time // the clock, safe for concurrent use; default time.Now. Tests replace it to make items expire
+	Now         func() time.Time // clock of the node, safe for concurrent use; default time.Now. Tests replace it to make items expire
 }
 
 func (o Options) withDefaults() (Options, error) {
@@ -117,24 +117,24 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// A Node is a running memcached. Its methods are safe for concurrent use.
+// A Node is one memcached that runs in this process. Its methods are safe for concurrent use.
 type Node struct {
 	options  Options
 	store    *store
 	listener net.Listener
 	started  time.Time
-	running  sync.WaitGroup // the accept loop and one goroutine per connection
+	running  sync.WaitGroup // counts the accept loop and one goroutine for each connection
 	closed   chan struct{}
 
 	mu       sync.Mutex
 	conns    map[*conn]net.Conn
-	paused   chan struct{} // nil unless paused; Resume closes it
-	total    int           // connections served since the start; the last one has this id
-	rejected uint64        // connections rejected because of MaxConns
+	paused   chan struct{} // closed by Resume; nil: the node is not paused
+	total    int           // number of connections since the start; it is also the id of the newest one
+	rejected uint64        // number of connections that were rejected because of MaxConns
 }
 
-// Start listens and serves until Close. Its error names the invalid option or
-// address.
+// Start opens the listener and serves clients until Close. If an option or the address is invalid,
+// the error names it.
 func Start(options Options) (*Node, error) {
 	n, err := newNode(options)
 	if err != nil {
@@ -163,8 +163,8 @@ func newNode(options Options) (*Node, error) {
 	}, nil
 }
 
-// Addr returns the address of the listener, with the chosen port if the option was
-// port 0.
+// Addr returns the address of the listener. If the configured port was 0, the address has the
+// chosen port.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
 // Close stops listening, closes all connections, and returns when all goroutines
@@ -198,8 +198,7 @@ func (n *Node) Pause() {
 	}
 }
 
-// Resume ends a Pause. The node then executes and answers the commands that have
-// arrived.
+// Resume ends a Pause. The node then executes the commands that have arrived in the meantime.
 func (n *Node) Resume() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,7 +208,7 @@ func (n *Node) Resume() {
 	}
 }
 
-// await returns when the node is not paused, or is closed.
+// await waits while the node is paused. It returns at once if the node is closed.
 func (n *Node) await() {
 	n.mu.Lock()
 	paused := n.paused
@@ -229,7 +228,7 @@ func (n *Node) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // probably out of file descriptors: the next try may succeed
+		if err != nil { // probably there are too many open files; the next accept may succeed
 			select {
 			case <-n.closed:
 			case <-time.After(10 * time.Millisecond):
@@ -237,14 +236,16 @@ func (n *Node) accept() {
 			continue
 		}
 		if !n.serve(socket) {
-			// A short write into an empty socket buffer does not block the loop.
+			// The write is short and the socket buffer is empty, so this does not block the accept
+			// loop.
 			socket.Write([]byte("ERROR Too many open connections\r\n"))
 			socket.Close()
 		}
 	}
 }
 
-// serve starts a connection. It returns false if there are too many.
+// serve starts a goroutine for a new connection. It returns false if there are too many
+// connections.
 func (n *Node) serve(socket net.Conn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -1,18 +1,17 @@
 package memnode
 
-// number.go: numbers as memcached parses them, with C's strtol functions.
+// This file parses numbers as memcached does, which uses C's strtol functions.
 //
-// Space may precede a number, and space and any text may follow it. A sign is
-// allowed even on unsigned numbers. Numbers of 32 bits are parsed with 64 bits and
-// truncated, so 2^32 is 0.
+// Space may precede a number, and space and any text may follow it. A sign is allowed even on
+// unsigned numbers. Numbers of 32 bits are parsed with 64 bits and truncated, so 2^32 is read as 0.
 
 import (
 	"bytes"
 	"math"
 )
 
-// parseLength parses the length of a value. It does not truncate: with its line
-// end, the length must fit an int of C.
+// parseLength parses the length of a value. Unlike other numbers, the length is not truncated. It
+// is an error if the length plus two bytes for the line end does not fit an int of C.
 func parseLength(s []byte) (int, bool) {
 	negative, n, ok := scan(s)
 	return int(n), ok && n <= math.MaxInt32-2 && (!negative || n == 0)
@@ -55,7 +54,8 @@ func parseUint64(s []byte) (uint64, bool) {
 	return n, true
 }
 
-// scan parses space, a sign and digits. A NUL, space or the end of s must follow.
+// scan parses optional space, an optional sign, and digits. A NUL, space or the end of s must
+// follow the digits.
 func scan(s []byte) (negative bool, n uint64, ok bool) {
 	s = untilNUL(s)
 	for len(s) > 0 && isSpace(s[0]) {

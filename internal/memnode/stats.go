@@ -1,6 +1,6 @@
 package memnode
 
-// stats.go: the counters, and the replies to stats.
+// This file has the counters of a node, and the replies to stats.
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// counters are the numbers that stats reset sets to zero, named as in stats. The
-// store's lock guards them.
+// counters are the numbers that `stats reset` sets to zero. They are named as in the reply to
+// stats. The lock of the store guards them.
 type counters struct {
 	cmdGet, cmdSet, cmdFlush, cmdTouch, cmdMeta uint64
 	getHits, getMisses, getExpired, getFlushed  uint64
@@ -25,8 +25,8 @@ type counters struct {
 	storeTooLarge, totalItems, evictions        uint64
 }
 
-// countGet counts a read; with touch, it counts a touch, as for gat. So do the
-// next methods.
+// countGet counts a read of one key. If touch is true, it counts a touch instead, as memcached does
+// for gat.
 func (k *counters) countGet(touch bool) {
 	if touch {
 		k.cmdTouch++
@@ -114,7 +114,7 @@ func (c *conn) statsGeneral() {
 	s.unlock()
 
 	c.stat("pid", os.Getpid())
-	c.stat("uptime", now-clockStart+2) // memcached counts from 2
+	c.stat("uptime", now-clockStart+2) // the uptime of memcached starts at 2
 	c.stat("time", n.options.Now().Unix())
 	c.stat("version", n.options.Version)
 	c.stat("pointer_size", strconv.IntSize)
@@ -181,7 +181,7 @@ func (c *conn) statsSettings() {
 	c.stat("dump_enabled", "no")
 }
 
-// statsItems shows the LRU list as class 1.
+// statsItems writes the reply to `stats items`. The only LRU list appears as class 1.
 func (c *conn) statsItems() {
 	s := c.node.store
 	s.lock()
@@ -200,7 +200,8 @@ func (c *conn) statsItems() {
 	c.stat("items:1:outofmemory", 0)
 }
 
-// statsSlabs shows all memory as class 1, with one chunk per item.
+// statsSlabs writes the reply to `stats slabs`. All memory appears as class 1, with one chunk per
+// item.
 func (c *conn) statsSlabs() {
 	s := c.node.store
 	s.lock()

@@ -1,6 +1,6 @@
 package memnode
 
-// store.go: the items, their limits, and the rules of expiry, flush and cas.
+// This file has the items, their limits, and the rules of expiry, flush and cas.
 
 import (
 	"math"
@@ -14,46 +14,46 @@ import (
 const (
 	maxKey = 250
 
-	// clockStart is the first second of a store's clock. The seconds below it are
-	// used for "always in the past" (1) and for "the second before this one"
-	// (flush_all).
+	// clockStart is the second at which the clock of a store starts. Smaller numbers are needed for
+	// two purposes: 1 means "always in the past", and flush_all uses the second before the current
+	// one.
 	clockStart = 62
 
 	// maxRelative is the longest relative exptime in seconds: 30 days.
 	maxRelative = 60 * 60 * 24 * 30
 
-	// itemHeader is what memcached adds to key, flags and value: its header, the
-	// key's NUL, the value's CRLF and the cas number.
+	// itemHeader is the number of bytes that memcached adds to key, flags and value: its header,
+	// the NUL after the key, the line end after the value, and the cas number.
 	itemHeader = 48 + 1 + 2 + 8
 
-	// itemOverhead is roughly what Go needs for an item beyond what memcached
-	// counts: map slot, list entry, item, and the rounding of two allocations.
-	// Measured with values of 1 byte.
+	// itemOverhead is about the number of bytes that Go needs for an item in addition to those that
+	// memcached counts. It covers a map slot, a list entry, the item, and the rounding of two
+	// allocations. It was measured with values of 1 byte.
 	itemOverhead = 160
 )
 
-// An item is the entry of one key. Only value can be read without the store's
-// lock, because it is replaced and never modified.
+// An item is the entry of one key. Its value can be read without the lock of the store, because the
+// bytes of a value never change; a new value replaces the slice.
 type item struct {
 	value   []byte
 	cas     uint64
 	flags   uint32
-	expires uint32 // time of expiry, in seconds; 0: never
-	used    uint32 // time, in seconds, of the last store or read; the first read of the item does not count
+	expires uint32 // second of the store's clock at which the item expires; 0: never
+	used    uint32 // second of the store's clock at which the item was last stored or read; the first read does not count
 	marks   marks
 }
 
 type marks uint8
 
 const (
-	fetched marks = 1 << iota // the item has been read
-	stale                     // md I has marked the item as stale
-	won                       // one client has got the flag W, so it should store a new value
-	encoded                   // the key was sent in base64, so replies encode it
+	fetched marks = 1 << iota // the item has been read at least once
+	stale                     // an md with the flag I has marked the item as stale
+	won                       // one client has got the flag W, which asks it to store a new value
+	encoded                   // the key was sent in base64, so replies have it in base64, too
 )
 
-// read records a read like memcached's segmented LRU: the first one only sets a
-// mark.
+// read records that the item was read. As in memcached's segmented LRU, the first read only sets a
+// flag, and later reads set the time of use.
 func (it *item) read(now uint32) {
 	if it.marks&fetched == 0 {
 		it.marks |= fetched
@@ -62,7 +62,7 @@ func (it *item) read(now uint32) {
 	it.used = now
 }
 
-// size returns the item's size as memcached counts it.
+// size returns the size of an item in bytes, as memcached counts it. key and value are lengths.
 func size(key int, flags uint32, value int) int {
 	n := itemHeader + key + value
 	if flags != 0 {
@@ -79,24 +79,24 @@ type store struct {
 	mu      sync.Mutex
 	clock   func() time.Time
 	start   time.Time
-	limit   int // in bytes
+	limit   int // limit of the weight of all items, in bytes
 	maxItem int
 
-	now   uint32 // current second, set by lock
+	now   uint32 // current second of the store's clock; the method lock sets it
 	items *simplelru.LRU[string, *item]
-	bytes int    // weight of all items
-	cas   uint64 // the last cas number assigned
+	bytes int    // weight of all items together
+	cas   uint64 // cas number that was assigned last
 	flush struct {
-		second uint32 // once this second has come, items last used at or before it are flushed; 0: no flush is due
-		cas    uint64 // items with a lower cas number are flushed too; 0: no items
+		second uint32 // items that were last used in this second or before are flushed as soon as this second is reached; 0: no flush
+		cas    uint64 // items with a lower cas number are flushed in addition; 0: no such items
 	}
 	counters
 }
 
 func newStore(o Options) *store {
-	items, err := simplelru.NewLRU[string, *item](math.MaxInt, nil) // unlimited count; put limits the bytes
+	items, err := simplelru.NewLRU[string, *item](math.MaxInt, nil) // the number of items is not limited, but put limits their bytes
 	if err != nil {
-		panic(err) // only if the size is not positive
+		panic(err) // NewLRU fails only if the given size is not positive
 	}
 	return &store{clock: o.Now, start: o.Now(), limit: o.MemoryLimit, maxItem: o.MaxItem, items: items}
 }
@@ -112,11 +112,11 @@ func (s *store) second() uint32 {
 	return clockStart + uint32(s.clock().Sub(s.start)/time.Second)
 }
 
-// deadline converts an exptime of the protocol to a second of this store; 0 is
-// never.
+// deadline converts the exptime of a request to a second of the store's clock. The result 0 means
+// that the item never expires.
 func (s *store) deadline(exptime int32) uint32 {
 	if exptime < 0 {
-		exptime = maxRelative + 1 // a Unix time in 1970
+		exptime = maxRelative + 1 // any Unix time in the past has the same effect; this one is in 1970
 	}
 	switch {
 	case exptime == 0:
@@ -135,7 +135,8 @@ func (s *store) nextCAS() uint64 {
 	return s.cas
 }
 
-// find returns the item of key, or nil. It removes an expired or flushed item.
+// find returns the item of key, or nil if there is none. An item that is expired or flushed is
+// removed and not returned.
 func (s *store) find(key []byte) *item {
 	it, ok := s.items.Get(string(key))
 	switch {
@@ -159,8 +160,8 @@ func (s *store) flushed(it *item) bool {
 	return it.used <= s.flush.second || it.cas < s.flush.cas
 }
 
-// put stores it under key with a new cas number, and evicts the oldest items above
-// the limit.
+// put stores the item `it` under key with a new cas number. While the items are larger than the
+// limit, it evicts the least recently used one.
 func (s *store) put(key string, it *item) {
 	it.cas = s.nextCAS()
 	it.used = s.now
@@ -193,9 +194,9 @@ func (s *store) discard(key []byte) {
 	}
 }
 
-// flushAll hides everything stored until now. With a delay (in seconds, or a Unix
-// time as in exptime), it hides everything last used before that time, once that
-// time has come.
+// flushAll hides all items that are stored now. delay is in seconds, or a Unix time if it is large,
+// like an exptime. With a delay, flushAll hides at that later time all items that were last used
+// before it.
 func (s *store) flushAll(delay int32) {
 	second := s.now
 	if delay > 0 {
@@ -207,16 +208,16 @@ func (s *store) flushAll(delay int32) {
 	}
 }
 
-// A mode is how a value is stored.
+// A mode is a rule about how and whether a value is stored.
 type mode uint8
 
 const (
 	setMode     mode = iota
-	addMode          // only if there is no item
-	replaceMode      // only if there is an item
+	addMode          // store only if there is no item
+	replaceMode      // store only if there is an item
 	appendMode
 	prependMode
-	casMode // only if the item has the given cas number
+	casMode // store only if the item has the given cas number
 )
 
 // An outcome is the result of a store or arithmetic command.
@@ -230,9 +231,9 @@ const (
 	notNumber
 )
 
-// write stores it under key by mode m, and returns its new cas number. cas is the
-// number in the request; 0 is none. If late is set, a cas number that is too low
-// is accepted too, and the stored item is stale (ms I).
+// write stores the item `it` under key by mode m, and returns its new cas number. cas is the number
+// in the request; 0: none. If late is set, a cas number that is too low is accepted, too, and the
+// new item is marked as stale (flag I of ms).
 func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outcome, uint64) {
 	old := s.find([]byte(key))
 	if old == nil {
@@ -280,13 +281,13 @@ func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outc
 	return stored, it.cas
 }
 
-// add adds delta to the number of key, or subtracts it, but not below 0. It
-// returns the item with the new number. A shorter number is padded with spaces to
-// the old length.
+// add adds delta to the number that is stored under key, or subtracts delta if decr is set. The
+// result of a subtraction is at least 0. add returns the changed item and the new number. A number
+// with fewer digits is padded with spaces to the old length.
 //
-// A longer number becomes a new item in memcached 1.6.18, but ma continues with
-// the old one, so its later changes (T) are lost. In this case the returned item
-// is therefore a copy.
+// For a number with more digits, memcached 1.6.18 creates a new item. Its ma then changes the
+// expiry of the old item, so the change is lost. To behave alike, add returns a copy of the old
+// item in this case.
 func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, uint64) {
 	it := s.find(key)
 	if it == nil {
@@ -327,6 +328,6 @@ func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, u
 	return stored, it, n
 }
 
-// maxNumberItem is the size above which memcached stores an item in chunks. It
-// does no arithmetic on such items.
+// maxNumberItem is the greatest size of an item for incr and decr. memcached stores larger items in
+// chunks and does no arithmetic on them.
 const maxNumberItem = 512 << 10

@@ -1,14 +1,14 @@
 package memnode
 
-// text.go: the text commands.
+// This file has the text commands.
 
 import (
 	"math"
 	"strconv"
 )
 
-// get executes get, gets, gat and gats. If one key is too long, it sends only an
-// error, but the keys before that one are read (and touched) all the same.
+// get executes get, gets, gat and gats. If one key is too long, the reply is only an error. The
+// keys before that key are read (and touched) in spite of it.
 func (c *conn) get(withCAS, touch bool) error {
 	if !c.takes(2, math.MaxInt) {
 		return nil
@@ -53,7 +53,7 @@ func (c *conn) get(withCAS, touch bool) error {
 	return nil
 }
 
-// fit reports whether all keys have a legal length.
+// fit reports whether no key is too long. The keys are those in keys and the words in rest.
 func fit(keys [][]byte, rest []byte) bool {
 	for _, key := range keys {
 		if len(key) > maxKey {
@@ -69,7 +69,8 @@ func fit(keys [][]byte, rest []byte) bool {
 	return true
 }
 
-// fetch reads the item of key for get and gat. With touch it also sets the expiry.
+// fetch reads the item of key for get and gat. If touch is set, it also sets the expiry of the
+// item.
 func (c *conn) fetch(key []byte, touch bool, expires uint32) (it item, ok bool) {
 	s := c.node.store
 	s.lock()
@@ -104,8 +105,8 @@ func (c *conn) value(key []byte, it *item, withCAS bool) {
 	c.endLine()
 }
 
-// set executes the text store commands. If it rejects one with a valid length, it
-// skips the value. Without a valid length, the value is parsed as the next
+// set executes the text commands that store a value. If it rejects a command and the length of the
+// value is valid, it skips the value. If the length is not valid, the value is parsed as the next
 // command.
 func (c *conn) set(m mode) error {
 	cut := len(c.tokens) < 5 && c.pastNUL()
@@ -139,7 +140,7 @@ func (c *conn) set(m mode) error {
 		c.reply(tooLarge)
 		s.lock()
 		s.storeTooLarge++
-		if m == setMode { // otherwise a reader would get the value that set should replace
+		if m == setMode { // a set that fails removes the old value, so that no reader gets it
 			s.discard(key)
 		}
 		s.unlock()
@@ -166,7 +167,7 @@ var textOutcomes = [...]string{
 	stored: "STORED", notStored: "NOT_STORED", exists: "EXISTS", notFound: "NOT_FOUND", notNumber: badNumber,
 }
 
-// key returns the key of the command. If it is too long, key writes an error.
+// key returns the key of the command. If the key is too long, it writes an error and ok is false.
 func (c *conn) key() (key []byte, ok bool) {
 	if key = c.tokens[1]; len(key) > maxKey {
 		c.reply(badFormat)
@@ -181,7 +182,7 @@ func (c *conn) delete() {
 	}
 	if n := len(c.tokens); n > 2 {
 		c.readNoreply()
-		now := string(c.tokens[2]) == "0" // the delay argument that delete once had
+		now := string(c.tokens[2]) == "0" // delete once had an argument for a delay; memcached still accepts it if it is 0
 		if n == 3 && !now && !c.noreply || n == 4 && !(now && c.noreply) {
 			c.reply(badFormat + ".  Usage: delete <key> [noreply]")
 			return
@@ -282,7 +283,7 @@ func (c *conn) flushAll() {
 	c.reply("OK")
 }
 
-// verbosity is accepted, but has no effect, because a Node does not log.
+// verbosity executes the command verbosity. It has no effect, because a Node does not log.
 func (c *conn) verbosity() {
 	if !c.takes(2, 3) {
 		return

@@ -1,6 +1,7 @@
 package remote
 
-// This file implements ringside clients, which lists clients and what each of them waits for.
+// This file implements the command `ringside clients`. It lists the clients of an instance, and
+// what each of them waits for.
 
 import (
 	"fmt"
@@ -81,7 +82,7 @@ func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 	return nil
 }
 
-// bytesText formats n in a unit that keeps the text short.
+// bytesText formats n bytes with a unit, in at most five digits.
 func bytesText(n uint64) string {
 	const unit = 1024
 	if n < 10*unit {

@@ -1,6 +1,6 @@
 package remote
 
-// This file implements ringside health.
+// This file implements the command `ringside health`.
 
 import (
 	"fmt"

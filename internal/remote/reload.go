@@ -1,6 +1,6 @@
 package remote
 
-// This file implements ringside reload.
+// This file implements the command `ringside reload`.
 
 import (
 	"errors"

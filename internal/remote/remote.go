@@ -2,11 +2,11 @@
 // through its admin interface.
 package remote
 
-// This file lists the commands.
+// This file contains the list of the commands of this package.
 
 import "github.com/spf13/cobra"
 
-// Commands returns all commands of this package.
+// Commands returns the commands that query and control a running instance.
 func Commands() []*cobra.Command {
 	return []*cobra.Command{newReload(), newHealth(), newServer(), newTag(), newClients(), newTop(), newTrace()}
 }

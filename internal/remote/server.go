@@ -1,7 +1,7 @@
 package remote
 
-// This file implements ringside server: an operator's overrides of servers of a running
-// instance.
+// This file implements the command `ringside server`. Its subcommands list servers and send the
+// orders of an operator: drain, down, restore.
 
 import (
 	"cmp"
@@ -108,7 +108,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			"  ringside server " + order + " 10.0.0.3:11211 --pool sessions --admin 127.0.0.1:9151",
 		Args: cli.WantArgs(1, 1),
 		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, args []string) error {
-			if args[0] == "" { // an empty name has no URL in the control API
+			if args[0] == "" { // the control API has no URL for a server with an empty name
 				return cli.Usage(errors.New("which server?"))
 			}
 			list, err := c.Order(cmd.Context(), pool, args[0], order, force)
@@ -175,7 +175,7 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	return nil
 }
 
-// standsOut returns the style in which a server is shown.
+// standsOut returns the style in which a server's line is printed, by the state of the server.
 func standsOut(s *live.ServerState) top.Style {
 	switch {
 	case s.State == live.Unknown:

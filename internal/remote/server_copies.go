@@ -1,6 +1,6 @@
 package remote
 
-// This file reports what an override means for replicated keys.
+// This file reports what an operator's order for a server means for replicated keys.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// filling returns a text if s lacks replicas, or "".
+// filling returns a text if the server lacks replicas and is being filled, else "".
 func filling(s *live.ServerState) string {
 	if s.Replicas != nil && s.Replicas.Filling {
 		return "is being filled: some keys have one replica less"
@@ -21,7 +21,7 @@ func filling(s *live.ServerState) string {
 	return ""
 }
 
-// warnOfCopies warns about the keys that have a replica on a server that will be out. It
+// warnOfCopies warns about the keys that have a replica on the server out, which will be out. It
 // says how many replicas of these keys remain.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	left := out.Replicas.Left
@@ -40,25 +40,25 @@ func warnOfCopies(say cli.Remarks, out *live.ServerState) {
 	say.Warn(text)
 }
 
-// lookTime is the time between two polls of a server's state. Tests change it.
+// lookTime is the time between two polls of a server's state. Tests shorten it.
 var lookTime = 100 * time.Millisecond
 
-// A restored server is waited for as long as it makes progress, because the copying of its keys has
-// its own pace. A server without progress may wait forever. After looksUntilSaid polls without
-// progress, restore prints what the server waits for. After looksUntilOver polls it returns an
-// error.
+// `ringside server restore` waits as long as the server makes progress, because copying its keys
+// may take long. A server without progress could be waited for without end. After looksUntilSaid
+// polls without progress, the command prints what the server waits for. After looksUntilOver
+// polls it returns an error.
 const (
 	looksUntilSaid = 20
 	looksUntilOver = 300
 )
 
-// waitForCopies waits until a restored server has its replicas again.
+// waitForCopies waits until the restored server back has all its replicas again.
 func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *live.ServerState) error {
 	if !back.Replicas.Repair {
 		say.Note(back.Server + " returns empty, and repair is off: a key has its replica there again when it is written")
 		return nil
 	}
-	if back.Failover == nil || back.Failover.Phase != health.In.String() { // a server in phase IN was not out, so it is not empty
+	if back.Failover == nil || back.Failover.Phase != health.In.String() { // the server was out and returns empty; a server in phase IN has kept its items
 		say.Note(back.Server + " returns empty and is filled from the others; until then some keys have one replica less")
 	}
 	stuck, before := 0, [2]string{}
@@ -108,8 +108,9 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 	}
 }
 
-// waitsFor returns what a server that does not serve waits for. text is empty if it
-// serves, or waits for a known time. step identifies its progress.
+// waitsFor returns a text about what a server waits for before it serves. The text is empty if
+// the server serves, or if its next phase begins at a known time. step is compared with that of
+// the previous poll: a difference means progress.
 func waitsFor(s *live.ServerState) (text string, step [2]string) {
 	if s.State == live.Up || s.Failover == nil || s.Failover.NextMS > 0 {
 		return "", step

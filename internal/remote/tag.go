@@ -1,6 +1,7 @@
 package remote
 
-// This file implements ringside tag, which invalidates tags through a running instance.
+// This file implements the command `ringside tag`, which invalidates tags through a running
+// instance.
 
 import (
 	"cmp"

@@ -1,6 +1,6 @@
 package remote
 
-// This file implements ringside top.
+// This file implements the command `ringside top`.
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"ringside/proxy/watch"
 )
 
-// topFlags are the flags of ringside top.
+// topFlags are the flags of the command `ringside top`.
 type topFlags struct {
 	cli.Admin
 	pool                string
@@ -71,7 +71,8 @@ characters than ASCII, as TERM=linux does.`,
 	return cmd
 }
 
-// check returns an error if the flags are invalid. windowed means that --for was given.
+// check returns an error if the flags of `ringside top` are invalid. windowed means that the flag
+// --for was set.
 func (f *topFlags) check(windowed bool) error {
 	if (f.asJSON || windowed) && !f.once {
 		return errors.New("--json and --for go with --once")
@@ -90,8 +91,8 @@ func (f *topFlags) check(windowed bool) error {
 	return nil
 }
 
-// printOnce prints one screen, or its data as JSON (f.asJSON). It also returns an error
-// if the pool's health is not good.
+// printOnce prints one screen of `ringside top`, or the same data as JSON. It returns an error if
+// a request fails, and also if the health that it has printed is not good.
 func (f *topFlags) printOnce(ctx context.Context, c *admin.Client, out io.Writer) error {
 	now, err := c.Now(ctx, f.pool, f.window)
 	if err != nil {

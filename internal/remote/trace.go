@@ -1,6 +1,6 @@
 package remote
 
-// This file implements ringside trace.
+// This file implements the command `ringside trace`.
 
 import (
 	"errors"
@@ -16,7 +16,7 @@ import (
 	"ringside/proxy/watch"
 )
 
-// traceFlags are the flags of ringside trace.
+// traceFlags are the flags of the command `ringside trace`.
 type traceFlags struct {
 	cli.Admin
 	compact, asJSON bool
@@ -65,8 +65,8 @@ are dropped; a line per second has their number. It ends after --for, or with Ct
 	return cmd
 }
 
-// patterns returns the patterns of the keys to follow, or an error if the command line is
-// invalid. sampled means that --sample was given.
+// patterns returns the patterns of the keys that the trace shows. It returns an error if the
+// command line is invalid. sampled means that the flag --sample was set.
 func (f *traceFlags) patterns(args []string, sampled bool) ([]string, error) {
 	switch {
 	case f.any && len(args) > 0:
@@ -92,8 +92,8 @@ func (f *traceFlags) patterns(args []string, sampled bool) ([]string, error) {
 	return args, nil
 }
 
-// follow prints the events of keys that match one of patterns, until --for has passed or
-// a signal ends it.
+// follow prints the events of keys that match one of patterns. It ends after the time of the flag
+// --for, or after a signal.
 func (f *traceFlags) follow(cmd *cobra.Command, c *admin.Client, patterns []string) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -101,7 +101,7 @@ func (f *traceFlags) follow(cmd *cobra.Command, c *admin.Client, patterns []stri
 	go t.everySecond(ended)
 	err := c.Trace(ctx, patterns, f.life, t.add)
 	close(ended)
-	if err != nil && ctx.Err() == nil { // ending it by a signal is not an error
+	if err != nil && ctx.Err() == nil { // an error after SIGINT or SIGTERM is ignored, because the signal is the usual end
 		return cli.AsUsage(err)
 	}
 	return t.end()

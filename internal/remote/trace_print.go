@@ -1,6 +1,6 @@
 package remote
 
-// This file prints the output of ringside trace.
+// This file prints the events of the command `ringside trace`.
 
 import (
 	"bufio"
@@ -33,15 +33,15 @@ import (
 type tracing struct {
 	mu       sync.Mutex
 	out      *bufio.Writer
-	terminal *os.File // nil: lines are not rewritten
+	terminal *os.File // the terminal on which lines are rewritten; nil: lines are only appended
 	compact  bool
-	encode   *json.Encoder // nil unless asJSON
+	encode   *json.Encoder // writes events as JSON; nil: they are printed as text
 	stories  *live.Stories
-	told     int // number of events that earlier summaries have counted
+	told     int // number of events that are in earlier summary lines
 }
 
-// mostStories is the maximum number of keys with a line each, and mostStory the maximum
-// length of a line in bytes.
+// mostStories is the maximum number of keys for which letters are collected. mostStory is the
+// maximum length of the letters of one key, in bytes.
 const mostStories, mostStory = 10_000, 10_000
 
 func newTracing(to io.Writer, compact, asJSON bool) *tracing {
@@ -51,12 +51,12 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 		t.encode = cli.NewEncoder(t.out)
 	case compact && cli.OnTerminal(to):
 		t.terminal = cli.Terminal(to)
-		t.out = bufio.NewWriter(t.terminal) // for output with cursor positions
+		t.out = bufio.NewWriter(t.terminal) // without the sanitizer of the command's output, because the lines contain cursor positions
 	}
 	return t
 }
 
-// add prints the events in one message of the stream.
+// add prints the events in data, one message of the stream of events.
 func (t *tracing) add(_ string, data []byte) error {
 	is := &live.Traced{}
 	if err := json.Unmarshal(data, is); err != nil {
@@ -84,7 +84,8 @@ func (t *tracing) add(_ string, data []byte) error {
 	return t.out.Flush()
 }
 
-// everySecond prints or draws a summary each second, until ended is closed.
+// everySecond prints a summary line each second, or draws the lines on the terminal again. It
+// returns when ended is closed.
 func (t *tracing) everySecond(ended <-chan struct{}) {
 	ticks := time.NewTicker(time.Second)
 	defer ticks.Stop()
@@ -107,13 +108,14 @@ func (t *tracing) everySecond(ended <-chan struct{}) {
 	}
 }
 
-// summary returns the summary line of the second that ends at now.
+// summary returns the summary line for the second that ends at the time now.
 func (t *tracing) summary(now time.Time) string {
 	return fmt.Sprintf("-- %s  %s/s, %s, %d dropped", now.UTC().Format(time.TimeOnly), cli.Counted(t.stories.Events-t.told, "event"), cli.Counted(t.stories.Keys(), "key"), t.stories.Dropped)
 }
 
-// draw rewrites the terminal. If there are more keys than lines, it shows those with the
-// latest events. It shortens a long line to its end.
+// draw rewrites the terminal, with one line per key. If there are too many keys for the terminal,
+// it shows the keys with the latest events. If a line is too long, it shows only the end of the
+// line.
 func (t *tracing) draw(now time.Time) {
 	width, height := top.Size(t.terminal)
 	lines := slices.Collect(t.stories.Lines())
@@ -143,7 +145,7 @@ func (t *tracing) draw(now time.Time) {
 	print(status[:min(len(status), max(width-1, 0))])
 }
 
-// end prints the final lines of the trace.
+// end prints the last lines of the trace: the summary and, on a terminal, one line per key.
 func (t *tracing) end() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,9 +1,9 @@
 package testenv
 
-// For1618 rewrites a client's stream for comparison with memcached 1.6.18. In some cases package
-// wire replies like 1.6.45. For these cases, For1618 replaces the request by another one, to which
-// 1.6.18 sends the reply that package wire sends to the original request. Everything else in the
-// stream is unchanged, so it can be compared with 1.6.18, which the tests run.
+// This file rewrites a client's stream for a comparison with memcached 1.6.18, which the tests
+// run. In some cases package wire replies like memcached 1.6.45. In these cases, For1618 replaces
+// the request by another one, to which 1.6.18 sends the reply that package wire sends to the
+// original request. All other requests stay unchanged.
 
 import (
 	"strings"
@@ -11,17 +11,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// standIn maps a reply to a request to which 1.6.18 sends exactly that reply.
+// standIn maps a reply to a request. memcached 1.6.18 sends exactly that reply to that request.
 var standIn = map[string]string{
 	"": "",
 	"CLIENT_ERROR bad command line format\r\n":    "touch " + strings.Repeat("k", 251) + " 0\r\n",
 	"CLIENT_ERROR options flags are too long\r\n": "mg k 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18\r\n",
 }
 
-// For1618 returns data rewritten for 1.6.18. Any part of data may be malformed.
+// For1618 returns the stream data with some requests replaced, so that memcached 1.6.18 replies
+// to it as package wire replies to data. Any part of data may be malformed.
 func For1618(data string) string {
 	var out strings.Builder
-	limits := wire.Limits{Value: 1 << 30} // the server checks the size of values
+	limits := wire.Limits{Value: 1 << 30} // a large limit, because the server itself checks the size of values
 	var r wire.Request
 	for data != "" {
 		line, rest, whole := strings.Cut(data, "\n")
@@ -40,14 +41,15 @@ func For1618(data string) string {
 	return out.String() + data
 }
 
-// rewrite returns what a test sends to memcached 1.6.18 instead of the request `said`, so that
-// 1.6.18 replies as a newer release does.
+// rewrite returns what is sent to memcached 1.6.18 in place of the request `said`, so that 1.6.18
+// replies as a newer release does. line is the first line of said, and n is the size of said as
+// package wire parses it. r is the parsed request.
 func rewrite(said, line string, n int, r *wire.Request) string {
 	if r.Op != wire.Bad {
 		return said
 	}
 	if r.Flags&wire.CloseAfter != 0 && r.Answer == nil {
-		if n == len(line)+1 { // the line is complete
+		if n == len(line)+1 { // the request is one complete line
 			return "xx HTTP/\r\n"
 		}
 		return said
@@ -56,10 +58,11 @@ func rewrite(said, line string, n int, r *wire.Request) string {
 	if ok && (r.Swallow > 0 || n == len(line)+1 && stores(line)) {
 		return instead
 	}
-	return said // 1.6.18 also refuses it and discards its data block
+	return said // unchanged, because 1.6.18 also refuses the request and discards its data block
 }
 
-// withoutNoise removes the extra words that only 1.6.45 ignores.
+// withoutNoise removes extra words at the end of a storage command. memcached 1.6.45 ignores such
+// words, and 1.6.18 does not.
 func withoutNoise(line string) string {
 	text, _, _ := strings.Cut(line, "\x00")
 	words := strings.FieldsFunc(strings.TrimSuffix(text, "\r"), func(c rune) bool { return c == ' ' })

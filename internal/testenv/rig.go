@@ -1,12 +1,11 @@
 package testenv
 
 // This file starts the servers for the tests of recipes: Debian's memcached, and
-// the ringside binary as a proxy for it, on random loopback addresses.
+// the ringside binary as a proxy for it, on random loopback addresses. It also
+// queries their states.
 //
 // The end of a test stops the processes that it started. If a program is not
 // installed, the test fails.
-
-// Starting processes, and querying their state.
 
 import (
 	"bytes"
@@ -28,10 +27,11 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Patience limits every wait. Only a failing test waits that long.
+// Patience is the time limit for every wait of a test. Only a failing test waits that long.
 const Patience = Hang
 
-// Eventually waits until done returns true, and fails the test after Patience.
+// Eventually calls done repeatedly until it returns true. After the time Patience it fails the
+// test; what is the condition, for the message.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -42,7 +42,7 @@ func Eventually(t testing.TB, what string, done func() bool) {
 	t.Fatalf("waited %v in vain: %s", Patience, what)
 }
 
-// output collects what a process writes.
+// output collects what a process writes to its standard output and standard error.
 type output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -60,14 +60,15 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// process is a running program.
+// process is a running program, with the output that it has written.
 type process struct {
 	cmd    *exec.Cmd
 	out    *output
 	exited chan struct{}
 }
 
-// start runs a program until the test ends. It waits until address answers.
+// start starts a program, which is killed at the end of the test. It waits until a memcached or
+// Ringside instance replies at address.
 func start(t testing.TB, address, program string, args ...string) (*process, error) {
 	t.Helper()
 	path, err := exec.LookPath(program)
@@ -80,7 +81,7 @@ func start(t testing.TB, address, program string, args ...string) (*process, err
 		t.Fatal(err)
 	}
 	go func() {
-		p.cmd.Wait() // the outcome does not matter
+		p.cmd.Wait() // wait for the end of the process; its exit status does not matter
 		close(p.exited)
 	}()
 	t.Cleanup(p.kill)
@@ -116,8 +117,8 @@ func (p *process) kill() {
 	<-p.exited
 }
 
-// ownHost returns a random loopback address. No other process should use it, so
-// the port of a stopped server stays free.
+// ownHost returns a random loopback address. Another process probably does not use it. The port
+// of a stopped server there therefore stays free until the server starts again.
 func ownHost() string {
 	if runtime.GOOS != "linux" {
 		return "127.0.0.1"
@@ -135,15 +136,15 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// Memcached is a real memcached process. It keeps its address after Kill and
-// Restart.
+// Memcached is a real memcached process. After Kill and Restart, it has the same address as
+// before.
 type Memcached struct {
 	Address string
 	args    []string
 	p       *process
 }
 
-// StartMemcached starts a memcached with additional arguments.
+// StartMemcached starts a memcached at a free address, with additional arguments.
 func StartMemcached(t testing.TB, args ...string) *Memcached {
 	t.Helper()
 	m := &Memcached{Address: freeAddress(t), args: args}
@@ -151,7 +152,7 @@ func StartMemcached(t testing.TB, args ...string) *Memcached {
 	return m
 }
 
-// Restart starts the memcached at the same address, empty.
+// Restart starts the memcached again at the same address. It has no items.
 func (m *Memcached) Restart(t testing.TB) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(m.Address)
@@ -162,10 +163,10 @@ func (m *Memcached) Restart(t testing.TB) {
 	}
 }
 
-// Kill kills the process.
+// Kill kills the memcached process, and waits until it has ended.
 func (m *Memcached) Kill() { m.p.kill() }
 
-// Ringside is the ringside binary, running as a proxy for servers.
+// Ringside is a running ringside binary, a proxy for some servers.
 type Ringside struct {
 	Address string
 	admin   string
@@ -173,7 +174,7 @@ type Ringside struct {
 	p       *process
 }
 
-// binary builds the ringside binary once per test binary.
+// binary builds the ringside binary at its first call, and returns the path of the binary.
 var binary = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "ringside-recipes")
 	if err != nil {
@@ -186,7 +187,8 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Binary returns the path of the ringside binary. Clean removes it.
+// Binary returns the path of the ringside binary, which it builds at its first call. Clean
+// removes the binary.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -196,18 +198,19 @@ func Binary(t testing.TB) string {
 	return path
 }
 
-// Clean removes the binary. A TestMain calls it at the end.
+// Clean removes the binary that Binary has built. The function TestMain of a package calls it at
+// the end.
 func Clean() {
 	if path, err := binary(); err == nil {
 		os.RemoveAll(filepath.Dir(path))
 	}
 }
 
-// Two is the prefix of the keys that have two replicas. All other keys have one.
+// Two is the prefix of the keys that have two replicas. All other keys have one replica.
 const Two = "two:"
 
-// StartRingside runs an instance with a pool of the servers. The keys of an ejected server move to
-// the other servers.
+// StartRingside starts an instance with one pool of the given servers. The keys of an ejected
+// server move to the other servers.
 func StartRingside(t testing.TB, servers []*Memcached) *Ringside {
 	t.Helper()
 	for try := 0; ; try++ {
@@ -247,7 +250,7 @@ pools:
 	}
 }
 
-// Route returns the output of ringside route for keys.
+// Route returns the output of the command `ringside route` for keys.
 func (r *Ringside) Route(t testing.TB, keys ...string) string {
 	t.Helper()
 	out, err := exec.Command(Binary(t), append([]string{"route", "-c", r.file, "--json"}, keys...)...).CombinedOutput()
@@ -257,7 +260,7 @@ func (r *Ringside) Route(t testing.TB, keys ...string) string {
 	return string(out)
 }
 
-// Calm waits until every server is in use and none is suspect.
+// Calm waits until every server is up, is in phase IN, and is not suspect.
 func (r *Ringside) Calm(t testing.TB) {
 	t.Helper()
 	Eventually(t, "every server is in", func() bool {
@@ -270,7 +273,7 @@ func (r *Ringside) Calm(t testing.TB) {
 	})
 }
 
-// Out waits until a server is ejected.
+// Out waits until the server m is ejected (phase OUT).
 func (r *Ringside) Out(t testing.TB, m *Memcached) {
 	t.Helper()
 	Eventually(t, "the server is out", func() bool {
@@ -307,9 +310,9 @@ func (r *Ringside) servers(t testing.TB) []serverState {
 	return all.Servers
 }
 
-// Copied waits until each key with two replicas has been found on two servers, so that one of them
-// may fail. Keys may change during the wait: a key is checked until it was found on two servers
-// once, or is gone.
+// Copied waits until each key that should have two replicas was found on two servers. After that,
+// one of the servers may fail. Keys may change during the wait. A key is checked until it was
+// found on two servers once, or is gone.
 func Copied(t testing.TB, servers []*Memcached) {
 	t.Helper()
 	right := map[string]bool{}
@@ -331,8 +334,8 @@ func Copied(t testing.TB, servers []*Memcached) {
 	})
 }
 
-// keys returns the keys on the server m that begin with Two. Two servers have a copy of each such
-// key.
+// keys returns the keys on the server m that begin with the prefix Two. Each such key should have
+// a replica on two servers.
 func (m *Memcached) keys(t testing.TB) (keys []string) {
 	t.Helper()
 	c, err := net.DialTimeout("tcp", m.Address, Patience)
@@ -358,8 +361,8 @@ func (m *Memcached) keys(t testing.TB) (keys []string) {
 	return keys
 }
 
-// Client returns a gomemcache client for an address. Its timeout is longer than
-// Ringside's deadline.
+// Client returns a gomemcache client for an address. The client's timeout is longer than the
+// deadline of Ringside.
 func Client(t testing.TB, address string) *memcache.Client {
 	c := memcache.New(address)
 	c.Timeout, c.MaxIdleConns = Patience, 64

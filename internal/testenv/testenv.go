@@ -6,7 +6,7 @@
 // client languages.
 package testenv
 
-// The tiers of tests, and how to repeat a test that a busy machine has disturbed.
+// This file contains the tiers of tests. It also repeats tests that a busy machine has disturbed.
 
 import (
 	"os"
@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// Full reports whether RINGSIDE_FULL is set, as in `make full`. Tests then run
-// everything. A test that always runs everything does not call Full.
+// Full reports whether the environment variable RINGSIDE_FULL is set, as `make full` does. In
+// that case, tests run everything. A test that always runs everything does not call Full.
 func Full() bool { return os.Getenv("RINGSIDE_FULL") != "" }
 
-// OnlyFull skips a test outside of the full tier. why says what makes the test
-// slow, or which faster test covers most of it.
+// OnlyFull skips a test unless the full tier of tests runs (`make full`). why says what makes the
+// test slow, or which faster test covers most of it.
 func OnlyFull(t testing.TB, why string) {
 	t.Helper()
 	if !Full() {
@@ -27,18 +27,18 @@ func OnlyFull(t testing.TB, why string) {
 	}
 }
 
-// Hang is the upper limit of a wait for a condition. It only detects hangs: it is
-// far longer than any such wait on a busy machine.
+// Hang is the time limit for a wait for a condition. It is far longer than any such wait on a
+// busy machine, so it only detects hangs.
 const Hang = 2 * time.Minute
 
-// Starvation measures how late a goroutine of this process wakes up. Another
-// process, such as the proxy under test, is delayed by about as much.
+// Starvation measures how late a goroutine of this process wakes up. Another process, such as the
+// tested proxy, is delayed by about the same time.
 type Starvation struct {
 	stop chan struct{}
 	late chan time.Duration
 }
 
-// MeasureStarvation starts a measurement. The caller must call Stop.
+// MeasureStarvation starts to measure. The caller must call Stop.
 func MeasureStarvation() *Starvation {
 	s := &Starvation{stop: make(chan struct{}), late: make(chan time.Duration)}
 	go func() {
@@ -64,12 +64,12 @@ func (s *Starvation) Stop() time.Duration {
 	return <-s.late
 }
 
-// Undisturbed runs round in a test that must use the real clock. The test fails
-// if round returns an error while the machine was undisturbed: no wake-up was
-// later than tolerance. A disturbed round is repeated, up to rounds in total. If
-// all rounds were disturbed and returned errors, Undisturbed logs "undecided" with
-// the last error. The test then does not fail, because the machine may have caused
-// the error. The summary of `make test` lists such tests.
+// Undisturbed runs the function round for a test that must use the real clock. It measures
+// whether the machine disturbs the round: then some wake-up is later than tolerance. If an
+// undisturbed round returns an error, the test fails. A disturbed round with an error is
+// repeated, up to rounds in total. If all rounds were disturbed and returned errors, Undisturbed
+// logs "undecided" with the last error. The test then does not fail, because the machine may have
+// caused the error. The summary of `make test` lists such tests.
 func Undisturbed(t testing.TB, rounds int, tolerance time.Duration, round func() error) {
 	t.Helper()
 	var err error

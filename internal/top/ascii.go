@@ -1,11 +1,11 @@
 package top
 
-// Screens for terminals and fonts that only have ASCII.
+// This file converts screens for terminals and fonts that have only ASCII.
 
 import "strings"
 
-// signs maps each non-ASCII character of a screen to one ASCII character, so
-// columns stay aligned.
+// signs has the ASCII character that replaces each non-ASCII character of a screen. One character
+// replaces one, so columns stay aligned.
 var signs = map[rune]byte{
 	'─': '-', '█': '#', '▉': '#', '▊': '#', '▋': '#', '▌': '=', '▍': '=', '▎': '-', '▏': '|', '▒': '+', '░': '.', '▼': 'v',
 	'●': 'o', '◇': '~', '○': '?', '△': '!', '✗': 'X', '←': '<', '→': '>', '↑': '^', '↓': 'v', '⚠': '!',
@@ -19,7 +19,7 @@ func ASCII(line string) string {
 		switch {
 		case r < 0x80:
 			return r
-		case r >= 0x2800 && r < 0x2900: // braille of spark: the higher of its two columns
+		case r >= 0x2800 && r < 0x2900: // a braille character of a chart of recent rates; the higher of its two columns counts
 			return rune(" _.-^"[height(r)])
 		}
 		if sign, ok := signs[r]; ok {
@@ -29,7 +29,8 @@ func ASCII(line string) string {
 	}, line)
 }
 
-// height returns the height of a cell of spark, from 0 (empty) to 4.
+// height returns the height of the braille character r in a chart of recent rates, from 0 (empty)
+// to 4.
 func height(r rune) (most int) {
 	dots := r - 0x2800
 	for _, side := range [...][4]rune{{0x40, 0x04, 0x02, 0x01}, {0x80, 0x20, 0x10, 0x08}} {

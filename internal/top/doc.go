@@ -22,4 +22,4 @@
 // A state is a sign, a word and a color. NO_COLOR disables the colors.
 package top
 
-// The manual of the package.
+// This file is the manual of the package.

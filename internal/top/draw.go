@@ -1,6 +1,6 @@
 package top
 
-// The lines of a screen.
+// This file draws the lines of a screen.
 
 import (
 	"cmp"
@@ -15,10 +15,10 @@ import (
 	"ringside/proxy/live"
 )
 
-// Style is the style of a line.
+// Style is the style of a line: a color, or another way to highlight text.
 type Style uint8
 
-// The styles.
+// The styles of lines. Good, Warn and Bad are colors for states.
 const (
 	Plain Style = iota
 	Good
@@ -29,10 +29,10 @@ const (
 	Reverse
 )
 
-// Paint returns text with the terminal codes of the style.
+// Paint returns text with the codes that make a terminal show it in the style s.
 func (s Style) Paint(text string) string { return codes[s] + text + "\x1b[0m" }
 
-// Line is one line of a screen, not wider than the screen.
+// Line is one line of a screen: a text that is not wider than the screen, and its style.
 type Line struct {
 	Text  string
 	Style Style
@@ -40,10 +40,10 @@ type Line struct {
 
 var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
 
-// levelSigns distinguish the levels without colors.
+// levelSigns are symbols for good, warning and bad states, which differ even without colors.
 var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
 
-// Sizes of the terminal from which more is shown.
+// Sizes of the terminal, in columns and lines, from which more is shown.
 const (
 	leastWidth, leastHeight = 60, 10
 	wideWidth               = 112
@@ -51,7 +51,8 @@ const (
 	keysHeight              = 20
 )
 
-// Draw returns the lines of a screen of this size, at most height of them.
+// Draw returns the lines of a screen with the given size in characters. It returns at most height
+// lines.
 func (v *View) Draw(width, height int) []Line {
 	title, text, level := "Looking…", "Waiting for the first figures.", Plain
 	now := v.Now()
@@ -94,7 +95,7 @@ func (v *View) Draw(width, height int) []Line {
 	return d.lines
 }
 
-// all draws the screen with all sections, each as far as it fits.
+// all draws the screen with all sections. It shortens or omits sections for which there is no room.
 func (d *drawing) all(height int) {
 	most := height - len(d.lines) - 7
 	if height >= keysHeight {
@@ -106,7 +107,7 @@ func (d *drawing) all(height int) {
 	rows := d.servers(max(2, most))
 	d.rule()
 	if height >= keysHeight {
-		if len(d.Patterns) > 0 && height < slabHeight { // traced keys are more important, because the user asked for them
+		if len(d.Patterns) > 0 && height < slabHeight { // the section of traced keys replaces that of hot keys, because the user asked for it
 			d.traced(6)
 		} else {
 			rows += d.hot(5)
@@ -131,12 +132,12 @@ func (d *drawing) all(height int) {
 	}
 }
 
-// Print writes one screen of 120 columns, as high as needed, in color if colours
-// is set.
+// Print writes one screen with 120 columns and as many lines as needed. It uses colors if colours
+// is set, and only ASCII characters if ascii is set.
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d := drawing{width: 120, View: &View{}, now: now}
 	name := ""
-	if len(now.Pools) < 2 { // if there are several pools, each title names its pool
+	if len(now.Pools) < 2 { // with several pools, the line of each pool has its name
 		name = now.Pool + ": "
 	}
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
@@ -174,7 +175,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	return nil
 }
 
-// PrintHealth writes the state of all pools in one line.
+// PrintHealth writes the state of all pools together in one line.
 func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
 	if colours {
@@ -184,7 +185,7 @@ func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 	return err
 }
 
-// drawing is a screen that is being drawn.
+// drawing is a screen that is being drawn: its width, and the lines so far.
 type drawing struct {
 	*View
 	now   *live.Now
@@ -198,7 +199,7 @@ func (d *drawing) add(s Style, text string) {
 
 func (d *drawing) rule() { d.add(Dim, strings.Repeat("─", d.width)) }
 
-// sides adds a line with one text at the left and one at the right.
+// sides adds a line with one text at the left edge and one at the right edge.
 func (d *drawing) sides(s Style, left, right string) {
 	gap := d.width - utf8.RuneCountInString(left) - utf8.RuneCountInString(right) - 1
 	if gap < 1 {
@@ -262,13 +263,13 @@ func orDash(v *float64, say func(float64) string) string {
 	return strings.ReplaceAll(say(*v), " ", "")
 }
 
-// column is a column of the table of servers.
+// column is one column of the table of servers.
 type column struct {
 	head  string
-	sort  byte // the key that sorts by it; 0 is none
+	sort  byte // key that sorts the table by this column; 0: none
 	width int
 	left  bool
-	wide  bool // on wide screens only
+	wide  bool // the column is shown only on wide screens
 	say   func(*live.NowServer) string
 }
 
@@ -306,7 +307,7 @@ func (d *drawing) columns() []column {
 	if d.width < wideWidth {
 		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
 	}
-	for { // drop columns from the right until the rest fits
+	for { // drops columns from the right until the other columns fit
 		sum := 0
 		for _, c := range all {
 			sum += c.width + 1
@@ -318,8 +319,7 @@ func (d *drawing) columns() []column {
 	}
 }
 
-// servers adds the table of servers and returns the number of its rows. The parameter
-// `most` limits that number.
+// servers adds the table of servers and returns the number of its rows, which is at most `most`.
 func (d *drawing) servers(most int) int {
 	columns := d.columns()
 	var head strings.Builder
@@ -359,8 +359,8 @@ func (d *drawing) servers(most int) int {
 	return len(shown)
 }
 
-// Rows returns the servers that match the filter, in the chosen order. Without
-// one, servers that are not up are first.
+// Rows returns the servers that match the filter, in the order that the user has chosen. If the
+// user has chosen no order, servers that are not up are first.
 func (v *View) Rows() []*live.NowServer {
 	return v.rows(v.Now())
 }
@@ -413,7 +413,7 @@ func value(v *float64) float64 {
 	return *v
 }
 
-// signOf returns the symbol (●, ◇, …) that the screen shows for a server in a state.
+// signOf returns the symbol (●, ◇, …) that the screen shows for a server in the given state.
 func signOf(state string) string {
 	switch state {
 	case live.Up:
@@ -430,8 +430,8 @@ func signOf(state string) string {
 	return "✗"
 }
 
-// slabs adds the chart of memory by item size. Each class is a bar: data at the
-// bottom, then rounding, then free memory.
+// slabs adds the chart of memory by item size. Each size class is a bar. From the bottom, the bar
+// shows data, memory lost by rounding up, and free memory.
 func (d *drawing) slabs(title string, classes []live.Class) {
 	const bars = 6
 	var held, asked, top float64
@@ -482,8 +482,8 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 	d.rule()
 }
 
-// hot adds the keys with the most requests. The parameter `most` limits their number.
-// Wide screens also have the prefixes. It returns the number of lines.
+// hot adds the keys with the most requests, at most `most` keys. On wide screens it also adds the
+// prefixes with the most requests. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot
 	switch {
@@ -547,7 +547,7 @@ func (d *drawing) keys() {
 	d.add(Reverse, text)
 }
 
-// bar draws a fraction, from 0 to 1, as a bar of blocks.
+// bar draws a fraction, from 0 to 1, as a bar of block characters.
 func bar(part float64, width int) string {
 	eighths := int(min(max(part, 0), 1)*float64(width)*8 + .5)
 	text := strings.Repeat("█", eighths/8)
@@ -557,7 +557,8 @@ func bar(part float64, width int) string {
 	return text + strings.Repeat("░", width-utf8.RuneCountInString(text))
 }
 
-// spark draws the last numbers in braille: two per cell, four levels.
+// spark draws the last numbers of list as a chart of braille characters. Each character shows two
+// numbers, in four levels.
 func spark(list []float64, width int) string {
 	left, right := [...]rune{0x40, 0x44, 0x46, 0x47}, [...]rune{0x80, 0xa0, 0xb0, 0xb8}
 	most := 1e-9
@@ -586,7 +587,7 @@ func pad(text string, width int, left bool) string {
 	return gap + text
 }
 
-// cut shortens text to width characters.
+// cut shortens text to width characters if it is longer.
 func cut(text string, width int) string {
 	if utf8.RuneCountInString(text) <= width {
 		return text
@@ -594,7 +595,7 @@ func cut(text string, width int) string {
 	return string([]rune(text)[:max(0, width-1)]) + "…"
 }
 
-// wrap breaks text into lines between words.
+// wrap breaks text between words into lines of at most width characters.
 func wrap(text string, width int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

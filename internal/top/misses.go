@@ -1,6 +1,6 @@
 package top
 
-// Why keys miss, and what the misses cost.
+// This file shows why keys miss, and what the misses cost.
 
 import (
 	"fmt"
@@ -10,13 +10,11 @@ import (
 	"ringside/proxy/live"
 )
 
-// mostMisses is how many lines of a kind are printed if there is no limit of
-// space.
+// mostMisses is the number of lines about misses if the height of the output is not limited.
 const mostMisses = 20
 
-// misses adds a line for each route with recorded misses. The parameter `most` limits
-// the number of lines; routes with the most misses are first. A line has the reasons,
-// and the cost of rebuilding values.
+// misses adds a line for each route with recorded misses, and at most `most` lines. Routes with the
+// most misses are first. A line has the miss reasons and the cost of rebuilding values.
 func (d *drawing) misses(most int) {
 	m := d.now.Misses
 	if m == nil || m.Off {
@@ -40,7 +38,7 @@ func (d *drawing) misses(most int) {
 	}
 }
 
-// reasons returns the shares of the reasons, the largest first.
+// reasons returns a text with the share of each miss reason, the largest share first.
 func reasons(why map[string]float64) string {
 	var names []string
 	for name := range why {

@@ -1,6 +1,6 @@
 package top
 
-// The screens that show only one section of the display or only one server, and the help for the
+// This file has the screens that show only one section or only one server, and the help for the
 // keys.
 
 import (
@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/live"
 )
 
-// part draws the chosen section of the screen in at most room lines.
+// part draws only the section that the user has chosen, in at most `room` lines.
 func (d *drawing) part(room int) {
 	end := len(d.lines) + room
 	switch d.Part {
@@ -48,7 +48,7 @@ func (d *drawing) part(room int) {
 	d.lines = d.lines[:min(len(d.lines), end)]
 }
 
-// nextOf is what happens next to a server in each state.
+// nextOf is a text for each state of a server, which says what happens next to the server.
 var nextOf = map[string]string{
 	live.Up:      "nothing, while it answers",
 	live.Unknown: "it is up or down with its first answer",
@@ -62,8 +62,8 @@ var nextOf = map[string]string{
 	"settle":     "it is up when no late reply of a substitute server can arrive any more",
 }
 
-// opened returns the server that the user has opened, or nil if none is opened or
-// it is gone.
+// opened returns the server that the user has opened. It returns nil if no server is opened, or if
+// that server does not exist any more.
 func (d *drawing) opened() *live.NowServer {
 	for i := range d.now.List {
 		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
@@ -73,7 +73,7 @@ func (d *drawing) opened() *live.NowServer {
 	return nil
 }
 
-// server draws all that is known about s.
+// server draws the screen with all that is known about the server s.
 func (d *drawing) server(s *live.NowServer) {
 	style := Bad
 	if s.State == live.Up {
@@ -85,7 +85,7 @@ func (d *drawing) server(s *live.NowServer) {
 	}
 	d.add(style, text)
 	next := nextOf[s.State]
-	if s.Next != "" { // the keeper has reported the next step
+	if s.Next != "" { // the keeper of the pool has reported the next step, which is more precise
 		next = strings.TrimPrefix(s.Next, "next: ")
 	}
 	d.add(Plain, " next       "+next)
@@ -127,7 +127,7 @@ func (d *drawing) event(e *event) {
 	d.add(map[bool]Style{true: Bad, false: Dim}[e.Tone == live.Bad], text)
 }
 
-// help draws what the keys do.
+// help draws a list of the keys that the user can press, and their effects.
 func (d *drawing) help() {
 	for _, line := range strings.Split(`1 servers  2 keys  3 memory  4 trace  5 events
 6 why keys miss, routes, other instances; again: all
@@ -147,14 +147,15 @@ x, Ctrl-C, or Esc twice ends`, "\n") {
 	}
 }
 
-// paces are the intervals between screens. The stream has one state per second.
+// paces are the intervals between screens that the user can choose. The stream has at most one
+// state per second.
 var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}
 
-// pace returns the chosen interval between screens.
+// pace returns the interval between screens that the user has chosen.
 func (v *View) pace() time.Duration { return paces[v.Pace] }
 
-// sentence adds the state of the pool. It uses two lines if the text needs them
-// and there is room.
+// sentence adds a text about the state of the pool. It uses two lines if the text is long and the
+// screen is high enough. A text that does not fit is cut.
 func (d *drawing) sentence(level Style, text string, height int) {
 	lines := wrap(live.Clean(text), d.width-2)
 	if len(lines) > 2 || len(lines) == 2 && height < keysHeight {
@@ -169,7 +170,7 @@ func (d *drawing) sentence(level Style, text string, height int) {
 	}
 }
 
-// homes returns the servers that have the hot key k now.
+// homes returns the names of the servers that have the hot key k now.
 func (d *drawing) homes(k *live.HotKey) string {
 	if k.Server == nil || *k.Server >= len(d.now.List) {
 		return "–"

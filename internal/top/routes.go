@@ -1,6 +1,6 @@
 package top
 
-// Statistics of guards, tags and near caches, missing replicas, and the peers.
+// This file shows statistics of guards, tags and near caches, missing replicas, and the instances.
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/live"
 )
 
-// routes adds lines that say which servers lack replicas, and what guards, tags, near
-// caches and replication have done. The parameter `most` limits the number of lines.
+// routes adds at most `most` lines. The lines say which servers lack replicas, and what guards,
+// tags, near caches and replication have done.
 func (d *drawing) routes(most int) {
 	r := d.now.Routes
 	if r == nil {
@@ -54,7 +54,7 @@ func (d *drawing) routes(most int) {
 	}
 }
 
-// routeName returns the label of a route as displayed.
+// routeName returns the name of a route as the screen shows it.
 func routeName(label []byte) string {
 	if len(label) == 0 {
 		return "other keys"
@@ -62,8 +62,8 @@ func routeName(label []byte) string {
 	return live.Clean(string(label))
 }
 
-// roll adds lines about the peers; the parameter `most` limits their number. Peers that
-// differ or are silent come first.
+// roll adds a line for each instance of the pool, at most `most` lines. Instances that differ from
+// the others or are silent come first.
 func (d *drawing) roll(most int) {
 	r := d.now.Roll
 	if r == nil || r.Of < 2 {

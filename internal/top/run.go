@@ -1,6 +1,7 @@
 package top
 
-// The terminal session: input, screens, and orders to the instance.
+// This file runs the terminal session: it reads keys, shows screens, and sends orders to the
+// instance.
 
 import (
 	"bufio"
@@ -19,21 +20,21 @@ import (
 // Options are the arguments of Run.
 type Options struct {
 	Client  *admin.Client
-	Pool    string // empty is the first one
+	Pool    string // name of the pool to show; empty: the first pool
 	In, Out *os.File
 	Colours bool
-	ASCII   bool     // draw with ASCII characters only
-	Trace   []string // patterns of keys to trace from the start
+	ASCII   bool     // true if only ASCII characters may be drawn
+	Trace   []string // patterns of keys that are traced from the start
 }
 
-// message is an event of the stream, or the error that ended it.
+// message is an event of the stream from the instance, or the error that ended the stream.
 type message struct {
 	topic string
 	data  []byte
 	err   error
 }
 
-// Run shows what the instance of o does, until the user quits or ctx ends.
+// Run shows on the terminal what the instance does, until the user quits or ctx ends.
 func Run(ctx context.Context, o Options) error {
 	back, err := raw(o.In)
 	if err != nil {
@@ -54,7 +55,7 @@ func Run(ctx context.Context, o Options) error {
 		s.w.WriteString("\x1b[?25h\x1b[?1049l")
 		s.w.Flush()
 	}()
-	var shown time.Time // when the last tick was displayed
+	var shown time.Time // time when the state of the last complete second was displayed
 	for due := true; ; {
 		if due {
 			if err := s.show(); err != nil {
@@ -64,7 +65,7 @@ func Run(ctx context.Context, o Options) error {
 		due = true
 		select {
 		case m := <-events:
-			if m.err == nil && m.topic != "hello" { // a state arrives in several events, the tick first, and not exactly on time
+			if m.err == nil && m.topic != "hello" { // A state consists of several events, of which the tick is the first. Events arrive some milliseconds early or late.
 				past := time.Since(shown)
 				if m.topic == "tick" && past > s.view.pace()-paces[0]/2 {
 					shown, past = time.Now(), 0
@@ -94,8 +95,8 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// follow forwards the stream to a channel. It reconnects 2 s after the stream
-// ends.
+// follow connects to the stream of the instance and forwards its events to a channel. It connects
+// again 2 s after the stream has ended.
 func (o *Options) follow(ctx context.Context, to chan<- message) {
 	send := func(m message) {
 		select {
@@ -116,7 +117,7 @@ func (o *Options) follow(ctx context.Context, to chan<- message) {
 	}
 }
 
-// read forwards each key that is pressed.
+// read forwards the keys that the user presses to a channel.
 func read(ctx context.Context, in *os.File, to chan<- string) {
 	b := make([]byte, 256)
 	for {
@@ -134,9 +135,9 @@ func read(ctx context.Context, in *os.File, to chan<- string) {
 	}
 }
 
-// keysOf returns the keys in the result of one read: a character each, or "up",
-// "down", "esc". An escape sequence arrives in one piece; sequences of other keys
-// are ignored.
+// keysOf returns the keys in text, which is the result of one read. A key is a character, or "up",
+// "down" or "esc". An escape sequence arrives in one read. Escape sequences of other keys are
+// ignored.
 func keysOf(text string) (keys []string) {
 	for text != "" {
 		if len(text) > 2 && text[0] == 0x1b && (text[1] == '[' || text[1] == 'O') {
@@ -164,22 +165,22 @@ func keysOf(text string) (keys []string) {
 	return keys
 }
 
-// screen is the state of the terminal.
+// screen is the state of the terminal session.
 type screen struct {
 	Options
 	w             *bufio.Writer
 	view          *View
 	traces        traces
-	before        []Line // lines on the terminal; nil if it must be redrawn
+	before        []Line // lines that the terminal shows now; nil: all lines must be written again
 	width, height int
-	held          bool   // the user has stopped the updates of the screen
-	order         string // drain or restore, waiting for a y; else empty
-	escaped       bool   // the last key was escape
+	held          bool   // true if the user has stopped the updates of the screen
+	order         string // order that waits until the user presses y: drain or restore; empty: none
+	escaped       bool   // the last key was escape; a second escape quits
 }
 
 var codes = map[Style]string{Plain: "", Good: "\x1b[32m", Warn: "\x1b[33m", Bad: "\x1b[31m", Dim: "\x1b[90m", Bold: "\x1b[1m", Reverse: "\x1b[7m"}
 
-// show writes the lines that have changed.
+// show draws the screen and writes the lines that have changed since the last time.
 func (s *screen) show() error {
 	if w, h := Size(s.Out); w != s.width || h != s.height {
 		s.width, s.height, s.before = w, h, nil
@@ -210,7 +211,7 @@ func (s *screen) show() error {
 			text += strings.Repeat(" ", max(0, s.width-utf8.RuneCountInString(text)))
 		}
 		fmt.Fprintf(s.w, "\x1b[%d;1H%s", i+1, style.Paint(text))
-		if utf8.RuneCountInString(text) < s.width { // after the last column it would erase the last character
+		if utf8.RuneCountInString(text) < s.width { // erases the rest of the line; in the last column, this would erase the last character
 			s.w.WriteString("\x1b[K")
 		}
 	}
@@ -219,7 +220,7 @@ func (s *screen) show() error {
 	return s.w.Flush()
 }
 
-// key executes a key press. It reports whether the user quits.
+// key does what the key k means. It returns true if the user quits.
 func (s *screen) key(ctx context.Context, k string) (end bool) {
 	v := s.view
 	again := s.escaped && k == "esc"
@@ -290,14 +291,14 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 	return false
 }
 
-// Results of typed.
+// Results of typed. The first one means that the user is still typing.
 const (
 	goesOn  = iota
-	entered // the text is complete
-	gaveUp  // the user has canceled it
+	entered // the user has confirmed the text
+	gaveUp  // the user has canceled the input
 )
 
-// typed applies a key press to a text that is being typed.
+// typed changes the text as a key press demands, for a text that the user is typing.
 func typed(text *string, k string) int {
 	switch {
 	case k == "\r" || k == "\n":
@@ -313,7 +314,7 @@ func typed(text *string, k string) int {
 	return goesOn
 }
 
-// choose selects the next or the previous server.
+// choose selects the next or the previous server of the table.
 func (s *screen) choose(k string) {
 	rows, at := s.view.Rows(), -1
 	for i, r := range rows {
@@ -331,7 +332,7 @@ func (s *screen) choose(k string) {
 	}
 }
 
-// prepare asks the user to confirm an order.
+// prepare asks the user to confirm an order to drain or restore a server.
 func (s *screen) prepare(k string) {
 	v := s.view
 	switch {
@@ -355,8 +356,7 @@ func (s *screen) prepare(k string) {
 	}
 }
 
-// answer sends the prepared order if the user confirms it with y, and otherwise
-// drops it.
+// answer sends the prepared order if the key k is y. With any other key it drops the order.
 func (s *screen) answer(ctx context.Context, k string) {
 	order := s.order
 	s.order, s.view.Message = "", ""

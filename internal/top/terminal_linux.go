@@ -1,6 +1,6 @@
 package top
 
-// The terminal: its size, and single key presses.
+// This file reads the size of the terminal, and single key presses.
 
 import (
 	"os"
@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size returns the size of the terminal in columns and lines, or 80 and 24 if it
-// is unknown.
+// Size returns the size of the terminal in columns and lines. It returns 80 and 24 if the size is
+// unknown.
 func Size(f *os.File) (width, height int) {
 	if w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ); err == nil && w.Col > 0 && w.Row > 0 {
 		return int(w.Col), int(w.Row)
@@ -23,7 +23,8 @@ func IsTerminal(f *os.File) bool {
 	return err == nil
 }
 
-// raw makes f return keys as they are pressed, without echo, until back is called.
+// raw changes the terminal f so that a read returns each key at once, without echo. back undoes the
+// change.
 func raw(f *os.File) (back func(), err error) {
 	was, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	if err != nil {
@@ -39,5 +40,5 @@ func raw(f *os.File) (back func(), err error) {
 	return func() { unix.IoctlSetTermios(int(f.Fd()), unix.TCSETS, was) }, nil
 }
 
-// resized is the signal for a new size of the terminal.
+// resized is the signal that the kernel sends when the size of the terminal changes.
 const resized = unix.SIGWINCH

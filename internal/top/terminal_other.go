@@ -2,7 +2,8 @@
 
 package top
 
-// Systems on which single key presses are not supported. --once works there.
+// This file is for systems on which single key presses are not supported. Only the option --once
+// works there.
 
 import (
 	"errors"
@@ -10,10 +11,10 @@ import (
 	"syscall"
 )
 
-// Size returns a default size, in columns and lines.
+// Size returns 80 columns and 24 lines, because the real size is unknown on this system.
 func Size(*os.File) (width, height int) { return 80, 24 }
 
-// IsTerminal reports whether f is a terminal that Run can use.
+// IsTerminal reports whether f is a terminal that Run can use. On this system no terminal is.
 func IsTerminal(*os.File) bool { return false }
 
 func raw(*os.File) (func(), error) {

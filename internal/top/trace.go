@@ -1,6 +1,6 @@
 package top
 
-// Tracing of keys: what happens to them.
+// This file shows traced keys and what happens to them.
 
 import (
 	"context"
@@ -13,16 +13,15 @@ import (
 	"ringside/proxy/live"
 )
 
-// Limits of what is displayed: the number of keys, and the letters for each.
+// Limits of the traced keys: how many keys are kept, and how many events, as letters, for each key.
 const (
 	mostTraced  = 200
 	mostLetters = 2000
-	traceLife   = time.Hour // longest duration of one trace; after it, a new one starts
+	traceLife   = time.Hour // longest duration of one trace; then a new trace starts
 )
 
-// traced adds a line for each traced key. The parameter `most` limits the number of
-// lines. Keys with the earliest first event are first. Each letter of a line is an
-// event; the newest is at the right.
+// traced adds a line for each traced key, at most `most` lines. Keys with the earliest first event
+// are first. Each letter of a line is an event, and the newest event is at the right.
 func (d *drawing) traced(most int) {
 	if len(d.Patterns) == 0 || most < 2 {
 		return
@@ -57,14 +56,14 @@ func (d *drawing) traced(most int) {
 	}
 }
 
-// traces is the running trace. end stops it; it is nil if there is none.
+// traces has the running trace. The function end stops the trace; it is nil if no trace runs.
 type traces struct {
 	to  chan<- message
 	end context.CancelFunc
 }
 
-// trace replaces the running trace by one of the keys that match patterns. Without
-// patterns it only stops the running one.
+// trace stops the running trace and starts a trace of the keys that match the patterns. Without
+// patterns it starts no trace.
 func (s *screen) trace(ctx context.Context, patterns []string) {
 	if s.traces.end != nil {
 		s.traces.end()
@@ -79,8 +78,8 @@ func (s *screen) trace(ctx context.Context, patterns []string) {
 	go s.followKeys(ctx, patterns, s.traces.to)
 }
 
-// followKeys forwards the events of the trace to a channel. It restarts the trace
-// 2 s after it ends.
+// followKeys traces the keys that match the patterns, and forwards the events to a channel. It
+// starts the trace again 2 s after the trace has ended.
 func (o *Options) followKeys(ctx context.Context, patterns []string, to chan<- message) {
 	send := func(m message) {
 		select {

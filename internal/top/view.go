@@ -1,6 +1,6 @@
 package top
 
-// The state received so far.
+// This file has the state of the instance as received from its stream.
 
 import (
 	"encoding/json"
@@ -11,10 +11,10 @@ import (
 	"ringside/proxy/live"
 )
 
-// past is how many rates are kept per server, for the line of recent rates.
+// past is the number of rates that are kept for each server. The screen shows them as a chart.
 const past = 32
 
-// View is the state that a stream has sent, and the choices of the user.
+// View is the state that the stream has sent so far, together with the choices of the user.
 type View struct {
 	Topo    *live.Topo
 	Tick    *live.Tick
@@ -24,44 +24,43 @@ type View struct {
 	Misses  *live.Misses
 	Routes  *live.Routes
 	Roll    *live.Roll
-	Late    *live.Health // why the stream has no states; nil if it has
-	Trouble string       // why there is no stream; empty if there is one
+	Late    *live.Health // why the instance has no state to send; nil: it sends states
+	Trouble string       // why there is no connection to the stream; empty: there is one
 
-	Patterns []string      // patterns of keys to trace
-	Traced   *live.Stories // events of these keys; nil if none are traced
-	Untraced string        // why they cannot be traced; empty if they are
-	Control  bool          // the user may drain and restore servers
+	Patterns []string      // patterns of the keys that are traced
+	Traced   *live.Stories // events of the traced keys; nil: no keys are traced
+	Untraced string        // why keys cannot be traced; empty: they can
+	Control  bool          // true if the user may drain and restore servers
 
-	rates  map[string][]float64 // recent rates by server; "" is the whole proxy
-	events []event              // the newest first
+	rates  map[string][]float64 // recent request rates by name of the server; the name "" means the requests of all clients
+	events []event              // recent events of servers and keys, the newest first
 
 	Choice
-	Message string // shown in place of the help for the keys
-	Typing  bool   // the user is typing Filter
-	Asking  bool   // the user is typing patterns into Asked
+	Message string // text that is shown in place of the help for the keys; empty: none
+	Typing  bool   // true while the user is typing a text for Filter
+	Asking  bool   // the user is typing patterns of keys to trace (Asked)
 	Asked   string
 }
 
-// Choice is what the user has chosen to see. It survives a reconnect of the
-// stream.
+// Choice is what the user has chosen to see. It is kept when the stream ends and is opened again.
 type Choice struct {
-	Sort     byte // r h p q m e n, the keys that sort; 0 is trouble first
+	Sort     byte // the key that the user pressed to sort the servers: r, h, p, q, m, e or n; 0: servers in trouble are first
 	Reversed bool
 	Filter   string
-	Selected string // name of a server; empty if none is selected
+	Selected string // name of the selected server; empty: none
 	Help     bool
-	Part     byte // '1' to '6': this section fills the screen; 0: all sections
-	Opened   bool // the selected server fills the screen
-	Pace     int  // index in paces
+	Part     byte // section that fills the screen, '1' to '6'; 0: all sections are shown
+	Opened   bool // true if the selected server fills the screen
+	Pace     int  // index of the chosen interval between screens (paces)
 }
 
 type event struct {
 	t time.Time
 	live.Description
-	crowd int // number of earlier events of the same kind that share this line
+	crowd int // number of earlier events of the same kind that this line also represents
 }
 
-// Take applies one event of the stream.
+// Take updates the view with one event of the stream.
 func (v *View) Take(topic string, data []byte) error {
 	switch topic {
 	case "hello":
@@ -91,7 +90,7 @@ func (v *View) Take(topic string, data []byte) error {
 			return err
 		}
 		if v.Topo == nil || len(t.S.State) != len(v.Topo.Servers) {
-			return nil // the event belongs to an outdated table
+			return nil // the event has another number of servers than the last list of servers, so it cannot be shown
 		}
 		v.Tick, v.Late = t, nil
 		v.note("", t.Requests())
@@ -125,7 +124,7 @@ func (v *View) Take(topic string, data []byte) error {
 	return nil
 }
 
-// anew decodes data into a new value, so no old fields remain.
+// anew decodes data into a new value and stores it in *to. So no field keeps an old value.
 func anew[T any](data []byte, to *T) error {
 	*to = *new(T)
 	return json.Unmarshal(data, to)
@@ -150,7 +149,7 @@ func (v *View) takeEvent(data []byte) error {
 		return nil
 	}
 	one := event{t: time.UnixMilli(e.T).UTC(), Description: e.Told}
-	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // minor events are frequent: those of one kind in a row share a line
+	if e.Told.Minor && len(v.events) > 0 && v.events[0].Minor && v.events[0].Kind == e.Told.Kind { // minor events are frequent, so consecutive ones of the same kind share one line
 		one.crowd = v.events[0].crowd + 1
 		v.events[0] = one
 		return nil
@@ -160,7 +159,8 @@ func (v *View) takeEvent(data []byte) error {
 	return nil
 }
 
-// Now returns the view as one object. It is nil before the first tick.
+// Now returns the received state as one object. It returns nil before the first tick, which is the
+// event with the current rates.
 func (v *View) Now() *live.Now {
 	if v.Tick == nil || v.Topo == nil {
 		return nil

@@ -24,4 +24,4 @@
 // Nothing else is affected, and the next reload starts the trace again.
 package tracefile
 
-// The manual of the package.
+// This file contains only the documentation of the package.

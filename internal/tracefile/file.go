@@ -1,6 +1,6 @@
 package tracefile
 
-// One trace file: appending lines, and rotation.
+// This file contains one trace file: appending lines to it, and renaming it when it is full.
 
 import (
 	"errors"
@@ -11,27 +11,28 @@ import (
 	"syscall"
 )
 
-// file is a trace file. Lines are appended to it.
+// file is an open trace file, to which lines are appended.
 type file struct {
 	path string
 	max  int64
 	keep int
 
 	f    *os.File
-	is   fs.FileInfo // identifies f, to detect that path was moved
+	is   fs.FileInfo // identity of the open file; it shows when another program has moved the file away from path
 	size int64
 }
 
-// openFile opens or creates the file at path.
+// openFile opens or creates the trace file at path. most is its maximum size in bytes. keep is
+// the number of renamed files that are kept.
 func openFile(path string, most int64, keep int) (*file, error) {
 	f := &file{path: path, max: most, keep: keep}
 	return f, f.open()
 }
 
 func (f *file) open() error {
-	// Without O_NONBLOCK, opening a pipe without a reader would block. A symbolic
-	// link is not followed, because anyone with access to the directory could then
-	// choose the file to append to.
+	// Without O_NONBLOCK, opening a pipe without a reader would block. A symbolic link is not
+	// followed: anyone with access to the directory could otherwise choose the file to which
+	// lines are appended.
 	to, err := os.OpenFile(f.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK|noFollow, 0o600)
 	if errors.Is(err, syscall.ELOOP) {
 		return f.regular(nil)
@@ -51,8 +52,8 @@ func (f *file) open() error {
 	return nil
 }
 
-// regular returns an error unless the parameter `is` describes a regular file. For a
-// symbolic link the caller passes nil.
+// regular returns an error unless `is` describes a regular file. For a symbolic link, the caller
+// passes nil, which is an error too.
 func (f *file) regular(is fs.FileInfo) error {
 	if is == nil || !is.Mode().IsRegular() {
 		return fmt.Errorf("%s is no regular file: name another one", f.path)
@@ -60,7 +61,7 @@ func (f *file) regular(is fs.FileInfo) error {
 	return nil
 }
 
-// look returns the error that open would return, as far as that is visible without
+// look returns the error that the method open would return, as far as it can be found without
 // creating the file.
 func (f *file) look() error {
 	is, err := os.Lstat(f.path)
@@ -71,9 +72,10 @@ func (f *file) look() error {
 	return err
 }
 
-// write appends lines. It does not split a line over two files.
+// write appends lines to the file. Each line is written as a whole into one file, even if the
+// file is renamed in between.
 func (f *file) write(lines [][]byte) error {
-	if now, err := os.Lstat(f.path); err != nil || !os.SameFile(now, f.is) { // the file was moved or removed
+	if now, err := os.Lstat(f.path); err != nil || !os.SameFile(now, f.is) { // another program has moved or removed the file
 		f.f.Close()
 		if err := f.open(); err != nil {
 			return err
@@ -100,7 +102,7 @@ func (f *file) write(lines [][]byte) error {
 	return flush()
 }
 
-// rotate renames the files and creates a new one.
+// rotate renames the trace file and the renamed files before it, and creates a new trace file.
 func (f *file) rotate() error {
 	f.f.Close()
 	name := func(n int) string {
@@ -114,7 +116,7 @@ func (f *file) rotate() error {
 			return err
 		}
 	}
-	for n := f.keep; n > 0; n-- { // the oldest is overwritten
+	for n := f.keep; n > 0; n-- { // rename the oldest file first, over the one that is not kept
 		if err := os.Rename(name(n-1), name(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -2,6 +2,6 @@
 
 package tracefile
 
-// Other systems have no flag that rejects symbolic links.
+// Systems other than Unix have no flag with which opening a symbolic link fails.
 
 const noFollow = 0

@@ -2,9 +2,9 @@
 
 package tracefile
 
-// On Unix, an open can reject a symbolic link in place of a trace file.
+// On Unix, opening a trace file fails if its path is a symbolic link.
 
 import "syscall"
 
-// noFollow makes the open of a symbolic link fail.
+// noFollow is the flag with which opening a symbolic link fails.
 const noFollow = syscall.O_NOFOLLOW

@@ -1,6 +1,6 @@
 package tracefile
 
-// The traces of the current configuration.
+// This file contains the traces of the current configuration.
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ func same(a, b *config.Trace) bool {
 	return slices.Equal(a.Keys, b.Keys) && a.File == b.File && a.Max == b.Max && a.Keep == b.Keep
 }
 
-// keys returns the patterns of t for messages.
+// keys returns the key patterns of the trace t, separated by spaces, for messages.
 func keys(t *config.Trace) string { return live.Clean(strings.Join(t.Keys, " ")) }
 
-// Look returns the error that Open would return for t, as far as that is visible
+// Look returns the error that Open would return for the trace t, as far as it can be found
 // without creating a file.
 func Look(t *config.Trace) error {
 	if err := (&file{path: t.File}).look(); err != nil {
@@ -36,29 +36,28 @@ func unwritable(t *config.Trace, err error) error {
 	return fmt.Errorf("cannot write the trace of %s: %w; see that its directory is there and that Ringside may write to it", keys(t), err)
 }
 
-// Traces are the traces that are being written.
+// Traces contains the traces that are being written into files.
 type Traces struct {
 	tracer *live.Tracer
 	log    *slog.Logger
 	list   []*writing
 }
 
-// New returns a Traces without traces.
+// New returns an empty Traces. tracer is the source of the events that its traces write.
 func New(tracer *live.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
 
-// writing is a trace that is being written.
+// writing is one trace that is being written into a file.
 type writing struct {
 	config.Trace
 	to       *file
-	follower *live.Follower // nil until the trace starts
-	ended    chan struct{}  // closed after the last write
+	follower *live.Follower // reader of the events of the trace; nil until the trace starts
+	ended    chan struct{}  // closed after the last line was written
 	failed   atomic.Bool
 }
 
-// Open opens the files of list. The patterns must be valid. Nothing else changes
-// until the caller calls take. take(true) starts the new traces and ends those
-// that are not in list; unchanged traces continue. take(false) closes the new
-// files.
+// Open opens the files of the traces in list, which must have valid patterns. Nothing else
+// changes until the caller calls take. take(true) starts the new traces and ends the traces that
+// are not in list. Unchanged traces continue. take(false) closes the files that Open has opened.
 func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 	var now, opened []*writing
 	give := func() {
@@ -99,7 +98,7 @@ func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 	}, nil
 }
 
-// Close ends all traces.
+// Close ends all traces. It returns when all their events are written.
 func (t *Traces) Close() {
 	for _, w := range t.list {
 		w.end()
@@ -107,7 +106,7 @@ func (t *Traces) Close() {
 	t.list = nil
 }
 
-// end stops w, and returns when all its events are written.
+// end stops the trace w. It returns when all events of the trace are written.
 func (w *writing) end() {
 	w.follower.Close()
 	<-w.ended
@@ -126,7 +125,8 @@ func (w *writing) run(log *slog.Logger) {
 	}
 }
 
-// put writes the events of w, and reports whether the trace continues.
+// put writes the events in `is` into the file of the trace w. It returns false if that fails,
+// which ends the trace.
 func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	lines := Lines(is)
 	if len(lines) == 0 {
@@ -140,12 +140,12 @@ func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	return err == nil
 }
 
-// mostLetters limits, approximately, the bytes of event letters (see live.Stories) that one line has
-// for a key.
+// mostLetters is about the maximum number of bytes in one line for the events of a key. Each
+// event is written as a letter (see live.Stories).
 const mostLetters = 4000
 
-// Lines returns the complete lines to append to a file: a key and what has
-// happened to it since its last line.
+// Lines returns the lines to append to a trace file. Each line is complete: a key, and the
+// letters of what has happened to the key since the previous line.
 func Lines(is *live.Traced) (lines [][]byte) {
 	s := live.NewStories(len(is.Rows), mostLetters)
 	s.Add(is)

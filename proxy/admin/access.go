@@ -1,6 +1,7 @@
 package admin
 
-// Access to the dashboard and its API, and the check of orders that a browser sends.
+// This file decides which clients may use the dashboard and its API, and checks orders that a
+// browser sends.
 
 import (
 	"crypto/rand"
@@ -12,25 +13,27 @@ import (
 	"strings"
 )
 
-// Who says which clients may use a part of the admin interface.
+// Who says which clients may use one part of the admin interface.
 type Who string
 
-// The values of Who. The empty string means Loopback, and any unknown value means Nobody.
+// The values of Who. An empty Who means Loopback. Any other value that is not listed here means
+// Nobody.
 const (
-	Loopback  Who = "loopback" // clients on this machine: over loopback, or a unix socket
-	Everybody Who = "on"       // all clients that reach the listener
+	Loopback  Who = "loopback" // clients on this machine, which connect over loopback or a unix socket
+	Everybody Who = "on"       // all clients that can reach the listener
 	Nobody    Who = "off"
 )
 
-// newToken returns a random token, which a page of this process must send to change something.
+// newToken returns a random token. A page of the dashboard must send the token of this process with
+// each request that changes something.
 func newToken() string {
 	b := make([]byte, 16)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// mayLook returns nil if r may read the data of the dashboard. A page of another site may not:
-// it could not read the reply, but it could cause many requests.
+// mayLook returns nil if the client may read the data of the dashboard. A page of another site must
+// not: it could not read the reply, but it could cause many requests.
 func (s *Server) mayLook(r *http.Request) error {
 	if err := refuseOtherSites(r); err != nil {
 		return err
@@ -38,8 +41,8 @@ func (s *Server) mayLook(r *http.Request) error {
 	return s.mayVisit(r)
 }
 
-// refuseOtherSites returns nil unless a browser has sent r on behalf of another site's page.
-// Older browsers don't send Sec-Fetch-Site, but they send Origin with requests of scripts.
+// refuseOtherSites returns an error if a page of another site has made a browser send r. Older
+// browsers don't send Sec-Fetch-Site, but they send Origin with requests of scripts.
 func refuseOtherSites(r *http.Request) error {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	at, err := url.Parse(origin)
@@ -49,8 +52,8 @@ func refuseOtherSites(r *http.Request) error {
 	return nil
 }
 
-// mayVisit returns nil if r may load the dashboard itself. That contains no secrets, so other
-// sites may link to it.
+// mayVisit returns nil if the client may load the dashboard's page. The page itself has no secrets,
+// so other sites may link to it.
 func (s *Server) mayVisit(r *http.Request) error {
 	switch who := s.access.Load().Page; {
 	case who == Everybody && !s.knownHost(r), who == Loopback && onLoopback(r) && !s.knownHost(r):
@@ -65,15 +68,15 @@ func (s *Server) mayVisit(r *http.Request) error {
 
 const unknownHost = "this instance is not known by the name in your request: add it to admin.names, or use its address"
 
-// local reports whether r comes from this machine, with an address or a name of admin.names as
-// its Host.
+// local reports whether r comes from this machine. Its Host must be an address, localhost, or a
+// name of admin.names.
 func (s *Server) local(r *http.Request) bool {
 	return onThisMachine(r) || onLoopback(r) && slices.Contains(s.access.Load().Names, strings.ToLower(hostName(r.Host)))
 }
 
-// knownHost reports whether r names this instance by an address, or by a name that only its
-// operator can have made point here. A web page can make its own name point here (DNS
-// rebinding). Only the Host shows that.
+// knownHost reports whether the Host of r is an address, localhost, or one of the configured names.
+// The owner of a web page can make another name resolve to this address (DNS rebinding). The
+// browser then sends that name as Host.
 func (s *Server) knownHost(r *http.Request) bool {
 	name := strings.ToLower(hostName(r.Host))
 	if _, err := netip.ParseAddr(name); err == nil {
@@ -82,9 +85,9 @@ func (s *Server) knownHost(r *http.Request) bool {
 	return name == "" || name == "localhost" || slices.Contains(s.access.Load().Names, name)
 }
 
-// checkOrigin returns nil if r does not come from a browser, or if it comes from the dashboard
-// of this process. The scheme of the origin is ignored: one port serves one scheme, and a
-// reverse proxy may have changed it.
+// checkOrigin returns nil if r does not come from a browser, or if it comes from the dashboard of
+// this process. Only the host of the origin is compared. The scheme is ignored, because a reverse
+// proxy may have changed it.
 func (s *Server) checkOrigin(r *http.Request) error {
 	shown := r.Header.Get(steering)
 	origin := r.Header.Get("Origin")

@@ -1,6 +1,6 @@
 package admin
 
-// The files of the dashboard, which are embedded in the program.
+// This part of the package has the files of the dashboard, which are embedded in the program.
 //
 //	page/index.html   /, which names the other files by a hash of their content, so browsers may cache those forever
 //	page/app.css      the style
@@ -16,8 +16,8 @@ import (
 //go:embed page
 var files embed.FS
 
-// pageText is the HTML of the dashboard, and pageParts are the files that it loads, by path. A path contains a hash of
-// the content, so browsers may cache the file forever.
+// pageText is the HTML of the dashboard. pageParts are the files that the HTML loads, by path. A
+// path contains a hash of the file's content, so browsers may cache the file forever.
 var pageText, pageParts = readPage()
 
 // pagePart is a file that the dashboard's HTML page loads.
@@ -27,7 +27,7 @@ func readPage() (string, map[string]pagePart) {
 	text := func(name string) string {
 		b, err := files.ReadFile("page/" + name)
 		if err != nil {
-			panic(err) // it is embedded in the program
+			panic(err) // the file is embedded in the program, so it can always be read
 		}
 		return string(b)
 	}

@@ -1,6 +1,6 @@
 package admin
 
-// A client of the control API, for commands.
+// This file has a client of the control API, which ringside's commands use.
 
 import (
 	"bufio"
@@ -27,8 +27,8 @@ type Client struct {
 	http    http.Client
 }
 
-// NewClient returns a client of the admin interface at address: host:port, or a path on network
-// "unix".
+// NewClient returns a client of the admin interface at address. The address is host:port, or a path
+// if network is "unix".
 func NewClient(network, address string) *Client {
 	c := &Client{address: address}
 	dial := &net.Dialer{Timeout: 2 * time.Second}
@@ -44,56 +44,58 @@ func NewClient(network, address string) *Client {
 // Address returns the address that the client connects to.
 func (c *Client) Address() string { return c.address }
 
-// Close closes idle connections.
+// Close closes the idle connections to the admin interface.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// patient returns a copy of c with the timeout d; 0: no timeout. c is not changed, because
-// other goroutines may use it.
+// patient returns a copy of c with the timeout d for its requests; 0: no timeout. c itself is not
+// changed, because other goroutines may use it.
 func (c *Client) patient(d time.Duration) *Client {
 	p := *c
 	p.http.Timeout = d
 	return &p
 }
 
-// Servers returns the servers of every pool.
+// Servers returns the servers of every pool, with their states.
 func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 	list, _, err := c.ServersAndHealth(ctx)
 	return list, err
 }
 
-// ServersAndHealth returns the servers of every pool, and the state of all pools. The latter is
-// nil if the instance runs a release that does not send it.
+// ServersAndHealth returns the servers of every pool, and the state of all pools together. This
+// state is nil if the instance runs an older release that does not send it.
 func (c *Client) ServersAndHealth(ctx context.Context) ([]live.ServerState, *live.Overall, error) {
 	var a allServers
 	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
 	return a.Servers, a.Overall, err
 }
 
-// Clients returns the first clients in the order sort, which is one of ClientOrders.
+// Clients returns at most `limit` clients of the instance. They are the first ones in the order
+// `sort`, which is one of ClientOrders.
 func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAnswer, error) {
 	var a ClientsAnswer
 	err := c.ask(ctx, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil, &a)
 	return a, err
 }
 
-// Now returns the activity of a pool's servers and of the whole proxy, counted during window.
-// If pool is empty, it is the pool in the worst state.
+// Now returns what a pool's servers and the whole proxy do. The counts are those of the given
+// window. If pool is empty, the instance chooses the pool in the worst state.
 func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
 	var is live.Now
 	err := c.patient(window+10*time.Second).ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
 	return &is, err
 }
 
-// Stream calls take for every event of a pool's stream, until the stream ends or take fails.
+// Stream calls the function take for every event of a pool's stream. It returns when the stream
+// ends or take returns an error.
 func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
 	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
 }
 
-// Trace calls take for requests on the keys that match one of patterns, during life. Each data
-// is a trace.Traced as JSON.
+// Trace calls the function take for requests on the keys that match one of the patterns, for the
+// time `life`. data is a live.Traced as JSON.
 func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
 	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
-	if errors.Is(err, io.ErrUnexpectedEOF) { // life is over
+	if errors.Is(err, io.ErrUnexpectedEOF) { // the stream ends in this way when its time is over
 		return nil
 	}
 	return err
@@ -127,9 +129,9 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 	return io.ErrUnexpectedEOF
 }
 
-// Order sends an order (drain, down, restore) for a server, and returns the state of the server
-// afterwards. pool may be empty if only one pool has the server. With force the order may
-// remove the last replica of keys.
+// Order sends an order (drain, down or restore) for a server, and returns the state of the server
+// after it. pool may be empty if only one pool has the server. With force, the instance executes
+// the order even if the server may have the last replica of keys.
 func (c *Client) Order(ctx context.Context, pool, server, order string, force bool) ([]live.ServerState, error) {
 	query := url.Values{}
 	if pool != "" {
@@ -143,23 +145,24 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 	return a.Servers, err
 }
 
-// Reload makes the instance reload its configuration, and returns when all its loops use it. A
-// large table takes seconds to build. The reload also waits while keys are about to move because of
-// an earlier reload.
+// Reload makes the instance reload its configuration, and returns when all loops use the new one.
+// To build a large table takes seconds. The reload also waits while keys are about to move because
+// of an earlier reload.
 func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	var done Reloaded
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload", nil, &done)
 	return done, err
 }
 
-// Ready checks whether clients should use this instance. If they should, it returns the text of the
-// page /readyz.
+// Ready returns an error if clients should not use this instance now. Otherwise it returns the text
+// of the page /readyz.
 func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }
 
-// Alive checks whether every loop answers.
+// Alive returns an error if a loop of the instance does not answer. Otherwise it returns the text
+// of the page /healthz.
 func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx, "/healthz") }
 
-// probe requests a page that is one line of text.
+// probe requests a page of the admin interface that is one line of text.
 func (c *Client) probe(ctx context.Context, path string) (string, error) {
 	w, err := c.send(ctx, "GET", path, nil)
 	if err != nil {
@@ -179,41 +182,41 @@ func (c *Client) probe(ctx context.Context, path string) (string, error) {
 	return said, nil
 }
 
-// HandOver asks the instance for its listening sockets. It returns the socket at which a
-// process of the same user gets them.
+// HandOver asks the instance to hand over its listening sockets to the next process. It returns the
+// path of a unix socket. A process of the same user gets the listening sockets there.
 func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
 	var a handOverAnswer
 	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
 	return a.Socket, err
 }
 
-// InvalidateTags invalidates tags, and returns the result for each server.
+// InvalidateTags invalidates the tags in what, and returns the result for each server.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
 	var a struct{ Servers []Invalidated }
 	err := c.patient(steerLife).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
 	return a.Servers, err
 }
 
-// Faults returns the injected faults, and whether faults are allowed.
+// Faults returns the faults that are set, and whether faults are allowed.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
 	var a faultsAnswer
 	err = c.ask(ctx, "GET", "/control/faults", nil, &a)
 	return a.Faults, a.Allowed, err
 }
 
-// Fault sets a fault and returns it.
+// Fault sets a fault and returns it as the instance has stored it.
 func (c *Client) Fault(ctx context.Context, f FaultState) (FaultState, error) {
 	var set FaultState
 	err := c.ask(ctx, "POST", "/control/faults", f, &set)
 	return set, err
 }
 
-// Lift ends the fault with that ID.
+// Lift ends the fault with the given ID.
 func (c *Client) Lift(ctx context.Context, id int) error {
 	return c.ask(ctx, "DELETE", "/control/faults/"+strconv.Itoa(id), nil, nil)
 }
 
-// StatusError is an error reply of an instance.
+// StatusError is an error that an instance has sent as a reply, with the HTTP status.
 type StatusError struct {
 	Status int
 	Text   string
@@ -221,7 +224,7 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.Text }
 
-// send sends a request, with body as JSON.
+// send sends a request with body as JSON; nil: no body.
 func (c *Client) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
 	var text io.Reader
 	if body != nil {
@@ -253,8 +256,8 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 	return w, nil
 }
 
-// cut returns the error for a request without a complete reply. If the request was to change
-// something and may have reached the instance, the error is sayUnsure.
+// cut returns the error for a request without a complete reply. If the request changes something
+// and may have reached the instance, the error says that the result is unknown.
 func cut(method string, reached bool, err error) error {
 	if method == "GET" || !reached {
 		return err
@@ -262,12 +265,12 @@ func cut(method string, reached bool, err error) error {
 	return sayUnsure(err)
 }
 
-// strange returns the error for a reply that no Ringside sends.
+// strange returns the error for a reply that does not come from a Ringside instance.
 func (c *Client) strange(w *http.Response) error {
 	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside instance?", c.address, w.Status)}
 }
 
-// refused returns the error in an error reply.
+// refused returns the error that is in an error reply.
 func (c *Client) refused(w *http.Response, answer []byte) error {
 	var said struct{ Error string }
 	if json.Unmarshal(answer, &said) != nil || said.Error == "" {
@@ -276,7 +279,8 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
-// ask is like send, and decodes the reply into the parameter `to`.
+// ask sends a request with body as JSON, and decodes the reply into `to`. If `to` is nil, the reply
+// is ignored.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {

@@ -1,6 +1,7 @@
 package admin
 
-// This file implements the control API for clients: it lists them and what each waits for.
+// This file implements the control API for clients. It lists the clients and what each of them
+// waits for.
 
 import (
 	"fmt"
@@ -17,40 +18,42 @@ import (
 
 // ClientState is the current state of one client.
 type ClientState struct {
-	ID       uint64     `json:"id"` // counts clients since the start
+	ID       uint64     `json:"id"` // number of the client; the first client since the start has the lowest number
 	Address  string     `json:"address"`
-	Listener string     `json:"listener"` // the listener to which the client has connected
+	Listener string     `json:"listener"` // address of the listener to which the client has connected
 	AgeMS    int64      `json:"age_ms"`
-	IdleMS   int64      `json:"idle_ms"` // since the client last sent something
+	IdleMS   int64      `json:"idle_ms"` // time since the client last sent something, in milliseconds
 	Requests uint64     `json:"requests"`
-	In       uint64     `json:"bytes_in"`  // from the client
-	Out      uint64     `json:"bytes_out"` // to the client
-	InFlight int        `json:"in_flight"` // commands without a reply
-	Held     int64      `json:"held"`      // memory in bytes that Ringside uses for it
+	In       uint64     `json:"bytes_in"`  // number of bytes received from the client
+	Out      uint64     `json:"bytes_out"` // number of bytes sent to the client
+	InFlight int        `json:"in_flight"` // number of commands of the client without a reply
+	Held     int64      `json:"held"`      // memory that Ringside uses for the client, in bytes
 	Waits    *WaitState `json:"waits,omitempty"`
 }
 
 // WaitState is what a client waits for.
 type WaitState struct {
-	Phase  string `json:"phase"` // login, command, client, connect, send, queue, answer, value, phase or order
+	Phase  string `json:"phase"` // phase of the command: login, command, client, connect, send, queue, answer, value, phase or order
 	Server string `json:"server,omitempty"`
-	MS     int64  `json:"ms,omitempty"` // so far
+	MS     int64  `json:"ms,omitempty"` // how long the client has been waiting in this phase, in milliseconds
 	Why    string `json:"why"`
 }
 
 // ClientsAnswer is the reply to GET /control/clients.
 type ClientsAnswer struct {
-	All     int           `json:"all"`     // number of all clients
-	Clients []ClientState `json:"clients"` // the first clients in the order of the parameter sort; their number is the parameter limit
+	All     int           `json:"all"`     // number of all connected clients
+	Clients []ClientState `json:"clients"` // the first clients in the requested order; at most as many as requested
 }
 
-// Limits of a reply: a hundred thousand clients would be tens of megabytes.
+// Limits of the number of clients in a reply. The states of a hundred thousand clients would be
+// tens of megabytes.
 const (
 	DefaultClients = 50
 	MaxClients     = 10_000
 )
 
-// ClientOrders returns the valid values of the parameter sort.
+// ClientOrders returns the orders in which a list of clients can be sorted: the valid values of the
+// parameter sort.
 func ClientOrders() []string { return slices.Sorted(maps.Keys(stats.ClientOrders)) }
 
 func (s *Server) getClients(r *http.Request) (int, any, error) {
@@ -97,7 +100,7 @@ func clientState(c *stats.ClientSnapshot) ClientState {
 	return is
 }
 
-// Text returns the state as text for operators.
+// Text describes what the client waits for, as text for operators.
 func (w *WaitState) Text() string {
 	text := w.Why
 	if w.Server != "" {

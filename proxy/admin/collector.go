@@ -1,6 +1,6 @@
 package admin
 
-// One scrape: one snapshot of the loops' counters, as metrics.
+// This file writes one scrape: a snapshot of the loops' counters, as metrics.
 
 import (
 	"maps"
@@ -17,7 +17,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// AppendMetrics appends the metrics of p as text. reload is the state of its configuration.
+// AppendMetrics appends the metrics of the proxy p as text. reload is the state of its
+// configuration. adminClosed is the number of connections of the admin interface that were closed
+// because there were too many.
 func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
@@ -62,9 +64,9 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 	return out.appendTo(dst), nil
 }
 
-// common are the commands with series before their first request. rate() does not see the
-// request that creates a series. For these commands every graph would have a gap; for the
-// others it is one request.
+// common are the commands that have series before their first request. The function rate() of
+// Prometheus does not count the request that creates a series. For these frequent commands, a
+// series that is missing at the start would leave a gap in every graph.
 var common = [wire.NumOps]bool{wire.Get: true, wire.Set: true, wire.Delete: true}
 
 func (out *output) commands(c *stats.Counters) {
@@ -94,13 +96,14 @@ func (out *output) keys(m *metric, c *stats.KeyCounts, labels ...string) {
 	}
 }
 
-// routes writes the counters of each route. It only writes command outcomes that have occurred:
-// all possible ones of a hundred routes would be too many.
+// routes writes the counters of each route. It writes a command and its outcome only if that
+// outcome has occurred. With all possible outcomes of a hundred routes there would be too many
+// series.
 func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	for _, l := range listeners {
 		for _, r := range l.Routes {
 			c := s.Routes[stats.RouteName{Listener: l.Network + " " + l.Address, Route: r.Label(), Pool: r.Pool.Name}]
-			if c == nil { // no loop uses it yet
+			if c == nil { // no loop has handled a request of this route yet
 				c = new(stats.RouteCounters)
 			}
 			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
@@ -119,9 +122,10 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 	}
 }
 
-// expected reports whether op has a series for o from its first request on, so that rate() sees the
-// first failure of a command in use. A rare outcome gets a series when it occurs: for example Okay
-// of an mg without v, or Exists of an ms with the flag C.
+// expected reports whether a series for the command op and the outcome o exists from the first
+// request of that command on. With it, rate() sees the first failure of a command. A rare outcome
+// gets a series when it occurs first. Example: Okay of an mg without v, or Exists of an ms with the
+// flag C.
 func expected(op wire.Op, o stats.Outcome) bool {
 	switch {
 	case op < wire.Get || op > wire.Delete:
@@ -195,7 +199,7 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	out.count(serverDials, s.Dials, name, addr)
 	out.count(serverClosed, s.Lost, name, addr, "lost")
 	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
-	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have none, and 200 servers must stay below 1 MB
+	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have no dead connections, and the metrics of 200 servers must stay below 1 MB
 		out.count(serverDead, s.DeadByPing, name, addr, "ping")
 		out.count(serverDead, s.DeadByRequest, name, addr, "request")
 		out.count(serverResent, s.ReadsResent, name, addr)
@@ -208,7 +212,8 @@ func (out *output) server(s *stats.ServerSnapshot) {
 	}
 }
 
-// hotRanks is how many hot keys are shown, by rank. Labels with their names would be unlimited.
+// hotRanks is the number of hot keys in the metrics. Each has its rank as label. With the keys as
+// labels, the number of series would have no limit.
 const hotRanks = 10
 
 func (out *output) hot(p *proxy.Proxy) {
@@ -224,8 +229,8 @@ func (out *output) hot(p *proxy.Proxy) {
 	}
 }
 
-// misses writes the reasons of misses, by route. A reason has no series before it occurs: nine
-// for each of a hundred routes would be too many.
+// misses writes the miss reasons of each route. A reason has no series before it occurs. With nine
+// reasons for each of a hundred routes there would be too many series.
 func (out *output) misses(p *proxy.Proxy) {
 	is, err := p.MissReport()
 	if err != nil || is == nil {
@@ -248,11 +253,11 @@ func (out *output) misses(p *proxy.Proxy) {
 	}
 }
 
-// pools writes the servers of each pool, and the operator's orders for them. The order of a
-// pool with a keeper is an attribute of its servers, that of another pool one of the process.
+// pools writes the servers of each pool, and the operator's orders for them. If the pool has a
+// keeper, the order is in the state of its servers (members). Otherwise the process has the order.
 func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.PhaseSnapshot) {
 	type place struct{ pool, server, address, weight string }
-	seen := map[place]bool{} // a pool may list a server twice, but a series must be unique
+	seen := map[place]bool{} // a pool may have the same server twice, but a series must be unique
 	ordered := map[place]bool{}
 	for i := range members {
 		m := &members[i]
@@ -303,10 +308,10 @@ func (out *output) failover(s *stats.Snapshot) {
 	}
 }
 
-// rolls writes figures of each pool whose instances list themselves on its servers (package
-// roll). It counts all instances, those whose configuration differs from that of most, those
-// that place replicas on other servers, and unreadable entries. Labels with the instances'
-// names would be unlimited; the dashboard shows the names.
+// rolls writes figures about the instances of each pool whose instances list themselves on its
+// servers (package roll). It counts all instances, instances with another configuration than most,
+// instances that place replicas on other servers, and unreadable entries. The names of instances
+// are not labels, because the number of series would have no limit. The dashboard shows the names.
 func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
@@ -319,9 +324,8 @@ func (out *output) rolls(s *stats.Snapshot) {
 	}
 }
 
-// order writes a series only if an operator has overridden the state of the server. Otherwise
-// it writes nothing, because a 0 for each of the two orders, for hundreds of servers, would add
-// no information.
+// order writes a series for a server only if an operator has given an order for it. Zeros for
+// hundreds of servers without an order would add no information.
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOverride, 1, append(labels, is.String())...)

@@ -1,7 +1,7 @@
 package admin
 
-// The number of connections of the admin interface, and which ones are closed when there are
-// too many.
+// This file limits the number of connections of the admin interface. It chooses the connection to
+// close if there are too many.
 
 import (
 	"context"
@@ -14,40 +14,42 @@ import (
 
 // connections has the open connections of the admin interface.
 //
-// A connection beyond maxConnections replaces the one that has waited longest for a request. If
-// requests are in progress on all others, it is a spare. There are spareConnections of these,
-// which serve only health probes. So clients that keep connections open, or send nothing,
-// cannot hide from an orchestrator that Ringside is healthy.
+// If there are more than maxConnections, the connection that has waited longest for its next
+// request is closed. If all others have a request in progress, the new connection becomes a spare.
+// There are at most spareConnections spares, and they serve only health probes. So clients that
+// keep connections open, or send nothing, cannot prevent health probes.
 type connections struct {
 	mu     sync.Mutex
 	open   map[net.Conn]*connection
-	closed atomic.Uint64 // connections closed because there were too many
+	closed atomic.Uint64 // number of connections that were closed, or served only health probes, because there were too many
 }
 
 // connection is the state of one connection. Its fields are guarded by connections.mu.
 type connection struct {
-	waits bool      // no request is in progress
-	since time.Time // when the connection began to wait
-	spare bool      // the connection serves health probes only
+	waits bool      // the connection has no request in progress
+	since time.Time // time at which the connection began to wait for a request
+	spare bool      // true if the connection serves only health probes
 }
 
-// The limits of connections.
+// Limits of the number of connections of the admin interface.
 const (
 	maxConnections   = 256
 	spareConnections = 16
 )
 
-// connectionKey is the key of the *connection in a request's context.
+// connectionKey is the key in the context of a request under which the state of its connection is
+// stored.
 type connectionKey struct{}
 
-// context is http.Server.ConnContext.
+// context has the signature of http.Server.ConnContext. It adds the state of the connection c to
+// the context of its requests.
 func (cs *connections) context(ctx context.Context, c net.Conn) context.Context {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	return context.WithValue(ctx, connectionKey{}, cs.add(c))
 }
 
-// add returns the state of c, and creates it if c is new.
+// add returns the state of the connection c. It creates the state if c is new.
 func (cs *connections) add(c net.Conn) *connection {
 	if cs.open == nil {
 		cs.open = map[net.Conn]*connection{}
@@ -60,7 +62,7 @@ func (cs *connections) add(c net.Conn) *connection {
 	return is
 }
 
-// changed handles each change of a connection's state, and enforces the limits.
+// changed is called when the state of the connection c changes, and enforces the limits.
 func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -93,8 +95,8 @@ func (cs *connections) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// longestWait returns the connection, other than c, that has waited longest for a request; nil
-// if requests are in progress on all of them.
+// longestWait returns the connection that has waited longest for its next request, except c. It
+// returns nil if all others have a request in progress.
 func (cs *connections) longestWait(c net.Conn) (oldest net.Conn) {
 	since := time.Time{}
 	for o, is := range cs.open {
@@ -116,5 +118,5 @@ func (cs *connections) isSpare(r *http.Request) bool {
 	return is.spare
 }
 
-// isProbe reports whether r is a health probe.
+// isProbe reports whether r requests /healthz or /readyz.
 func isProbe(r *http.Request) bool { return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" }

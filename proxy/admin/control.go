@@ -1,6 +1,7 @@
 package admin
 
-// The control API: servers and orders for them, reloads, and the handover to the next process.
+// This file implements the control API for servers and orders for them, for reloads, and for the
+// handover of listening sockets to the next process.
 
 import (
 	"cmp"
@@ -18,16 +19,16 @@ import (
 	"ringside/proxy/table"
 )
 
-// steering is the header that a request needs to change something.
+// steering is the name of the header that a request must have to change something.
 const steering = "Ringside-Control"
 
-// refused is a reply with a status 4xx or 5xx.
+// refused is an error with the HTTP status of the reply, 4xx or 5xx.
 type refused struct {
 	status int
 	error
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the error without the HTTP status.
 func (r *refused) Unwrap() error { return r.error }
 
 func refuse(status int, format string, args ...any) error {
@@ -79,14 +80,14 @@ func (s *Server) control(mux *http.ServeMux) {
 	})
 }
 
-// maxBody limits the size of a request's body, in bytes.
+// maxBody limits the size of the body of a request, in bytes.
 const maxBody = 4 << 10
 
-// steerLife limits the time until an order is answered; Client waits equally long. A reload may
-// wait for some pings and deadlines while keys are about to move.
+// steerLife is the longest time until an order has its reply. Client waits as long. A reload may
+// take a while: if keys are about to move, it waits for pings and for the deadlines of commands.
 const steerLife = 2 * time.Minute
 
-// mayControl returns nil if r may use the control API.
+// mayControl returns nil if the client that has sent r may use the control API.
 func (s *Server) mayControl(r *http.Request) error {
 	switch who := s.access.Load().Control; {
 	case who == Everybody, who == Loopback && s.local(r):
@@ -97,7 +98,8 @@ func (s *Server) mayControl(r *http.Request) error {
 	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
 }
 
-// maySteer returns nil if r may change the state of the instance.
+// maySteer returns nil if the client may send the request r of the control API. A request that
+// changes something has stricter conditions than a GET.
 func (s *Server) maySteer(r *http.Request) error {
 	if err := s.mayControl(r); err != nil {
 		return err
@@ -108,13 +110,14 @@ func (s *Server) maySteer(r *http.Request) error {
 	return s.checkOrigin(r)
 }
 
-// sayUnsure is the error for an order that may or may not have been executed. It must not look
-// like a rejection, because the operator would then repeat the order.
+// sayUnsure returns the error for an order that may or may not have been executed. The error must
+// not look like a rejection, because the operator would then repeat the order.
 func sayUnsure(why error) error {
 	return refuse(http.StatusGatewayTimeout, "it is not known whether this was done: check before you retry (ringside server list, the log): %w", why)
 }
 
-// tell writes answer, or err, as JSON.
+// tell sends the reply as JSON: the error if err is not nil, and otherwise answer with the given
+// HTTP status.
 func tell(w http.ResponseWriter, status int, answer any, err error) {
 	if err != nil {
 		if errors.Is(err, proxy.ErrUnsure) {
@@ -135,12 +138,12 @@ func tell(w http.ResponseWriter, status int, answer any, err error) {
 	e.Encode(answer)
 }
 
-// serversAnswer is the reply of POST /control/servers/….
+// serversAnswer is the reply to POST /control/servers/NAME/ORDER.
 type serversAnswer struct {
 	Servers []live.ServerState `json:"servers"`
 }
 
-// allServers is the reply of GET /control/servers.
+// allServers is the reply to GET /control/servers.
 type allServers struct {
 	Servers []live.ServerState `json:"servers"`
 	*live.Overall
@@ -154,7 +157,7 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 	return http.StatusOK, allServers{list, is}, nil
 }
 
-// servers returns the state of all servers in the current table.
+// servers returns the state of all servers that the configuration in use has.
 func (s *Server) servers() ([]live.ServerState, error) {
 	sum, err := s.proxy.Snapshot()
 	if err != nil {
@@ -205,14 +208,13 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	return http.StatusOK, serversAnswer{list}, err
 }
 
-// server returns the state of one server of a pool.
+// server returns the state of the server t in one pool, as a list with one element.
 func (s *Server) server(pool *table.Pool, t table.Target) ([]live.ServerState, error) {
 	list, err := s.servers()
 	return slices.DeleteFunc(list, func(is live.ServerState) bool { return is.Pool != pool.Name || is.Server != t.Name }), err
 }
 
-// keepsLastCopy reports whether a server is in use and may have the last replica of a key in
-// use.
+// keepsLastCopy reports whether the server is up and may have the last replica of a key.
 func keepsLastCopy(is *live.ServerState) bool {
 	return is.State == live.Up && is.Replicas != nil && is.Replicas.Left == 0
 }
@@ -226,7 +228,7 @@ func (s *Server) noPool(name string) error {
 	return refuse(http.StatusNotFound, "no pool %.100q; there are %s", name, listed(have))
 }
 
-// listed joins names, and shortens a long list.
+// listed joins names to a text. It omits names after the twentieth.
 func listed(names []string) string {
 	if len(names) > 20 {
 		names = append(slices.Clone(names[:20]), "…")
@@ -234,7 +236,8 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// addressOnly rejects a body, which would be ignored, and unknown parameters.
+// addressOnly returns an error if the request has a body, which would be ignored, or an unknown
+// parameter.
 func addressOnly(r *http.Request, known ...string) error {
 	if err := onlyQuery(r, known...); err != nil {
 		return err
@@ -245,7 +248,8 @@ func addressOnly(r *http.Request, known ...string) error {
 	return nil
 }
 
-// onlyQuery rejects unknown parameters: a misspelled pool must not be ignored.
+// onlyQuery returns an error if the request has an unknown parameter. Without it, a misspelled
+// parameter pool would be ignored.
 func onlyQuery(r *http.Request, known ...string) error {
 	for name := range r.URL.Query() {
 		if !slices.Contains(known, name) {
@@ -255,8 +259,9 @@ func onlyQuery(r *http.Request, known ...string) error {
 	return nil
 }
 
-// find returns a server by its name or address, in one pool, or in all if pool is empty. With
-// onePool it is an error if several pools have the server.
+// find returns the server with the given name or address in the given pool, or in any pool if pool
+// is empty. If several pools have the server, find returns an error if onePool is set or their
+// addresses differ.
 func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Target, error) {
 	type place struct {
 		pool   *table.Pool
@@ -298,15 +303,15 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 // Reloaded is the result of a reload.
 type Reloaded struct {
 	File       string   `json:"file"`
-	Generation uint64   `json:"generation"` // of the current table
-	Changes    []string `json:"changes"`    // changes in effect, one sentence each
-	NextStart  []string `json:"next_start"` // changes in the file that need a restart
+	Generation uint64   `json:"generation"` // number of the configuration that is in use now
+	Changes    []string `json:"changes"`    // changes that are in use now, one sentence each
+	NextStart  []string `json:"next_start"` // changes in the configuration file that are used only after a restart
 
-	Moves bool `json:"keys_move,omitempty"` // keys with several replicas will move to other servers when all instances have the file
+	Moves bool `json:"keys_move,omitempty"` // true if keys with several replicas will move to other servers, as soon as all instances have the new configuration
 }
 
-// ErrStopping is what Options.ReadAgain and Options.HandOver return once the process
-// ends.
+// ErrStopping is the error that Options.ReadAgain and Options.HandOver return when the process is
+// ending.
 var ErrStopping = errors.New("this instance is stopping")
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
@@ -326,7 +331,7 @@ func (s *Server) postReload(r *http.Request) (int, any, error) {
 	}
 }
 
-// handOverAnswer is the reply of POST /control/hand-over.
+// handOverAnswer is the reply to POST /control/hand-over.
 type handOverAnswer struct {
 	Socket string `json:"socket"`
 }
@@ -348,19 +353,19 @@ func (s *Server) postHandOver(r *http.Request) (int, any, error) {
 	}
 }
 
-// Invalidate names the tags to invalidate.
+// Invalidate is the body of a request to invalidate tags: their names, and where.
 type Invalidate struct {
 	Names []string `json:"names"`
-	Pool  string   `json:"pool,omitempty"` // only on the servers of this pool; empty: on all
+	Pool  string   `json:"pool,omitempty"` // the tags are invalidated only on the servers of this pool; empty: on the servers of all pools
 }
 
-// Invalidated is the result for one server.
+// Invalidated is the result of an invalidation of tags on one server.
 type Invalidated struct {
 	Pool    string `json:"pool"`
 	Server  string `json:"server"`
 	Done    bool   `json:"done"`
-	Skipped bool   `json:"skipped,omitempty"` // the server is out, and will be flushed before it serves reads
-	Why     string `json:"why,omitempty"`     // the error; empty: it is done
+	Skipped bool   `json:"skipped,omitempty"` // the server is ejected, and it will be flushed before it is read again, so the invalidation is not needed
+	Why     string `json:"why,omitempty"`     // why the invalidation failed; empty: it succeeded
 }
 
 func (s *Server) postInvalidate(r *http.Request) (int, any, error) {

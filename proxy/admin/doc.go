@@ -23,8 +23,8 @@
 //     second, the reply is 500 with the reason, and Prometheus sets up to 0. Old or partial
 //     numbers would hide that the clients of that loop wait.
 //   - A client that may not see the dashboard gets a list of links instead.
-//   - Outside /control/ only GET and HEAD are answered. Input of a client is never shown to
-//     others, no header is trusted, and connections, scrapes, headers and times are limited.
+//   - Outside /control/ only GET and HEAD are answered. The input of an HTTP client is never shown
+//     to others, no header is trusted, and connections, scrapes, headers and times are limited.
 //   - Profiles for loopback also need a Host that is a loopback address or localhost, so that
 //     no web page can make a browser on this machine fetch them. A reverse proxy on the same
 //     machine connects over loopback, so it must not pass on /debug/pprof/.
@@ -43,12 +43,12 @@
 // content security policy enforces this. Every key is inserted as text, with unprintable
 // characters as \xNN.
 //
-//   - It shows keys, so access to it is a separate setting: clients on this machine unless
+//   - The dashboard shows keys, so access to it is a separate setting: clients on this machine unless
 //     Options.Page says otherwise.
-//   - A web page must not read it through the browser of a user with access. So Host must be
-//     an address, localhost or one of Options.Names: any other name could be one that another
-//     page has made point to this instance. Sec-Fetch-Site, if the browser sends it, must be
-//     that of the dashboard itself.
+//   - A web page of another site must not read the dashboard through the browser of a user with
+//     access. So Host must be an address, localhost or one of Options.Names: the owner of a web
+//     page can make any other name resolve to this instance. Sec-Fetch-Site, if the browser
+//     sends it, must be that of the dashboard itself.
 //   - At most 16 clients may watch at a time. One that reads nothing for 15 seconds is
 //     disconnected; a slow one is sent less. The write deadline is renewed with each event,
 //     and Shutdown ends the streams.
@@ -56,16 +56,16 @@
 // # Control
 //
 //	GET    /control/servers                       every server of every pool, with its state
-//	GET    /control/clients[?sort=held&limit=50]  the first clients in that order, and what each waits for
+//	GET    /control/clients[?sort=held&limit=50]  the first clients in the order sort, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL][&force=true]
 //	POST   /control/reload                        reloads the configuration, and returns the changes
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets
 //	GET    /control/faults                        the injected faults, and whether they are allowed
-//	POST   /control/faults                        sets one: {"server": NAME, "pool": POOL, "kind": KIND,
+//	POST   /control/faults                        sets a fault: {"server": NAME, "pool": POOL, "kind": KIND,
 //	                                              "delay": "100ms", "percent": 30, "for": "5s"}
-//	DELETE /control/faults                        lifts all
-//	DELETE /control/faults/ID                     lifts one
+//	DELETE /control/faults                        lifts all faults
+//	DELETE /control/faults/ID                     lifts the fault with this ID
 //
 // Client implements the client side. NAME is the name of a server or its address (with a slash
 // written as %2F). If several pools have it, the request needs a pool. An order or a fault is
@@ -85,9 +85,9 @@
 //     request that changes something needs the header Ringside-Control. A page of another
 //     origin can't set it without a preflight request, which is never allowed. A request with
 //     an Origin (browsers send it with every POST and DELETE, tools do not) is rejected,
-//     unless it comes from Ringside's own dashboard: Origin and Host are the same, Host is
-//     known as above, and the header has the token that this process has given to its
-//     dashboard. No other origin can read that token.
+//     unless it comes from Ringside's own dashboard. In that case Origin and Host are the same,
+//     Host is an address, localhost or one of Options.Names, and the header has the token that
+//     this process has given to its dashboard. No other origin can read that token.
 //   - There is no password; a reverse proxy can add one.
 //   - Faults need admin.allow_faults. A reload that disables it lifts all faults.
 //   - A reload is answered when all loops use the new configuration, or with 422 and the
@@ -95,8 +95,8 @@
 //
 // # Limits
 //
-//   - It does not decide about servers: the keepers execute orders (package failover), and the
-//     drivers execute faults (package loop).
+//   - The package does not decide about servers: the keepers execute orders (package failover),
+//     and the drivers execute faults (package loop).
 //   - It does not read the configuration or open listeners: the command does both, and passes
 //     in the results (Options.Reload, Options.ReadAgain, Allow).
 //   - It stores no history. Package live keeps what the dashboard shows of the last minutes.

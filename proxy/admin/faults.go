@@ -1,6 +1,6 @@
 package admin
 
-// The control API: faults.
+// This file implements the control API for faults.
 
 import (
 	"encoding/json"
@@ -17,21 +17,21 @@ import (
 	"ringside/proxy/table"
 )
 
-// FaultState is a fault in the control API. A request may set Server, Pool, Kind, Delay,
-// Percent and For.
+// FaultState describes one fault of the control API. A request for a new fault may set Server,
+// Pool, Kind, Delay, Percent and For.
 type FaultState struct {
 	ID      int        `json:"id,omitempty"`
-	Server  string     `json:"server"` // name or address; in a reply, the name if a pool has one for it
+	Server  string     `json:"server"` // name or address of the server; a reply has the name if a pool has a server with that address
 	Pool    string     `json:"pool,omitempty"`
 	Address string     `json:"address,omitempty"`
 	Kind    fault.Kind `json:"kind"`
 	Delay   Duration   `json:"delay,omitempty"`
 	Percent int        `json:"percent,omitempty"`
-	For     Duration   `json:"for,omitempty"` // 0: until it is lifted
+	For     Duration   `json:"for,omitempty"` // duration of the fault; 0: until the fault is lifted
 	Since   *time.Time `json:"since,omitempty"`
 }
 
-// Duration is formatted like a Go duration: "1.5s".
+// Duration is a duration that JSON has as text in the format of Go, such as "1.5s".
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -44,7 +44,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return err
 }
 
-// faultsAnswer is the reply of /control/faults.
+// faultsAnswer is the reply to requests for /control/faults, with all faults that are set.
 type faultsAnswer struct {
 	Allowed bool         `json:"allowed"`
 	Faults  []FaultState `json:"faults"`
@@ -107,7 +107,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	return http.StatusCreated, s.faultState(f), nil
 }
 
-// readJSON reads the body of r, which must be one object without unknown names.
+// readJSON decodes the body of r into `to`. The body must be one JSON object without unknown names.
 func readJSON(r *http.Request, to any) error {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		return refuse(http.StatusUnsupportedMediaType, "the body must be of Content-Type application/json")

@@ -1,10 +1,10 @@
 package admin
 
-// The metrics of guarded routes, and of those with tags.
+// This file has the metrics of routes with a guard, and of routes with tags.
 
 import "ringside/proxy/stats"
 
-// Metrics of guarded routes, by the label of the route.
+// Metrics of routes with a guard. Each has the name of the route as a label.
 var (
 	guardRefused = counter("guard_refused_total",
 		"Sets rejected because they came too late, by reason. ex: another value was stored since the miss. nf: the key was deleted, "+
@@ -22,7 +22,7 @@ var (
 		"Time from the get that was granted a lease to the set of its client, in seconds.")
 )
 
-// guardEvents has the counters of a guarded route.
+// guardEvents has the metric for each kind of event on a route with a guard.
 var guardEvents = map[stats.GuardEvent]*metric{
 	stats.GuardLeaseGranted: perRoute.counter("guard_leases_total",
 		"Gets that were granted a lease: they are answered with a miss, so their clients rebuild the value."),
@@ -71,7 +71,7 @@ func (out *output) guard(g *stats.GuardStats) {
 	out.histogram(guardRebuildTime, &times.Rebuilt, 0, g.Route)
 }
 
-// Metrics of routes with tags, by the label of the route.
+// Metrics of tags. Those for one route have its name as a label.
 var (
 	tagKeys = perRoute.gauge("tags_learned_keys",
 		"Keys for which the instance remembers tags that clients named.")
@@ -84,7 +84,7 @@ var (
 			"instances.")
 )
 
-// tagEvents has the counters of a route with tags.
+// tagEvents has the metric for each kind of event on a route with tags.
 var tagEvents = map[stats.TagEvent]*metric{
 	stats.TagHit: perRoute.counter("tags_hits_total",
 		"Values with tags that were found and valid, because none of their tags was invalidated."),

@@ -1,6 +1,6 @@
 package admin
 
-// Liveness and readiness.
+// This file checks whether the instance is alive and ready.
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ import (
 	"ringside/proxy"
 )
 
-// patience is how long a loop may take to answer. In a healthy loop the longest wakeup takes
-// milliseconds.
+// patience is the longest time that a loop may take to answer a check. The longest wakeup of a
+// healthy loop takes milliseconds.
 const patience = time.Second
 
-// heart checks whether the loops are running.
+// heart checks whether all loops of the proxy answer.
 type heart struct {
 	p *proxy.Proxy
 
@@ -26,15 +26,16 @@ type heart struct {
 	asked *question
 }
 
-// question is one check of every loop. All callers share it until all loops have answered, so
-// that a loop that hangs has at most one check queued.
+// question is one check of every loop. If a check is still without an answer of some loop, new
+// callers wait for the same check. So a loop that hangs has at most one check in its queue.
 type question struct {
 	done    chan struct{}
 	missing atomic.Int32
 	loops   int
 }
 
-// beat returns nil when every loop has answered.
+// beat checks every loop. It returns nil when all loops have answered, and an error if one does not
+// answer in time.
 func (h *heart) beat() error {
 	q := h.ask()
 	if q == nil {
@@ -85,7 +86,7 @@ func (s *Server) readyz(w http.ResponseWriter, _ *http.Request) {
 	say(w, "ready", err)
 }
 
-// say replies 200 with good, or 503 with the error.
+// say replies with status 200 and the text good, or with status 503 and the error.
 func say(w http.ResponseWriter, good string, err error) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err != nil {

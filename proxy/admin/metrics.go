@@ -5,22 +5,23 @@ package admin
 // Each scrape queries every loop once, between two of its wakeups. Nothing is kept from one
 // scrape to the next, and a loop that does not answer fails the scrape.
 
-// The names and help texts of all metrics. docs/metrics.md has the same texts: TestMetricsPage compares them.
+// This part has the names and help texts of all metrics. docs/metrics.md has the same texts:
+// TestMetricsPage compares them.
 
 import (
 	"cmp"
 	"slices"
 )
 
-// metric is one name on /metrics.
+// metric is one metric of the page /metrics.
 type metric struct {
 	name, help, kind string
-	labels           []string // in the order of their values in calls
-	sorted           []int    // the order in which the labels are written: by name
-	at               int      // its index in all
+	labels           []string // names of the labels, in the order in which callers pass their values
+	sorted           []int    // indexes of the labels, sorted by the name of the label; /metrics has this order
+	at               int      // index of the metric in the list of all metrics
 }
 
-// all has every metric that the constructors below have created.
+// all is the list of all metrics, in the order of their creation.
 var all []*metric
 
 var counter, gauge, histogram = of("counter"), of("gauge"), of("histogram")
@@ -37,7 +38,7 @@ func of(kind string) func(name, help string, labels ...string) *metric {
 	}
 }
 
-// labels are common to several metrics; each metric may have more.
+// labels are names of labels that several metrics have in common. A metric may have more labels.
 type labels []string
 
 var perServer, perMember, perPool, perRoute = labels{"server", "address"}, labels{"pool", "server"}, labels{"pool"}, labels{"route"}
@@ -50,7 +51,7 @@ func (l labels) gauge(name, help string, more ...string) *metric {
 }
 func (l labels) histogram(name, help string) *metric { return histogram(name, help, l...) }
 
-// MetricNames returns the names of all metrics, including those without samples.
+// MetricNames returns the names of all metrics, even if they have no values at present.
 func MetricNames() (names []string) {
 	for _, m := range all {
 		names = append(names, m.name)

@@ -1,6 +1,6 @@
 package admin
 
-// The metrics of routes with a near cache.
+// This file has the metrics of routes with a near cache.
 
 import "ringside/proxy/stats"
 

@@ -1,7 +1,7 @@
 package admin
 
-// The dashboard, and the API that it, ringside top and scripts use: a stream, and single
-// replies.
+// This file serves the dashboard and its API. The dashboard, ringside top and scripts use the API:
+// a stream of events, and single replies.
 
 import (
 	"context"
@@ -16,8 +16,9 @@ import (
 	"ringside/proxy/watch"
 )
 
-// pagePolicy allows the dashboard only to load its own files and to connect to its own
-// instance. A script in a key could not run, and no other page can frame the dashboard.
+// pagePolicy allows the dashboard only to load its own files and to connect to its own instance. If
+// a key contained a script, the browser would not run it. No other page can show the dashboard in a
+// frame.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; " +
 	"frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
@@ -43,10 +44,10 @@ func (s *Server) page(mux *http.ServeMux) {
 }
 
 const (
-	streamLife  = 15 * time.Second // write timeout: a client that reads nothing for this long is disconnected
-	streamQuiet = 15 * time.Second // after this time a comment is sent, so that both sides detect a broken connection
-	mostWindow  = time.Minute      // of /api/now
-	mostTrace   = time.Hour        // of /api/trace
+	streamLife  = 15 * time.Second // timeout of a write to a stream: a client that reads nothing for this time is disconnected
+	streamQuiet = 15 * time.Second // after this time without an event a comment is sent, so that both sides detect a broken connection
+	mostWindow  = time.Minute      // longest time that a request for /api/now may count
+	mostTrace   = time.Hour        // longest duration of a trace by /api/trace
 )
 
 // api adds the dashboard's API to mux.
@@ -54,8 +55,8 @@ func (s *Server) api(mux *http.ServeMux) {
 	for _, one := range []struct {
 		path  string
 		do    func(http.ResponseWriter, *http.Request, *table.Pool) error
-		known []string // parameters
-		worst bool     // without a pool name it is about the pool in the worst state, not the first one
+		known []string // names of the parameters that the path accepts
+		worst bool     // if the request names no pool, the pool in the worst state is used, not the first one
 	}{
 		{"/api/stream", s.getStream, []string{"pool"}, true},
 		{"/api/trace", s.getTrace, []string{"pattern", "for"}, false},
@@ -82,11 +83,11 @@ func (s *Server) api(mux *http.ServeMux) {
 	}
 }
 
-// pool returns the pool with that name. If name is empty, it returns the pool in the worst
-// state, or the first one.
+// pool returns the pool with the given name. If name is empty, it returns the pool in the worst
+// state if worst is set, or else the first pool.
 func (s *Server) pool(name string, worst bool) (*table.Pool, error) {
 	if name == "" && worst && len(s.proxy.Table().Pools) > 1 {
-		if _, is, err := s.sampler.Servers(); err == nil { // otherwise a loop hangs, and the first pool is used
+		if _, is, err := s.sampler.Servers(); err == nil { // after an error a loop hangs, and the first pool is used
 			for _, p := range s.proxy.Table().Pools {
 				if p.Name == is.Worst {
 					return p, nil
@@ -102,14 +103,14 @@ func (s *Server) pool(name string, worst bool) (*table.Pool, error) {
 	return nil, s.noPool(name)
 }
 
-// hello is the first event of a stream. Token allows the dashboard to change something: a page
-// of another origin can't read it.
+// hello is the first event of a stream. The dashboard needs the field Token to change something. A
+// page of another site cannot read this event.
 type hello struct {
 	Version  string   `json:"version"`
 	Listen   []string `json:"listen"`
 	Loops    int      `json:"loops"`
 	PID      int      `json:"pid"`
-	Started  int64    `json:"started"` // Unix milliseconds
+	Started  int64    `json:"started"` // time of the start of the process, in milliseconds since 1970
 	Interval int64    `json:"interval_ms"`
 	Control  bool     `json:"control"`
 	Faults   bool     `json:"faults"`
@@ -131,13 +132,13 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	if s.mayControl(r) == nil {
 		h.Control, h.Token = true, s.token
 	}
-	first, _ := json.Marshal(h) // marshaling such values cannot fail
+	first, _ := json.Marshal(h) // Marshal cannot fail, because all fields are plain values
 	sendEvents(r.Context(), w, live.AppendEvent([]byte("retry: 2000\n"), "hello", first), watcher.Ready, watcher.Take)
 	return nil
 }
 
-// getTrace streams the requests on traced keys, until the client disconnects or the time is
-// over.
+// getTrace streams the requests on traced keys. It ends when the client disconnects or the time of
+// the trace is over.
 func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool) error {
 	patterns := watch.Patterns(r.URL.Query()["pattern"])
 	if err := watch.Check(patterns); err != nil {
@@ -156,13 +157,14 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 	defer end()
 	defer context.AfterFunc(s.leaving, end)()
 	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, func(dst []byte) []byte {
-		b, _ := json.Marshal(f.Take()) // marshaling such values cannot fail
+		b, _ := json.Marshal(f.Take()) // Marshal cannot fail for this type
 		return live.AppendEvent(dst, "trace", b)
 	})
 	return nil
 }
 
-// timeOf returns the duration in r, or usual.
+// timeOf returns the duration in the parameter `for` of r, or `usual` if r has none. It is an error
+// if the duration is not between least and most.
 func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, error) {
 	text := r.URL.Query().Get("for")
 	if text == "" {
@@ -175,12 +177,12 @@ func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, e
 	return is, nil
 }
 
-// sendEvents sends the parameter `first`. Each time ready receives, it sends what the function
-// take appends. It returns when ready is closed, ctx ends, or the client does not read.
+// sendEvents sends the bytes `first`. Each time the channel ready receives, it sends what the
+// function take appends. It returns when ready is closed, ctx ends, or the client does not read.
 func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
-	out.SetReadDeadline(time.Time{}) // otherwise the read timeout of the request would end the stream
+	out.SetReadDeadline(time.Time{}) // no read timeout, because it would end the stream
 	send := func(b []byte) error {
 		out.SetWriteDeadline(time.Now().Add(streamLife))
 		if _, err := w.Write(b); err != nil {
@@ -229,8 +231,8 @@ func (s *Server) getRing(w http.ResponseWriter, r *http.Request, pool *table.Poo
 	return nil
 }
 
-// getRoute returns the route of a key on the first listener that sends it to the given pool, or
-// else on the first listener.
+// getRoute sends the route of a key. It uses the first listener on which the key belongs to the
+// given pool. If there is no such listener, it uses the first listener.
 func (s *Server) getRoute(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
 	q := r.URL.Query()
 	key := []byte(q.Get("key"))

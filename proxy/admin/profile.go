@@ -1,6 +1,6 @@
 package admin
 
-// Go profiles, and access to them.
+// This file serves Go profiles to clients that may have them.
 
 import (
 	"fmt"
@@ -21,12 +21,12 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if err := refuseOtherSites(r); err != nil { // a profile costs CPU, even if the other page can't read it
+	if err := refuseOtherSites(r); err != nil { // a page of another site cannot read the profile, but the profile would cost CPU time
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
 	defer s.profiling.Add(-1)
-	if s.profiling.Add(1) > maxProfiles { // each uses CPU and memory
+	if s.profiling.Add(1) > maxProfiles { // each profile in progress uses CPU time and memory
 		http.Error(w, fmt.Sprintf("%d profiles are being taken: try again later", maxProfiles), http.StatusServiceUnavailable)
 		return
 	}
@@ -44,10 +44,10 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// onThisMachine reports whether r was sent by a client on this machine on purpose. The peer's
-// address is not enough: the name of a foreign web page can resolve to 127.0.0.1. The page then
-// makes a local browser send requests here, and only Host shows this. Host can only cause a
-// rejection.
+// onThisMachine reports whether a client on this machine has sent r on purpose. The address of the
+// client is not enough. A web page of another site can have a name that resolves to 127.0.0.1, and
+// it can make a browser on this machine send requests here. Only the Host of such a request shows
+// that.
 func onThisMachine(r *http.Request) bool {
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && local.Network() == "unix" {
 		return true
@@ -67,7 +67,7 @@ func onLoopback(r *http.Request) bool {
 	return err == nil && peer.Addr().Unmap().IsLoopback()
 }
 
-// hostName returns hostport without the port, if it has one, and without the brackets of an
+// hostName returns the host in hostport. The result has neither the port nor the brackets of an
 // IPv6 address.
 func hostName(hostport string) string {
 	if host, _, err := net.SplitHostPort(hostport); err == nil {

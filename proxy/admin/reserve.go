@@ -1,7 +1,7 @@
 package admin
 
-// File descriptors that are reserved for the admin interface: it is needed most when clients
-// have used up all others.
+// This part reserves file descriptors for the admin interface. It is needed most when clients have
+// used up all other descriptors.
 
 import (
 	"errors"
@@ -12,19 +12,20 @@ import (
 	"time"
 )
 
-// reserved is the number of connections that the admin interface can have when the process may
-// not open more files.
+// reserved is the number of connections of the admin interface that are possible when the process
+// may not open more files.
 const reserved = 8
 
-// reserve has open files that hold descriptors. They are closed when a connection needs one.
+// reserve has open files, which only hold file descriptors. When a connection gets no descriptor,
+// one of the files is closed.
 type reserve struct {
 	mu     sync.Mutex
 	files  []*os.File
-	lent   bool // some were closed for connections, and not all are reopened
+	lent   bool // a file was closed for a connection, and not all files are open again
 	closed bool
 }
 
-// fill opens the missing files, as far as descriptors are available.
+// fill opens the files that are missing in the reserve. It stops if no descriptors are left.
 func (r *reserve) fill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -38,7 +39,7 @@ func (r *reserve) fill() {
 	r.lent = false
 }
 
-// give closes one file, and reports whether there was one.
+// give closes one file of the reserve. It returns false if the reserve has no file.
 func (r *reserve) give() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -67,9 +68,9 @@ func (r *reserve) inUse() bool {
 	return r.lent
 }
 
-// reservedListener accepts a connection with a descriptor of the reserve if there is no other.
-// If the reserve is empty too, it retries without a log line: net/http would log each attempt,
-// and the limit is logged elsewhere.
+// reservedListener accepts a connection even if no file descriptor is left: it then closes a file
+// of the reserve. If the reserve is empty, it waits and tries again without a log line. net/http
+// would log each attempt, and the lack of descriptors is logged elsewhere.
 type reservedListener struct {
 	net.Listener
 	reserve *reserve

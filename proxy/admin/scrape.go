@@ -1,6 +1,7 @@
 package admin
 
-// /metrics: the counters of the proxy, and the metrics of the Go runtime and the process.
+// This file serves /metrics: the counters of the proxy, and the metrics of the Go runtime and the
+// process.
 
 import (
 	"bytes"
@@ -15,15 +16,15 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// newProcess returns the registry with the metrics of the Go runtime and the process.
+// newProcess returns a registry that has the metrics of the Go runtime and of the process.
 func newProcess() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
 
-// compressors are reused: each has tables of some hundred KB. Label names are repeated in every
-// line, so the fastest level already saves nearly everything.
+// compressors are kept for later scrapes, because each has tables of some hundred KB. The fastest
+// level of compression is enough, because most of the text is repeated label names.
 var compressors = sync.Pool{New: func() any {
 	z, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
 	if err != nil {
@@ -32,7 +33,7 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
-// scrape replies to a scrape, completely or with an error.
+// scrape sends all metrics, or an error if they are not complete.
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 	defer s.scraping.Add(-1)
 	if s.scraping.Add(1) > maxScrapes {
@@ -46,7 +47,7 @@ func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", metricsContentType)
-	// Write errors are ignored: the client has disconnected.
+	// Errors of writes are ignored, because they mean that the client has disconnected.
 	if !takesGzip(r) {
 		_, _ = w.Write(text)
 		return

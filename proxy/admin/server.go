@@ -1,6 +1,6 @@
 package admin
 
-// The HTTP server: paths, access and timeouts.
+// This file has the HTTP server: its paths, the access to them, and timeouts.
 
 import (
 	"cmp"
@@ -25,45 +25,47 @@ import (
 	"ringside/proxy/live"
 )
 
-// Options configure a Server. The zero value works.
+// Options configure a Server. All fields may be zero.
 type Options struct {
 	Access
 
 	// Events are the log events that the dashboard shows; nil: none.
 	Events *live.Events
 
-	// Tracer requests traces from the loops; nil: the server creates one.
+	// Tracer traces keys in the loops of the proxy; nil: the server creates a Tracer.
 	Tracer *live.Tracer
 
 	// FaultSet stores the faults of the control API; nil: faults are not allowed.
 	FaultSet *fault.Set
 
-	// Ready returns nil while the listeners are open and accept clients, else the reason:
-	// "starting", "stopping". /readyz shows it. If Ready is nil, the instance is ready whenever
-	// its loops answer. It is called from many goroutines.
+	// Ready returns nil while the listeners are open and accept clients. Otherwise it returns the
+	// reason, such as "starting" or "stopping", which /readyz shows. It is called from many
+	// goroutines. If Ready is nil, the instance is ready when its loops answer.
 	Ready func() error
 
-	// Reload returns the state of the configuration. If nil, it was read once, when the proxy
-	// was created. It is called from many goroutines.
+	// Reload returns the state of the configuration. It is called from many goroutines. If Reload
+	// is nil, the configuration was read only once, when the proxy was created.
 	Reload func() live.Reload
 
-	// ReadAgain reloads the configuration, and returns when all loops use it. The error is the
-	// reason of a rejection. If nil, there is no file. It is called from many goroutines.
+	// ReadAgain reloads the configuration, and returns when all loops use it. Its error says why
+	// the new configuration was rejected. It is called from many goroutines. If ReadAgain is nil,
+	// there is no configuration file.
 	ReadAgain func() (Reloaded, error)
 
-	// HandOver offers the listening sockets to the next process, and returns the name of the
-	// socket where that gets them. If nil, a handover is not possible. It is called from many
-	// goroutines.
+	// HandOver offers the listening sockets to the next process, and returns the path of the unix
+	// socket at which that process gets them. It is called from many goroutines. If HandOver is
+	// nil, sockets cannot be handed over.
 	HandOver func() (socket string, err error)
 }
 
-// Access says which clients may do what. It may change while a Server runs: see Allow.
+// Access says which clients may use which part of the admin interface. It may change while a Server
+// runs: see Allow.
 type Access struct {
-	Pprof   Who      // access to Go profiles: these show memory, and cost CPU while they run
-	Control Who      // access to the control API
-	Faults  bool     // faults may be set
-	Page    Who      // access to the dashboard, which shows keys
-	Names   []string // names of the listener in lower case, which browsers may use as Host
+	Pprof   Who      // clients that may request Go profiles, which show memory and cost CPU time
+	Control Who      // clients that may use the control API
+	Faults  bool     // true if clients may set faults
+	Page    Who      // clients that may see the dashboard, which shows keys
+	Names   []string // names of the listener in lower case; browsers may send them as Host
 }
 
 // Server serves the admin interface of one proxy.
@@ -75,27 +77,28 @@ type Server struct {
 	heart   heart
 	process *prometheus.Registry
 	sampler *live.Sampler
-	leaving context.Context // ends when Shutdown begins
+	leaving context.Context // ended by Shutdown, so that streams end
 	leave   context.CancelFunc
-	token   string // a page must send this token to change something
+	token   string // token that a page of the dashboard must send to change something
 	http    http.Server
 	conns   connections
-	limit   link.LogLimit // of log lines from net/http
+	limit   link.LogLimit // limits the log lines that net/http writes
 
-	scraping  atomic.Int64 // scrapes in progress
-	profiling atomic.Int64 // profiles in progress
+	scraping  atomic.Int64 // number of scrapes in progress
+	profiling atomic.Int64 // number of profiles in progress
 	reserve   reserve
 }
 
-// Limits of the admin interface. It shares memory and file descriptors with the proxy, and must
-// not exhaust them.
+// Limits of the admin interface. It shares memory and file descriptors with the proxy, and must not
+// use up either.
 const (
-	maxScrapes  = 8 // at the same time; the next one gets 503
-	maxProfiles = 4 // the same
+	maxScrapes  = 8 // scrapes at the same time; one more gets status 503
+	maxProfiles = 4 // profiles at the same time; one more gets status 503
 	maxHeader   = 16 << 10
 )
 
-// New returns a server for p. Its handler may be used once p's loops exist.
+// New returns a server for the admin interface of p. Requests may be served when the loops of p
+// exist.
 func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
@@ -117,7 +120,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	mux := http.NewServeMux()
 	s.control(mux)
 	s.page(mux)
-	// GET serves HEAD too; other methods get 405
+	// The patterns with GET also serve HEAD. Requests with other methods get 405.
 	mux.HandleFunc("GET /healthz", s.healthz)
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.HandleFunc("GET /debug/pprof/{profile...}", s.profiles)
@@ -127,8 +130,8 @@ func New(p *proxy.Proxy, o Options) *Server {
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            5 * time.Second,
 		ReadTimeout:                  10 * time.Second,
-		WriteTimeout:                 30 * time.Second, // a CPU profile extends its own
-		IdleTimeout:                  2 * time.Minute,  // above the usual scrape interval
+		WriteTimeout:                 30 * time.Second, // a request for a CPU profile extends this time
+		IdleTimeout:                  2 * time.Minute,  // longer than the usual time between two scrapes
 		MaxHeaderBytes:               maxHeader,
 		ErrorLog:                     complaints,
 		ConnState:                    s.bound,
@@ -137,17 +140,18 @@ func New(p *proxy.Proxy, o Options) *Server {
 	return s
 }
 
-// Allow changes the access, starting with the next request.
+// Allow changes which clients may use which part of the admin interface. The new rules apply from
+// the next request on.
 func (s *Server) Allow(a Access) {
 	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, Loopback), cmp.Or(a.Control, Loopback), cmp.Or(a.Page, Loopback)
 	s.access.Store(&a)
 }
 
-// Handler returns the handler of Serve.
+// Handler returns the HTTP handler that Serve uses.
 func (s *Server) Handler() http.Handler { return s.http.Handler }
 
-// Serve answers requests on l until Shutdown, then returns nil. It may be called for several
-// listeners.
+// Serve answers requests on the listener l until Shutdown, and then returns nil. It may be called
+// for several listeners.
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
 	s.reserve.fill()
@@ -157,8 +161,8 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown closes the listeners and waits for requests in progress until ctx ends. It then
-// aborts them, and returns ctx's error.
+// Shutdown closes the listeners and waits for requests in progress until ctx ends. After that it
+// aborts the requests that are left, and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leave()
 	s.sampler.Close()
@@ -170,7 +174,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// bound enforces the limits of connections.
+// bound is called when the state of the connection c changes. It enforces the limit of connections
+// and refills the reserve of file descriptors.
 func (s *Server) bound(c net.Conn, state http.ConnState) {
 	s.conns.changed(c, state)
 	if state == http.StateClosed || state == http.StateHijacked {
@@ -178,12 +183,12 @@ func (s *Server) bound(c net.Conn, state http.ConnState) {
 	}
 }
 
-// Closed returns how many connections were closed, or served only health probes, because there
-// were too many.
+// Closed returns how many connections were closed because there were too many. It also counts
+// connections that served only health probes for this reason.
 func (s *Server) Closed() uint64 { return s.conns.closed.Load() }
 
-// complaints logs messages of net/http, with a limit, because clients can cause one with each
-// request.
+// complaints writes messages of net/http to the log. It limits their number, because clients can
+// cause one with each request.
 type complaints struct{ s *Server }
 
 func (c complaints) Write(text []byte) (int, error) {
@@ -192,8 +197,9 @@ func (c complaints) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// withHeaders tells browsers to use a reply only as its content type, and caches not to store
-// it. Connections are closed after the reply while some of them use descriptors of the reserve.
+// withHeaders wraps the handler h. It tells browsers to use a reply only as its content type, and
+// caches not to store the reply. While connections use descriptors of the reserve, every connection
+// is closed after its reply.
 func (s *Server) withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		spare := s.conns.isSpare(r)
@@ -211,8 +217,8 @@ func (s *Server) withHeaders(h http.Handler) http.Handler {
 	})
 }
 
-// index lists the links for clients that may not see the dashboard. The links are relative, so
-// they also work with a path prefix.
+// index sends a list of links to clients that may not see the dashboard. The links are relative, so
+// they also work behind a reverse proxy with a path prefix.
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +

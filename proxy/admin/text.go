@@ -1,8 +1,9 @@
 package admin
 
-// A scrape as text: version 0.0.4 of Prometheus' format, which all its releases read. A pool of
-// 200 servers has nine thousand samples. Each is written once, directly to its place. An object
-// for each sample, with its labels, would cost five times as much.
+// This file writes a scrape as text in version 0.0.4 of Prometheus' format, which all releases of
+// Prometheus read. A pool of 200 servers has nine thousand samples. Each sample is written once,
+// directly into the lines of its metric. An object for each sample, with its labels, would cost
+// five times as much.
 
 import (
 	"fmt"
@@ -13,14 +14,14 @@ import (
 	"ringside/proxy/stats"
 )
 
-// metricsContentType is the content type of AppendMetrics's output.
+// metricsContentType is the content type of the text that AppendMetrics appends.
 const metricsContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// output collects the metrics of a scrape.
+// output collects the metrics of one scrape.
 type output struct {
-	samples [][]byte // the lines of each metric
-	head    []byte   // scratch: the common beginning of all buckets of a histogram
-	wrong   error    // the first invalid label; it fails the scrape
+	samples [][]byte // lines of each metric, by index of the metric
+	head    []byte   // buffer for the beginning that all buckets of a histogram have in common
+	wrong   error    // error about the first invalid label; nil: none. An error fails the scrape
 }
 
 func newOutput() *output { return &output{samples: make([][]byte, len(all))} }
@@ -39,7 +40,7 @@ func (out *output) number(b []byte, m *metric, suffix string, n uint64, labels [
 	return append(strconv.AppendUint(b, n, 10), '\n')
 }
 
-// series appends a metric's name, and its labels sorted by name.
+// series appends the name of a metric and its labels, which are sorted by name.
 func (out *output) series(b []byte, m *metric, suffix string, labels []string) []byte {
 	b = append(append(b, m.name...), suffix...)
 	between := byte('{')
@@ -71,17 +72,18 @@ func (out *output) label(b []byte, value string) []byte {
 	return b
 }
 
-// The engine has four buckets per doubling, from 1 µs on. Prometheus gets one per doubling,
-// from 16 µs to 8.6 s, and one between 262 and 524 ms, where timeouts usually are: 21 and +Inf.
+// Indexes of the histogram buckets that Prometheus gets. The engine has four buckets per doubling
+// of the time, from 1 µs on. Prometheus gets one bucket per doubling, from 16 µs to 8.6 s. It also
+// gets one between 262 and 524 ms, where timeouts usually are. These are 21 buckets and +Inf.
 const (
 	firstBucket = 16
 	lastBucket  = 92
 	bucketStep  = 4
-	timeouts    = 74 // 403 ms
+	timeouts    = 74 // the bucket with the upper bound 403 ms
 )
 
-// bounds has the upper bounds of the engine's buckets, in seconds; empty for those that
-// Prometheus does not get.
+// bounds has the upper bounds of the engine's histogram buckets as text, in seconds. The text is
+// empty for a bucket that Prometheus does not get.
 var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
 	for i := range text {
 		if i >= firstBucket && i <= lastBucket && (i-firstBucket)%bucketStep == 0 || i == timeouts {
@@ -91,8 +93,8 @@ var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
 	return text
 }()
 
-// histogram writes h. It omits ends buckets at both ends, for metrics with a histogram for each
-// of hundreds of servers.
+// histogram writes the histogram h. It omits `ends` buckets at the beginning and at the end. That
+// saves space for metrics that have a histogram for each of hundreds of servers.
 func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...string) {
 	head := out.series(out.head[:0], m, "_bucket", labels)
 	if len(labels) == 0 {
@@ -119,7 +121,7 @@ func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...
 	out.samples[m.at], out.head = out.number(b, m, "_count", count, labels), head
 }
 
-// appendTo appends the metrics that have samples.
+// appendTo appends to dst all metrics that have at least one sample.
 func (out *output) appendTo(dst []byte) []byte {
 	size := 0
 	for at, m := range all {

@@ -2,7 +2,7 @@
 
 package admin
 
-// CPU time of the process: not available on this system.
+// This file is for systems on which the CPU time of the process is not available.
 
 import "time"
 

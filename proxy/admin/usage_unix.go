@@ -2,7 +2,7 @@
 
 package admin
 
-// CPU time of the process, on unix systems.
+// This file reads the CPU time of the process on unix systems.
 
 import (
 	"syscall"

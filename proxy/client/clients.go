@@ -1,6 +1,6 @@
 package client
 
-// All clients of one loop.
+// This file defines Clients: the sessions and commands of all clients of one loop.
 
 import (
 	"cmp"
@@ -20,18 +20,18 @@ import (
 // Clients has the clients of one loop and their commands in flight.
 type Clients struct {
 	*link.IO
-	Servers *upstream.Servers // of the same loop
-	Limits  *table.Limits     // of the current table
+	Servers *upstream.Servers // the servers of the same loop
+	Limits  *table.Limits     // the limits of the current table
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
 	// OnReplyFault is called when a command would end with no reply or with two, which is a
 	// bug: see reply.go. If it is nil, a test binary panics.
 	OnReplyFault func(what string)
-	faultLogAt   int64 // on the loop's clock: the next fault is not logged earlier
+	faultLogAt   int64 // time on the loop's clock before which no further reply fault is logged
 
-	Sessions   map[*Session]struct{} // the connected ones
+	Sessions   map[*Session]struct{} // the sessions of all connected clients
 	ToWake     []*Session            // sessions that stopped parsing and may continue
-	Held       HoldList              // sessions with output that waits for the rest of its group
+	Held       HoldList              // sessions with replies that wait so that further replies are sent with them in one write
 	slow       slowLog
 	pacedUntil int64  // clients that connect earlier than this are paced: see pace.go
 	Awaiting   int    // number of sessions that wait for a reply
@@ -40,20 +40,21 @@ type Clients struct {
 	left       turn   // the work that is left in this round of the loop, for all clients
 	restLine   []byte // scratch: the next piece of a multi-key read
 
-	// Accepts limits the requests that arrive. It is set from the current table. All later
-	// parsing uses IO.Wire, because a reload may lower the limits while a request waits.
+	// Accepts has the limits with which requests from clients are parsed. It is set from the
+	// current table. If a request is parsed again later, IO.Wire is used, because a reload may
+	// lower the limits while the request waits.
 	Accepts wire.Limits
 
 	Req           wire.Request // scratch: the current request
 	Frame         binary.Frame // scratch: the frame of the current request, of a binary client
-	frameKey      []byte       // scratch: the key of that frame, in the input
-	spelled       []byte       // scratch: the text or meta form of that frame
+	frameKey      []byte       // scratch: the key in the frame of the current request
+	spelled       []byte       // scratch: the text or meta form of the current request, of a binary client
 	framed        []byte       // scratch: the frame of a reply
 	framedReply   wire.Reply   // scratch: the reply that is converted to a frame
 	batch         *Exchange    // the quiet gets that are being collected; nil: none are
-	FreeExchanges *Exchange    // kept for reuse, linked by Next
-	freeShares    free[shares] // of reads with keys of several routes
-	freeBatches   free[batch]  // of quiet gets
+	FreeExchanges *Exchange    // exchanges that are kept for reuse, linked by Next
+	freeShares    free[shares] // objects that are kept for reuse; one is needed for each read with keys of several routes
+	freeBatches   free[batch]  // objects that are kept for reuse; one is needed for each batch of quiet gets
 }
 
 // free has values that are kept for reuse.
@@ -80,10 +81,11 @@ type Handler interface {
 	// returns false if the key needs more than a get.
 	ServeQuiet(s *Session, key []byte) bool
 
-	// EndBatch sends the gets that were collected in x.
+	// EndBatch sends the quiet gets that were collected in x to their servers.
 	EndBatch(x *Exchange)
 
-	// AskRest sends the read in Clients.Req, which has the bytes raw, as a part of x.
+	// AskRest sends the next keys of x, a multi-key read. These keys are the request in
+	// Clients.Req, which has the bytes raw.
 	AskRest(x *Exchange, raw []byte)
 
 	// NeedsFence reports whether a command may need several requests, so that the last of them
@@ -142,14 +144,15 @@ func (e *Clients) WatchIdle() {
 // would cost more.
 const sweepWait = 10 * time.Millisecond
 
-// HoldList has the clients with output that waits for the rest of its group. All wait equally
-// long, so they are released in order of arrival.
+// HoldList has the clients with replies that wait so that further replies are sent with them in
+// one write. All wait equally long, so they are released in the order in which they were added.
 type HoldList struct {
-	List  []HeldClient // in order of arrival; those before First were released
+	List  []HeldClient // in the order in which they were added; the clients before First were released
 	First int
 }
 
-// HeldClient is an entry of a HoldList.
+// HeldClient is a client in a HoldList: its replies wait until more replies can be sent with them in
+// one write.
 type HeldClient struct {
 	Session *Session
 	Until   int64 // Session.HoldUntil when the client was added; if it differs now, the output was sent in between
@@ -171,13 +174,13 @@ func (h *HoldList) Due() int64 {
 		if c := &h.List[h.First]; c.Session.HoldUntil == c.Until {
 			return c.Until
 		}
-		h.First++ // the client's output was sent in between
+		h.First++ // the output of this client was sent while it was in the list
 	}
 	h.List, h.First = h.List[:0], 0
 	return link.Never
 }
 
-// Release sends the output of clients that have waited long enough for their group.
+// Release sends the output of clients that have waited long enough for further replies.
 func (e *Clients) Release() {
 	for e.Held.Due() <= e.Now {
 		s := e.Held.List[e.Held.First].Session

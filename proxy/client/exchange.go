@@ -1,6 +1,7 @@
 package client
 
-// One client command in flight: its parts, and the end of its reply.
+// This file defines Exchange: one client command in flight, its parts, and the end of its
+// reply.
 
 import (
 	"log/slog"
@@ -22,32 +23,32 @@ import (
 // their replies arrive, but never into the middle of a value: see the type streams.
 type Exchange struct {
 	e       *Clients
-	Session *Session  // nil when the client is gone: replies are discarded
-	Next    *Exchange // in the client's order; in the free list
+	Session *Session  // the client; nil: it is gone, and replies are discarded
+	Next    *Exchange // the client's next exchange; of an exchange kept for reuse: the next one in the free list
 
 	Op        wire.Op
 	dialect   wire.Dialect
 	Flags     wire.Flags
-	frames    framed        // only used for a binary client
-	endsGroup bool          // this is the last request in one read of the client's socket
+	frames    framed        // receives the replies for a client of the binary protocol
+	endsGroup bool          // the request is the last one in the bytes that one read of the client's socket returned
 	Settled   bool          // the reply is complete
 	ended     bool          // the END of a read was sent with its last VALUE
 	Outcome   stats.Outcome // preliminary until the reply is complete
-	Waiting   int           // unfinished parts, plus one while parts are being created
-	more      int           // keys in flight beyond the first: see AddWork
+	Waiting   int           // unfinished requests to servers and unfinished tasks, plus one while more of them are created
+	more      int           // keys of this command in flight, beyond the first: see AddWork
 	Start     int64         // when the request was parsed, on the loop's clock
 
-	MissErrors bool // a read that no server could answer is sent as a miss, not as the error
-	cut        bool // the reply ends in the middle of a value, and the client connection with it
+	MissErrors bool // if no server could answer a read, the client gets a miss and not an error
+	cut        bool // the reply ends in the middle of a value, and the client is closed after it
 
 	Out       link.Queue   // the reply, while the exchange is not the first one
 	Rest      []byte       // keys of a read that were not requested yet: the command, then each key after a space; empty: none
 	restHead  int          // length of the command in Rest
 	restAt    int          // where in Rest the first key is that was not requested yet
 	Streaming *streams     // large values that are passed on in pieces; nil: none so far
-	trouble   string       // why a part has failed; empty: none has
+	trouble   string       // why a request or task of this command has failed; empty: none has
 	replies   uint32       // number of replies sent to the client, including each VALUE of a text read: see checkReplies
-	Miss      []byte       // of an mg: the line for a miss; of a binary client: the key in its reply
+	Miss      []byte       // for an mg command: the line for a miss; for a binary client: the key in its reply
 	ErrLine   []byte       // a server's error line, sent instead of END; empty: none
 	InOrder   *inOrder     // stores the values until they can be sent in the order of the keys; nil: they are sent as they arrive
 	Lookup    *near.Lookup // the exchange's use of the near cache; nil: none
@@ -56,27 +57,28 @@ type Exchange struct {
 	gathering
 }
 
-// gathering is for a command that is sent to every server.
+// gathering has the state of a command that is sent to every server.
 type gathering struct {
 	Gather        Gather // combines the replies of the servers; nil: the command is not sent to every server
 	GatheredBytes int    // size of the replies that Gather stores
 }
 
-// streams decides which part may send its value to the client now, while some values are so
-// large that they are sent in pieces. The other parts store theirs, because a value must not be
-// sent in the middle of another.
+// streams decides which attempt of a command may send its value to the client now, while some
+// values are so large that they are sent in pieces. The values of the other attempts are
+// stored, because a value must not be sent in the middle of another.
 type streams struct {
-	Turn *upstream.Attempt // the part that is sending a value to the client; nil: none is
-	Next []*heldPart       // other parts that have received part of a value
+	Turn *upstream.Attempt // the attempt that is sending a value to the client; nil: none is
+	Next []*heldPart       // other attempts that have received the beginning of a value
 	Late link.Queue        // complete values that wait until Turn has finished
 
-	bodyLeft int // bytes still to come of the value of a binary client
+	bodyLeft int // bytes still to come of the value that is being sent to a binary client
 }
 
-// heldPart is a part that has received part of a value and waits for its turn.
+// heldPart is an attempt that has received the beginning of a value, and waits until it may
+// send it to the client.
 type heldPart struct {
 	a    *upstream.Attempt
-	Held link.Queue // what has arrived of its value
+	Held link.Queue // the beginning of the value, as far as it has arrived
 }
 
 // Gather combines the replies of several servers into one.
@@ -132,7 +134,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	e.More -= x.more
 	miss, errLine := x.Miss[:0], x.ErrLine[:0]
-	*x = Exchange{} // a literal that mentions x would be built separately and copied
+	*x = Exchange{} // an empty literal, because Go would build one with fields elsewhere and copy it
 	x.Next, x.Miss, x.ErrLine = e.FreeExchanges, miss, errLine
 	e.FreeExchanges = x
 }
@@ -201,7 +203,8 @@ func (st *streams) of(a *upstream.Attempt) *heldPart {
 	return st.Next[slices.IndexFunc(st.Next, func(b *heldPart) bool { return b.a == a })]
 }
 
-// remove removes a from the parts that wait for their turn.
+// remove removes a from the attempts that wait for their turn to send a value, and returns its
+// stored bytes.
 func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	b := st.of(a)
 	st.Next = slices.DeleteFunc(st.Next, func(o *heldPart) bool { return o == b })
@@ -221,8 +224,9 @@ func (x *Exchange) begin(a *upstream.Attempt) {
 	}
 }
 
-// end records that the value of the attempt a is complete. If a had the turn, the values that
-// other parts stored follow, and the next part with an incomplete value gets the turn.
+// end records that the value of the attempt a is complete. If a had the turn, the stored values
+// of other attempts follow, and the next attempt with an incomplete value gets the turn to
+// send.
 func (x *Exchange) end(a *upstream.Attempt) {
 	if x.Session == nil { // the client is gone, and the stored bytes were freed
 		return
@@ -242,9 +246,10 @@ func (x *Exchange) end(a *upstream.Attempt) {
 	}
 }
 
-// breakOff records that the value of a will never be complete. If a did not have the turn, its
-// bytes were only stored, so its key is a miss. Otherwise the client has the beginning of the
-// value, or will get it, and its connection ends with that: breakOff returns true.
+// breakOff records that the value of a will never be complete. If it was not the turn of a to
+// send to the client, its bytes were only stored, so its key is a miss. Otherwise the client
+// has the beginning of the value, or will get it, and its connection ends with that: breakOff
+// returns true.
 func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 	st := x.Streaming
 	if st.Turn != a {
@@ -269,10 +274,10 @@ const NoRoute = "no route for this key: add one without a prefix"
 // Reconfigured is the error for a command whose route a reload has removed while it was in flight.
 const Reconfigured = "the configuration has just changed"
 
-// Fail records that a part of x, with keys of that share, has failed, and why. NoRoute is never
-// replaced by another reason, because only a change of the configuration can fix it.
+// Fail records that a part of x, with keys of the given share, has failed, and why. NoRoute is
+// never replaced by another reason, because only a change of the configuration can fix it.
 func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
-	if why == "" { // otherwise the part would count as answered
+	if why == "" { // without a reason, the part of x would count as answered
 		x.e.replyFault(x.Session, x.Op, unexplained)
 		why = unexplained
 	}
@@ -284,8 +289,9 @@ func (x *Exchange) Fail(share int32, why string, o stats.Outcome) {
 	}
 }
 
-// FailByServer is Fail for a read that a server answered with an error line. It is logged,
-// because a client that gets a miss instead does not see the error.
+// FailByServer records that a part of the read x has failed, because a server replied with the
+// error in line. The error is logged, because a client that gets a miss instead does not see
+// it.
 func (x *Exchange) FailByServer(share int32, server, line string) {
 	x.e.LogLimited(slog.LevelWarn, server, "server replied to a read with an error", "server", server, "error", line)
 	x.Fail(share, "server "+server+": "+line, stats.ServerFault)
@@ -323,7 +329,7 @@ func (x *Exchange) settle() {
 func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	if x.InOrder != nil {
-		if x.InOrder.batch != nil { // each of its gets has its reply already
+		if x.InOrder.batch != nil { // a batch of quiet gets: each get has its reply already
 			x.checkBatch()
 			x.observeBatch()
 			return
@@ -387,7 +393,8 @@ func (x *Exchange) kept() int {
 	return n
 }
 
-// orphan detaches x from a client that is gone. x is freed when all its shares have finished.
+// orphan detaches x from a client that is gone. x is freed when all its requests and tasks have
+// finished.
 func (x *Exchange) orphan() {
 	x.drop()
 	if x.InOrder != nil && x.InOrder.batch != nil {

@@ -1,7 +1,7 @@
 package client
 
-// Clients of the binary protocol: their frames are converted to text or meta requests, and the
-// replies back to frames.
+// This file serves clients of the binary protocol. Their frames are converted to text or meta
+// requests, and the replies back to frames.
 
 import (
 	"ringside/proxy/link"
@@ -34,11 +34,11 @@ func (s *Session) parseFrames() {
 			return
 		}
 		login := s.unknown || e.Frame.Op == wire.Auth
-		if login && s.Tail != nil { // a login is answered synchronously, so the replies before must be complete
+		if login && s.Tail != nil { // Ringside answers a login at once, so the earlier commands must have their replies
 			s.stall()
 			return
 		}
-		s.Swallow = e.Frame.Swallow // a rejected value is skipped, too
+		s.Swallow = e.Frame.Swallow // the bytes of a rejected value that are still to come, and are skipped
 		if login {
 			e.Input.Start += n
 			s.loginFrame(buf)
@@ -47,7 +47,7 @@ func (s *Session) parseFrames() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
-		if n+maxSpelled >= link.BigSpan { // the converted request may be moved to another buffer without a copy
+		if n+maxSpelled >= link.BigSpan { // a large request: serveLarge builds it in a chunk of its own, which can be passed on without another copy
 			s.endBatch()
 			s.serveLarge(buf, n)
 			if s.Tail != nil {
@@ -55,7 +55,7 @@ func (s *Session) parseFrames() {
 			}
 			continue
 		}
-		e.Input.Start += n // the bytes that Serve gets are not in the input
+		e.Input.Start += n // Serve gets a converted copy of these bytes, so it does not move them out of the input
 		if e.Frame.IsQuietGet() && s.joins(buf, n) && s.Handler.ServeQuiet(s, e.frameKey) {
 			continue
 		}
@@ -76,21 +76,22 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	in.Start += n
 	e.Input = c
 	s.Handler.Serve(s, line)
-	e.Buffers.Put(e.Input) // the chunk, or another one that has replaced it
+	e.Buffers.Put(e.Input) // frees the chunk c, or the chunk with which Serve has replaced it
 	e.Input = in
 }
 
 // maxSpelled is an upper bound of how much longer a request is than its frame.
 const maxSpelled = 512
 
-// shortFrame waits for the rest of a frame.
+// shortFrame waits for the rest of a frame. It rejects the frame if there is no memory for its
+// value.
 func (s *Session) shortFrame(buf []byte) {
 	e := s.e
 	s.Need = e.Frame.Need
 	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 || !e.Scarce(s.Need) {
 		return
 	}
-	s.endBatch() // the collected gets are sent first
+	s.endBatch() // the quiet gets that were collected before are sent first
 	rest := s.Need - len(buf)
 	s.Need = 0
 	e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
@@ -121,7 +122,7 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		x.Lookup.FoundText(a.Share, r, b)
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
-	case r.Kind == wire.End: // whether it is a miss is known after all replies
+	case r.Kind == wire.End: // no reply yet: whether the get is a miss is known after all replies
 	case r.Kind.Failed() && x.Op <= wire.Gats:
 		return x.Reply(c, a, r, b)
 	default:
@@ -144,8 +145,9 @@ func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 	}
 }
 
-// emitFrames is Emit for a binary client. b is one complete reply in the dialect of the
-// request; of a text read it is a value or the end.
+// emitFrames converts b to frames and sends them towards the client, which uses the binary
+// protocol. b is one complete reply in the dialect of the request; of a text read it is a value
+// or the end.
 func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	e, r := x.e, &x.e.framedReply
 	q := x.dest(a)
@@ -160,7 +162,7 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return
-	case wire.Quit: // no server has replied to the quit
+	case wire.Quit: // Ringside itself replies to quit
 		*r = wire.Reply{Kind: wire.OK}
 	default:
 		_, err = wire.NextReply(x.Op, x.dialect, b, r)
@@ -194,15 +196,15 @@ func (x *Exchange) forwardValue(a *upstream.Attempt, r *wire.Reply, b []byte) (t
 	return x.sendValue(x.dest(a), x.frames.head, x.Miss, a, r, b)
 }
 
-// sendValue appends a complete value to q, as the reply to h. key is the key in the reply. If q
-// is nil, the client is gone.
+// sendValue appends a complete value to q, as a frame. h is the head of the request. key is the
+// key in the reply. If q is nil, the client is gone.
 func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if q == nil {
 		return 0
 	}
 	e := x.e
 	e.framed = h.AppendValue(e.framed[:0], r, b, key)
-	if r.Size <= smallValue { // the second copy costs less than another Append
+	if r.Size <= smallValue { // to copy a small value twice costs less than to call Append twice
 		e.framed = append(e.framed, r.Body.Of(b)...)
 		q.Append(&e.Buffers, e.framed)
 		return 0

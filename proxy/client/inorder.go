@@ -1,7 +1,7 @@
 package client
 
-// Multi-key reads with values in request order, and quiet gets of a binary client, which are
-// sent together.
+// This file implements two features: multi-key reads with values in request order, and quiet
+// gets of a binary client, of which several are sent together.
 
 import (
 	"ringside/proxy/link"
@@ -16,12 +16,12 @@ import (
 // miss; twemproxy replies in order. The cost is the wait for the slowest server and a copy of
 // the keys.
 type inOrder struct {
-	keys   []byte                // of the request, as the client sent them
-	Values []inOrderValue        // in order of arrival
-	of     map[string]inOrderKey // for each key, as the client knows it, its positions in Values
-	Held   int                   // memory in addition to the values
+	keys   []byte                // the keys of the request, as the client sent them
+	Values []inOrderValue        // the values of the read, in order of arrival
+	of     map[string]inOrderKey // for each key, as the client knows the key, its positions in Values
+	Held   int                   // bytes of memory that are used in addition to the values
 
-	batch *batch // set for quiet gets, which do not use the fields above; nil: it is a multi-key read
+	batch *batch // the quiet gets of a binary client, if it replies to these; nil: it replies to a multi-key read
 }
 
 type inOrderValue struct {
@@ -82,7 +82,7 @@ func (o *inOrder) send(p *link.Buffers, q *link.Queue) {
 	}
 }
 
-// freeOrder frees what was not sent.
+// freeOrder frees the values in o that were not sent.
 func (e *Clients) freeOrder(o *inOrder) {
 	for i := range o.Values {
 		o.Values[i].Block.Drop(&e.Buffers)
@@ -115,29 +115,29 @@ func (o *inOrder) kept() int {
 // Keys that need a task are not batched, and neither are the keys of a paced client: these are
 // handled one by one.
 type batch struct {
-	link.Sequence          // of the replies
+	link.Sequence          // sends the replies to the quiet gets in their order
 	order         inOrder  // embedded here, so that its exchange can point to it
-	places        []place  // in request order, numbered from 1
-	parts         []*quiet // the receivers of its attempts; those after used are kept for reuse
+	places        []place  // the quiet gets in request order; quiet and place refer to them by numbers from 1
+	parts         []*quiet // the receivers of the replies, one for each attempt of the batch; those after the first used ones are kept for reuse
 	used          int      // number of parts in use
 }
 
-// place is one quiet get.
+// place is one quiet get in a batch.
 type place struct {
 	head binary.Head
-	next int32 // the place of the next key in the same attempt; 0: none
-	left int   // bytes still to come of its value, if that is passed on in pieces
+	next int32 // number of the quiet get after this one in the same attempt; 0: this is the last
+	left int   // bytes still to come of its value, if the value is passed on in pieces
 }
 
 // quiet receives the reply to one attempt of a batch.
 type quiet struct {
 	x      *Exchange
-	place  int32 // of its first key without a reply; 0: none is left
-	last   int32 // of its last key
-	passed int   // number of its keys with a reply
+	place  int32 // number of the first quiet get of the attempt that has no reply; 0: all have one
+	last   int32 // number of the last quiet get of the attempt
+	passed int   // how many quiet gets of the attempt have a reply
 }
 
-// maxBatch limits the places of a batch. Further gets start another batch.
+// maxBatch is the maximum number of quiet gets in a batch. Further gets start another batch.
 const maxBatch = 256
 
 // joins reports whether the quiet get of n bytes at the start of buf may be batched: a batch
@@ -177,8 +177,9 @@ func (s *Session) endBatch() {
 	}
 }
 
-// Batch adds the quiet get in e.Frame to the current batch, and returns the exchange of that.
-// It starts a new batch if necessary. missErrors is Exchange.MissErrors.
+// Batch adds the quiet get in e.Frame to the current batch, and returns the exchange of the
+// batch. It starts a new batch if there is none, or if its exchange has another MissErrors than
+// missErrors.
 func (s *Session) Batch(missErrors bool) (x *Exchange) {
 	e := s.e
 	if x = e.batch; x == nil || x.MissErrors != missErrors {
@@ -199,8 +200,8 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 	return x
 }
 
-// AsksLast records that a requests the key of the last place, after the keys that it has
-// already. If a is nil, no server can be asked: x has the reason.
+// AsksLast records that the attempt a requests the key that was added to the batch last. If a
+// is nil, no server can be asked for the key, and x.trouble has the reason.
 func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	b := x.InOrder.batch
 	at := int32(len(b.places))
@@ -223,17 +224,19 @@ func (x *Exchange) AsksLast(a *upstream.Attempt) {
 	q.last = at
 }
 
-// destAt returns the queue for bytes of a place; nil if the client is gone.
+// destAt returns the queue for the reply to the quiet get with the number `at`; nil if the
+// client is gone.
 func (x *Exchange) destAt(at int32) *link.Queue {
 	return x.InOrder.batch.Dest(int(at)-1, x.dest(nil))
 }
 
-// settlePlace records that the reply of a place is complete.
+// settlePlace records that the reply to the quiet get with the number `at` is complete.
 func (x *Exchange) settlePlace(at int32) {
 	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.dest(nil))
 }
 
-// failPlace replies to a get that no server has answered, with the reason in x.trouble.
+// failPlace replies to the quiet get with the number `at`, which no server has answered, with
+// the reason in x.trouble.
 func (x *Exchange) failPlace(at int32) {
 	if x.MissErrors {
 		x.settlePlace(at)
@@ -245,7 +248,8 @@ func (x *Exchange) failPlace(at int32) {
 	x.refusePlace(at, &e.framedReply, e.Line)
 }
 
-// refusePlace replies to a get with the error line r, which has the bytes b.
+// refusePlace replies to the quiet get with the number `at` with the error line r, which has
+// the bytes b.
 func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 	e := x.e
 	if q := x.destAt(at); q != nil {
@@ -255,13 +259,14 @@ func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 	x.settlePlace(at)
 }
 
-// pass moves on to the next place.
+// pass moves on to the next quiet get of the attempt.
 func (q *quiet) pass() {
 	q.place = q.x.InOrder.batch.places[q.place-1].next
 	q.passed++
 }
 
-// hit moves on to the place of the value r. The gets before it have missed.
+// hit moves on to the quiet get with the value r, and returns it. The gets before it in the
+// attempt have missed.
 func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
 	nth := int(a.Nth) - 1
 	if r.Awaited && r.Last {
@@ -274,7 +279,7 @@ func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
 	return &q.x.InOrder.batch.places[q.place-1]
 }
 
-// fail replies to the gets without a reply.
+// fail replies with the error to the quiet gets of the attempt that have no reply.
 func (q *quiet) fail() {
 	for ; q.place != 0; q.pass() {
 		q.x.failPlace(q.place)
@@ -326,7 +331,8 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	return 0
 }
 
-// smallValue is the maximum size of a reply with a value that is copied next to others.
+// smallValue is the maximum size in bytes of a reply with a value that is copied into a buffer
+// together with other replies.
 const smallValue = 1 << 10
 
 func (q *quiet) Done(c *upstream.Conn, a *upstream.Attempt) {

@@ -1,6 +1,6 @@
 package client
 
-// Clients that must log in before their requests are handled.
+// This file handles clients that must log in before their requests are handled.
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ const loginTime = 10 * time.Second
 var loginLimits = wire.Limits{Value: 1 << 10, Line: 2 << 10}
 
 const (
-	loginDelay = time.Second // before a wrong user or password is answered
+	loginDelay = time.Second // time between a login with a wrong user or password and the reply to it
 	loginsMost = 3           // number of failed logins in a row after which a client is closed
 )
 
@@ -29,7 +29,7 @@ type identity struct {
 	users    *table.Users // the users of its listener; nil: no login is needed
 	unknown  bool         // the client must log in before its requests are handled
 	stepping bool         // the client has started a SASL login, which continues in the next frame
-	user     table.UserID // valid after the login
+	user     table.UserID // the user that has logged in; valid after the login
 	loginBy  int64        // when the client is closed if it has not logged in; on the loop's clock
 
 	wrong    int    // failed logins in a row
@@ -45,8 +45,9 @@ func (s *Session) RequireLogin(users *table.Users) {
 	s.e.At(link.IdleTimer, s.loginBy)
 }
 
-// SetUsers changes the users of the listener of s; nil: no login is needed. A client that is
-// none of them is closed.
+// SetUsers changes the users of the listener of s; nil: no login is needed. If a login is
+// needed, a client that may send requests but has not logged in as one of these users is
+// closed.
 func (s *Session) SetUsers(users *table.Users) {
 	if s.users == users {
 		return

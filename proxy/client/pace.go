@@ -1,6 +1,6 @@
 package client
 
-// Limits for a client that does not read its replies.
+// This file limits what a client can request while it does not read its replies.
 
 import (
 	"bytes"
@@ -38,7 +38,7 @@ type pacing struct {
 	waking  bool // the client is in Clients.ToWake
 
 	turn   turn   // the work that the client may still use in this wakeup
-	round  uint64 // the wakeup of turn
+	round  uint64 // number of the wakeup in which turn was set
 	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
 	window int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
 	before uint64 // result of Session.made when window was last set
@@ -58,7 +58,7 @@ func (s *Session) fallBehind() {
 	s.bulky = true
 }
 
-// pace paces a client that is not paced yet.
+// pace limits a client to one key in flight at first, unless it is already limited.
 func (s *Session) pace() {
 	if s.window == 0 {
 		s.setWindow(1)
@@ -75,7 +75,8 @@ func (s *Session) setWindow(keys int) {
 // made returns how many bytes of replies were produced for the client.
 func (s *Session) made() uint64 { return s.BytesOut + uint64(s.Out.Size) }
 
-// widen sets the window according to the size of recent values.
+// widen sets s.window, the number of keys that a paced client may have in flight, according to
+// the size of recent values.
 func (s *Session) widen() {
 	if s.window > 0 {
 		mean := max(1, int(s.made()-s.before)/s.window)
@@ -95,7 +96,7 @@ func (s *Session) MayGoOn() bool {
 		return len(s.Head.Rest) > 0 && s.Head.Waiting == 0
 	case s.window > 0 && s.InFlight > min(s.window, l.InFlight)/2:
 		return false
-	case s.Tail != nil && s.Tail.Op == wire.Stats: // nothing is parsed until the reply is complete: see Session.fenced
+	case s.Tail != nil && s.Tail.Op == wire.Stats: // after stats nothing is parsed until its reply is complete: see Session.fenced
 		return false
 	}
 	return s.InFlight+s.more <= s.e.inFlight()/2
@@ -110,7 +111,8 @@ func (s *Session) mustWait() bool {
 	return s.InFlight >= s.window || s.rests > 0
 }
 
-// chooseConns selects the connections for a client that has nothing in flight.
+// chooseConns selects which connections to servers the client uses: those of bulky clients, or
+// the others. The client has nothing in flight.
 func (s *Session) chooseConns() {
 	s.ID &^= upstream.Bulky
 	if s.bulky {

@@ -1,7 +1,7 @@
 package client
 
-// Data about single clients for operators: the current state of each, and a log of some slow
-// commands.
+// This file collects data about single clients for operators: the current state of each, and a
+// log of some slow commands.
 
 import (
 	"fmt"
@@ -21,10 +21,10 @@ type activity struct {
 	requests    uint64
 }
 
-// Requested counts a request without an exchange.
+// Requested counts a request that Ringside answers without an exchange.
 func (s *Session) Requested() { s.requests++ }
 
-// Snapshot returns the current state of s, without its names.
+// Snapshot returns the current state of s, without the addresses of client and listener.
 func (s *Session) Snapshot() stats.ClientSnapshot {
 	now := s.e.Now
 	return stats.ClientSnapshot{
@@ -43,7 +43,7 @@ func (s *Session) waits() stats.Wait {
 		return wait(stats.Client, "the client to take %d bytes of its answers", s.Out.Size+s.Handed)
 	case s.unknown:
 		return wait(stats.Login, "the client to say who it is")
-	case s.Head != nil: // the client waits for servers, or for its other commands on the key
+	case s.Head != nil: // the client waits for servers, or for its other commands on the key: not reported here
 		return stats.Wait{}
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a command that was refused", s.Swallow)
@@ -78,7 +78,7 @@ func (e *Clients) LogSlow(after time.Duration) {
 
 // Slow describes a slow command, or one server's part of it, in the log.
 type Slow struct {
-	Key           []byte // as the client knows it; if there are several, the first
+	Key           []byte // the key as the client knows it; if there are several keys, the first
 	Keys          int
 	Server, Phase string
 	Why           string // why the request has failed; empty: it was answered

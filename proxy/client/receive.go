@@ -1,6 +1,7 @@
 package client
 
-// Replies of servers to the parts of a client's command, and how they are sent to the client.
+// This file handles the replies of servers to the parts of a client's command, and sends them
+// to the client.
 
 import (
 	"fmt"
@@ -35,7 +36,7 @@ func (x *Exchange) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
 	default:
 		x.Outcome = stats.OutcomeOf(r.Kind)
-		if a.Op == wire.Get && r.Kind == wire.Header { // mg without v
+		if a.Op == wire.Get && r.Kind == wire.Header { // the server has the item, and the client requested no value: mg without v
 			x.Outcome = stats.Hit
 		}
 		x.Lookup.FoundMeta(a.Share, a, r, b)
@@ -64,13 +65,14 @@ func (x *Exchange) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Fail
 		x.slowPart(c, a, c.FailedIn(a, f), f.Why)
 	}
 	x.Fail(a.Share, f.Why, f.Outcome)
-	if a.Streams && x.Session != nil && x.InOrder == nil && x.breakOff(a) { // in order, nothing has been sent to the client yet
+	if a.Streams && x.Session != nil && x.InOrder == nil && x.breakOff(a) { // if x.InOrder is set, nothing of the value has been sent to the client yet
 		x.Session.cut(x)
 	}
 	x.FinishOne()
 }
 
-// refuse ends a part with an error line, because its server would not have understood it.
+// refuse ends one request of x with an error line. The request was not sent, because the
+// release of the server does not support it.
 func (x *Exchange) refuse(line []byte) {
 	if x.dialect == wire.Meta || x.Flags&wire.Quiet == 0 {
 		x.ErrLine = append(x.ErrLine[:0], line...)
@@ -90,17 +92,17 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 			return 0
 		}
 		switch {
-		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // on a shared line there is no END yet
+		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // several gets share one request, so there is no END yet after this value
 			x.dest(a).AppendTwo(&x.e.Buffers, b, wire.AnswerEnd)
 			return 0
-		case len(b) > r.Size && !x.endsWith(): // the client gets the END of another part, or Ringside's
+		case len(b) > r.Size && !x.endsWith(): // b ends with END, which is cut off: the client gets END after the last value
 			b = b[:r.Size]
 		}
 		return x.forward(a, r, b)
 	case wire.End:
 	case wire.ServerError:
 		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
-	default: // the client gets only one line of this kind, even if several parts of the reply have one
+	default: // an error line: the client gets only one, even if several servers send one
 		x.ErrLine = append(x.ErrLine[:0], b...)
 		x.Outcome = stats.ClientFault
 	}
@@ -180,7 +182,8 @@ func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *
 	return x.dest(a)
 }
 
-// BeginValue is Value for the head of a value that arrives in pieces: see Begin.
+// BeginValue forwards the head of a value that arrives in pieces as a meta reply, to a client
+// that has not sent a meta request. More forwards the rest.
 func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) {
 	switch {
 	case x.Flags&wire.Binary != 0:
@@ -233,9 +236,9 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 // More forwards the next bytes of a value.
 func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
 	switch {
-	case x.Flags&wire.Binary != 0: // after BeginValue
+	case x.Flags&wire.Binary != 0: // for a binary client, BeginValue has sent the beginning of the value as a frame
 		return x.frames.More(c, a, b, last)
-	case x.InOrder != nil: // there was no room to store the value
+	case x.InOrder != nil: // Begin has failed the key, because there was no memory to store its value until its turn
 		return 0
 	}
 	if q := x.dest(a); q == nil {
@@ -301,8 +304,8 @@ func (i *Instead) Streams(*wire.Reply, []byte) bool { return false }
 // the replies.
 type Part struct {
 	*Exchange
-	answer []byte // received so far
-	cut    bool   // more of it arrived than there was memory for
+	answer []byte // the reply, as far as it has arrived
+	cut    bool   // a part of the reply was dropped, because there was no memory for it
 }
 
 // GatherAttempt creates an attempt of x with a reply for Exchange.Gather.
@@ -315,7 +318,7 @@ func (x *Exchange) GatherAttempt() *upstream.Attempt {
 func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
 	case x.Session == nil: // the client is gone
-	case p.cut || x.e.Scarce(len(b)): // a cachedump may return 2 MiB per server
+	case p.cut || x.e.Scarce(len(b)): // a reply to stats cachedump may have 2 MiB per server
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)

@@ -1,7 +1,7 @@
 package client
 
-// Every command gets exactly one reply, unless it is quiet. This is checked at the end of its
-// exchange.
+// This file checks, at the end of each exchange, that the command gets exactly one reply,
+// unless it is quiet.
 
 import (
 	"flag"
@@ -66,7 +66,7 @@ func (x *Exchange) checkReplies() {
 		x.e.replyFault(x.Session, x.Op, fmt.Sprintf("%d replies", x.replies))
 	case x.replies == 1 && x.dialect == wire.Text && x.Flags&wire.Quiet != 0 && x.Flags&wire.Binary == 0:
 		x.e.replyFault(x.Session, x.Op, "a reply in spite of noreply")
-	case x.replies == 0 && !x.Quiet() && x.Op != wire.Bad: // as in CheckLocal
+	case x.replies == 0 && !x.Quiet() && x.Op != wire.Bad: // the parser decides whether a bad command gets a reply
 		x.e.replyFault(x.Session, x.Op, noReplyMade)
 		x.Outcome = stats.ServerFault
 		x.e.Line = wire.AppendServerError(x.e.Line[:0], noReplyMade)
@@ -74,8 +74,8 @@ func (x *Exchange) checkReplies() {
 	}
 }
 
-// isTextRead reports whether x is a read in the text protocol. The reply to that is any number
-// of values and END. A binary get has at most one value.
+// isTextRead reports whether x is a read in the text protocol. The reply to such a read is any
+// number of values and END. A binary get has at most one value.
 func (x *Exchange) isTextRead() bool {
 	return x.dialect == wire.Text && x.Op <= wire.Gats && x.Op >= wire.Get && x.Flags&wire.Binary == 0
 }

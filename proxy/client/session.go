@@ -1,6 +1,7 @@
 package client
 
-// One client connection: its input, its ordered exchanges, its output.
+// This file defines Session: one client connection, with its input, its ordered exchanges and
+// its output.
 
 import (
 	"bytes"
@@ -20,8 +21,8 @@ const longLine = 2048
 type Session struct {
 	link.Link
 	e       *Clients
-	Handler Handler // of the client's listener: handles the client's requests
-	ID      uint64  // unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
+	Handler Handler // handles the client's requests; each listener has one
+	ID      uint64  // ID of the client, unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
 
@@ -40,12 +41,12 @@ type Session struct {
 	spoken    bool  // the client has sent something
 	binary    bool  // the client's first byte was that of a binary frame
 	ended     bool  // the client has closed its sending side; what it sent is still handled
-	Quitting  bool  // no more input is handled; it is closed when all is answered and sent
+	Quitting  bool  // no more input is handled; the client is closed when all its commands are answered and the replies sent
 	reset     bool  // the connection is closed with a reset, so that the client does not consider its data complete
 	ready     bool  // Out may be sent now
 	Whole     bool  // Out has the end of a reply
-	Owes      bool  // Out has the end of a reply that the client waits for: a request after it was sent without that reply
-	HoldUntil int64 // when Out must be sent even if further replies could still be sent with it in one write; 0: it does not wait
+	Owes      bool  // Out has the end of a reply that the client does not have yet; a request that arrives now was sent without waiting for that reply
+	HoldUntil int64 // time on the loop's clock until which Out may wait, so that further replies are sent with it in one write; 0: Out does not wait
 }
 
 // Observer is notified of what a client does beside its current requests.
@@ -54,7 +55,7 @@ type Observer interface {
 	// client can have all the replies.
 	Followed(s *Session, x *Exchange)
 
-	// Gone reports that the client is gone.
+	// Gone is called when the client is gone.
 	Gone()
 }
 
@@ -135,7 +136,7 @@ func (s *Session) parseLines() {
 		s.turn.keys--
 		s.turn.bytes -= n
 		if !s.Handler.Serve(s, buf[:n]) {
-			e.Input.Start += n // otherwise the bytes were moved out of the input
+			e.Input.Start += n // if Serve returns true, it has moved the bytes out of the input
 		}
 		if n >= keyBytes && s.Tail != nil {
 			s.Tail.AddWork(n / keyBytes)
@@ -229,7 +230,7 @@ func (s *Session) resume() {
 	if s.Closed {
 		return
 	}
-	if s.rests > 0 && !s.MayGoOn() { // a piece was taken back in between
+	if s.rests > 0 && !s.MayGoOn() { // the client may not continue yet, for example because TakeBack has added keys that must be requested again
 		s.stall()
 		return
 	}
@@ -278,7 +279,7 @@ func (s *Session) idleUntil() (at int64, count *uint64) {
 // EndInput is called when the client sends no more.
 func (s *Session) EndInput() {
 	s.ended = true
-	if !s.Stalled { // otherwise resume handles the end
+	if !s.Stalled { // if the client is stalled, resume calls EndInput again after the rest of its input
 		s.Quit()
 	}
 }
@@ -398,8 +399,8 @@ func (s *Session) boundOutput() {
 	}
 }
 
-// Flush runs at the end of a wakeup. It decides whether the output is sent or waits for the
-// rest of its group, and whether the client is closed.
+// Flush runs at the end of a wakeup. It decides whether the output is sent or waits for further
+// replies, and whether the client is closed.
 func (s *Session) Flush() {
 	e := s.e
 	if s.Closed {
@@ -426,14 +427,15 @@ func (s *Session) Flush() {
 		}
 	}
 	if s.Out.Size == 0 {
-		s.ready, s.Whole, s.Owes = false, false, false // nothing was produced to send
+		s.ready, s.Whole, s.Owes = false, false, false // there is nothing to send
 		return
 	}
 	if s.Full {
 		return
 	}
 	if !s.ready && s.Head != nil && e.Tune.GroupWait > 0 && s.Out.Size < e.Tune.GroupSize {
-		// Output without the end of a reply can wait: the client only continues at the end.
+		// Output without the end of a reply can wait, because the client continues only when it
+		// has the whole reply.
 		if s.Whole && s.HoldUntil == 0 {
 			s.HoldUntil = e.Now + int64(e.Tune.GroupWait)
 			e.Held.Add(s, s.HoldUntil)
@@ -454,7 +456,7 @@ func (s *Session) State() string {
 	case s.Out.Size > 0:
 		return "conn_mwrite"
 	case s.In != nil || s.Swallow > 0:
-		return "conn_nread" // in the middle of a request
+		return "conn_nread" // the client has sent the beginning of a request
 	}
 	return "conn_read"
 }

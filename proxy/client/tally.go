@@ -1,6 +1,7 @@
 package client
 
-// The counters that a finished command updates: those of the loop and of its routes.
+// This file updates the counters of a finished command: those of the loop and of the command's
+// routes.
 
 import (
 	"cmp"
@@ -12,10 +13,10 @@ import (
 
 // tally has what an exchange counts when it ends.
 type tally struct {
-	Keys, Hits int                  // of a read: keys requested, and keys found
+	Keys, Hits int                  // number of keys that a read requests, and number of keys that it has found
 	asked      int                  // number of the command's keys with a route, so far
-	Route      *stats.RouteCounters // of the command's key, or of its first key with a route; those of the loop if the route was removed; nil: there is none
-	several    *shares              // of a read with keys of several routes; nil: all have the same route
+	Route      *stats.RouteCounters // counters of the route of the command's key, or of its first key with a route; the loop's counters if the route was removed; nil: no key has a route
+	several    *shares              // the keys of a read by route, if they have several routes; nil: all have the same route
 }
 
 // shares divides the keys of a read by route. Each of its requests to servers belongs to one
@@ -25,7 +26,7 @@ type shares struct{ list []share }
 type share struct {
 	route      *stats.RouteCounters
 	keys, hits int
-	failed     bool // the lookup of some of these keys has failed
+	failed     bool // a request for some keys of this route has failed
 }
 
 // NoShare is the share of keys without a route.
@@ -44,8 +45,8 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 	return x.shareOfSeveral(count, before)
 }
 
-// shareOfSeveral is Share for a read with keys of several routes. The parameter `before` is
-// the number of keys before this one.
+// shareOfSeveral returns the share of the next key of x, a read with keys of several routes.
+// `before` is the number of keys of x that were divided before.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
 		x.several = x.e.freeShares.take()
@@ -62,7 +63,7 @@ func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 
 	return int32(i)
 }
 
-// RouteOf returns the counters for the keys of that share.
+// RouteOf returns the counters for the keys of the given share.
 func (x *Exchange) RouteOf(share int32) *stats.RouteCounters {
 	if x.several != nil {
 		return x.several.list[share].route
@@ -77,7 +78,7 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	own.Add(c)
 	for s := range e.Sessions {
 		for x := s.Head; x != nil; x = x.Next {
-			if x.Route == c { // not nil: keys that x will request later belong to other shares
+			if x.Route == c { // replaced by own and not by nil, because a share without counters could not be counted
 				x.Route = own
 			}
 			if x.several == nil {
@@ -92,7 +93,7 @@ func (e *Clients) ForgetRoute(c *stats.RouteCounters) {
 	}
 }
 
-// Hit counts a key of that share as found.
+// Hit counts a key of the given share as found.
 func (x *Exchange) Hit(share int32) { x.hit(share, 1) }
 
 func (x *Exchange) hit(share int32, n int) {
@@ -128,7 +129,8 @@ func (s *shares) observe() {
 	}
 }
 
-// observeBatch counts quiet gets as commands of the route of the first one.
+// observeBatch counts the quiet gets of a batch. All count as commands on the route of the
+// first key.
 func (x *Exchange) observeBatch() {
 	c := cmp.Or(x.Route, &x.e.Count.RouteCounters)
 	o := stats.Miss

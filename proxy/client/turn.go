@@ -1,6 +1,7 @@
 package client
 
-// How much work a loop does for one client before it handles the others.
+// This file limits how much work a loop does for one client before it handles the other
+// clients.
 
 // A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
 // or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The
@@ -107,9 +108,9 @@ func (e *Clients) Resume() {
 	}
 	e.BeginRound()
 	i, keep := 0, 0
-	for ; i < len(e.ToWake) && !e.Spent(); i++ { // may grow: a parsed request can be answered at once
+	for ; i < len(e.ToWake) && !e.Spent(); i++ { // ToWake may grow meanwhile, because a parsed request can be answered at once
 		s := e.ToWake[i]
-		if s.beginTurn(); s.turn.over() && !s.Closed { // the client had its turn in this wakeup
+		if s.beginTurn(); s.turn.over() && !s.Closed { // the client has used up its turn in this wakeup
 			e.ToWake[keep] = s
 			keep++
 			continue

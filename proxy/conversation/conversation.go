@@ -12,7 +12,7 @@
 // express use a Harness.
 package conversation
 
-// The lines of a conversation.
+// This file implements the lines of a conversation.
 
 import (
 	"bufio"
@@ -115,8 +115,8 @@ type ByDigit int
 // Len returns the number of servers.
 func (n ByDigit) Len() int { return int(n) }
 
-// At returns the index of the server for a key: its own server for try 0, then the successors.
-// It returns -1 if there are no more.
+// At returns the index of the try-th server for key: its own server for try 0, then the
+// successors. It returns -1 if there are no more servers.
 func (n ByDigit) At(key []byte, _ uint64, try int) int {
 	if len(key) == 0 || try >= int(n) {
 		return -1
@@ -141,16 +141,16 @@ func Hash(key []byte) (h uint64) {
 // run a conversation on it. Its fields may be set before Begin applies the configuration.
 type Harness struct {
 	T         *testing.T
-	Engine    *proxy.Engine // nil until Begin
-	Proxy     *proxy.Proxy  // nil until Begin
+	Engine    *proxy.Engine // the engine of the first loop; nil until Begin has run
+	Proxy     *proxy.Proxy  // the proxy under test; nil until Begin has run
 	Now       int64         // the driver's clock, in nanoseconds
 	Endpoints map[string]*Endpoint
 	Table     *table.Table
-	Pools     map[string]*table.Pool // of Table, by name
-	Routes    []table.Route          // of Table's only listener
-	At        string                 // the current line, with its file, for errors
-	Release   string                 // of servers; empty: 1.6.18
-	Quiet     bool                   // no log
+	Pools     map[string]*table.Pool // the pools of Table, by name
+	Routes    []table.Route          // the routes of the only listener in Table
+	At        string                 // file, number and text of the current line, for errors
+	Release   string                 // version that servers report; empty: 1.6.18
+	Quiet     bool                   // the engine writes no log
 	Logs      io.Writer              // receives the log; nil: the test's log
 
 	ShowOpaques bool              // the file includes the opaques of Ringside's own meta commands
@@ -158,11 +158,11 @@ type Harness struct {
 	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of this endpoint; may be nil
 
 	users *table.Users
-	ready bool // Begin has applied Table
+	ready bool // Begin has applied Table, so the configuration is complete
 
 	loops   int             // number of loops of the process; 0: one
 	more    []*proxy.Engine // the loops after the first
-	posted  []func()        // functions that loops have posted and that have not run yet; only with several loops
+	posted  []func()        // functions that loops have posted to each other and that have not run yet; used only with several loops
 	posting bool            // the posted functions are running
 }
 
@@ -229,11 +229,11 @@ func (s *Harness) Line(line string) {
 			switch name, value, _ := strings.Cut(option, "="); name {
 			case "strip":
 				r.Strip = true
-			case "autocreate": // INITIAL:TTL
+			case "autocreate": // the value of the option has the form INITIAL:TTL
 				var initial, ttl int64
 				fmt.Sscanf(value, "%d:%d", &initial, &ttl)
 				r.Autocreate = &table.Autocreate{Initial: uint64(initial), TTL: time.Duration(ttl) * time.Second}
-			case "buffer": // EVERY:KEEP
+			case "buffer": // the value of the option has the form EVERY:KEEP
 				every, keep, _ := strings.Cut(value, ":")
 				r.Buffer = &table.Buffer{Keys: 100}
 				r.Buffer.Every, _ = time.ParseDuration(every)
@@ -252,7 +252,7 @@ func (s *Harness) Line(line string) {
 				r.Copies.ReadThrough = true
 			case "also": // another pool, which also has a replica of each key of the route
 				r.Also = append(r.Also, s.Pools[value])
-			case "prefer": // which of the pools with replicas reads prefer
+			case "prefer": // names the pool with replicas that reads prefer
 				r.Prefer = s.Pools[value]
 			case "hedge":
 				r.Copies.Hedge, _ = time.ParseDuration(value)
@@ -261,9 +261,9 @@ func (s *Harness) Line(line string) {
 				r.Total = &d
 			case "guard":
 				r.Guard = guardOption(s, value)
-			case "tags": // after guard
+			case "tags": // this option must follow the option guard
 				tagOption(s, &r, value)
-			case "near": // TTL for all values, or TTL:hot for the values of hot keys
+			case "near": // the value is TTL to keep all values, or TTL:hot to keep the values of hot keys
 				ttl, hot, _ := strings.Cut(value, ":")
 				r.Near = &table.NearSettings{Memory: 4096, All: hot == ""}
 				r.Near.TTL, _ = time.ParseDuration(ttl)
@@ -293,7 +293,7 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // must be set before Begin, which may connect to the server
+	if version, ok := strings.CutPrefix(rest, "greets "); ok { // the version must be set before Begin, which may connect to the server
 		s.Endpoint(word).version = version
 		return
 	}
@@ -487,7 +487,7 @@ func (s *Harness) Pool(f []string) {
 			p.Failover.Strict = value == "true"
 		case "wait":
 			p.Failover.Wait = d
-		case "rejoin": // warm
+		case "rejoin": // the only value of this option is warm
 			p.Failover.OnRejoin = health.Warm
 		case "get_errors":
 			p.GetErrors = value == "error"
@@ -540,8 +540,8 @@ func (s *Harness) SetPhase(server, phase string) {
 	}
 }
 
-// comes publishes, as keepers would, that all instances have the table and have reached the stage
-// `to` of the handover.
+// comes publishes that all instances have the table and have reached the stage `to` of the
+// handover, as keepers would publish it.
 func (s *Harness) comes(to stages.Stage) {
 	for _, w := range s.Proxy.Agents() {
 		b := stages.New(len(w.Servers))

@@ -28,20 +28,20 @@ import (
 // Endpoint is a client or a server of a conversation.
 type Endpoint struct {
 	Name   string
-	Link   *link.Link    // nil: no connection
-	Got    bytes.Buffer  // received, and not yet compared with the file of the conversation
-	State  string        // "closed" or "aborted" after the engine did that to the connection
-	Mode   string        // of a server: "refuses", "hangs", "silent"
+	Link   *link.Link    // the engine's connection to the endpoint; nil: none
+	Got    bytes.Buffer  // bytes that the endpoint has received, and that were not yet compared with the file of the conversation
+	State  string        // "closed" or "aborted" after the engine has closed or aborted the connection
+	Mode   string        // how a server behaves: "refuses", "hangs" or "silent"; empty: normally
 	Full   bool          // the socket accepts no more bytes from the engine
 	Paused bool          // the engine does not read from the connection
-	loop   *proxy.Engine // the loop that has its connection; nil: the first one
-	greet  bool          // of a server: it has not read the greeting yet, the version request with which Ringside begins each connection
+	loop   *proxy.Engine // the loop that has the connection to the endpoint; nil: the first loop
+	greet  bool          // the endpoint is a server that has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // the endpoint has sent a reply that the driver has not read
 
-	version   string     // of a server; empty: Harness.Release
-	itemSize  string     // of a server: its item_size_max; empty: it does not report one
-	OldServer *OldServer // replies to all requests; nil: the file has the replies
+	version   string     // the version that a server reports; empty: Harness.Release
+	itemSize  string     // the item_size_max that a server reports; empty: it does not report one
+	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
 }
 
 // Peer implements link.Sock.
@@ -86,7 +86,7 @@ func (s *Harness) Begin() {
 	}
 	for _, e := range s.engines() {
 		s.wakeup(e, func() {})
-		e.Watch.Left = 1 << 20 // the first requests are not sampled
+		e.Watch.Left = 1 << 20 // large, so that no request of a conversation is sampled
 		if s.RunKeepers {
 			continue
 		}
@@ -272,7 +272,8 @@ func (s *Harness) effect(e *proxy.Engine, x link.Effect) {
 	}
 }
 
-// older makes a the older connection to its server, and returns the Endpoint of the newer one.
+// older keeps a, which has the older connection to a server, under a name with one more ' at
+// its end. It returns a new Endpoint for the next connection.
 func (s *Harness) older(a *Endpoint) *Endpoint {
 	name := a.Name + "'"
 	for s.Endpoints[name] != nil && s.Endpoints[name].Link != nil {
@@ -329,7 +330,7 @@ func (s *Harness) Send(a *Endpoint) {
 			answer += a.settings()
 		}
 		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
-		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // if a pool has replicas, the conversation file has the reply to stats
+		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // true: a pool of this server has replicas. Then the harness does not answer Ringside's stats request: the conversation file has the reply
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
 			a.Got.Next(len(asked))
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
@@ -349,7 +350,7 @@ func (a *Endpoint) settings() string {
 	return "STAT item_size_max " + a.itemSize + "\r\nSTAT cas_enabled yes\r\nEND\r\n"
 }
 
-// countsMarks compares the counters of tombstones of replicas with those in want.
+// countsMarks fails the test unless the counters of replica tombstones are those in want.
 func (s *Harness) countsMarks(want string) {
 	var got []string
 	for event, users := range s.Engine.Count.Marks {

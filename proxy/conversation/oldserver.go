@@ -18,8 +18,8 @@ type OldServer struct {
 	Items    map[string]OldItem
 	cas      int
 	Flushed  int
-	Unknown  []string       // lines with unknown commands
-	Commands map[string]int // number of commands received, by name
+	Unknown  []string       // the lines with unknown commands that the server has received
+	Commands map[string]int // number of commands that the server has received, by name of the command
 }
 
 // OldItem is an item of an OldServer.

@@ -1,7 +1,8 @@
 package conversation
 
-// This file implements tags in conversations. In texts, [tag NAME] and [bucket NAME] are the keys
-// of a tag, and [head FLAGS NAME=VERSION …] is the header of a value with tags.
+// This file implements tags in conversations. In texts, [tag NAME] is the key of the
+// item of a tag, [bucket NAME] is the key of the item that this tag shares with other tags (see
+// stamp.Tag.AppendBucket), and [head FLAGS NAME=VERSION …] is the header of a value with tags.
 
 import (
 	"regexp"

@@ -1,6 +1,6 @@
 package counters
 
-// Buffered increments: one request to the server carries many of them.
+// This file implements buffered increments: one request to the server carries many increments.
 
 import (
 	"bytes"
@@ -30,16 +30,16 @@ type sum struct {
 	warm     bool   // the value in the field known is from a reply of the server that is younger than the interval
 	known    uint64 // the counter's value in the last reply of the server
 	inFlight uint64 // increments that were sent, and have no reply so far
-	pending  uint64 // buffered increments: those after inFlight
-	counted  uint64 // number of commands in pending
+	pending  uint64 // the sum of the buffered increments, which were not sent yet; inFlight is not included
+	counted  uint64 // number of commands with an increment in pending
 	since    int64  // when the first increment in pending arrived
 	at       int64  // when pending is sent to the server; if pending is 0, the sum is dropped then
-	index    int    // in Counters.schedule; -1: not in it
+	index    int    // index of this sum in Counters.schedule; -1: the sum is not in it
 
-	ending  bool         // the table no longer buffers this key: its increments are sent, and the sum is dropped
+	ending  bool         // the route no longer buffers this key: the increments are sent, and the sum is dropped
 	readers int          // number of reads in progress
-	alone   bool         // a command that must run alone, or the sending of the increments, is in progress
-	queue   []*task.Task // commands that wait until alone is false
+	alone   bool         // true while a command runs that must run alone, or while the increments are being sent
+	queue   []*task.Task // commands that wait for the running ones on the key
 }
 
 const (
@@ -49,7 +49,7 @@ const (
 	// maxWaiting is the maximum number of commands that wait for one sum.
 	maxWaiting = 1000
 
-	// most is the value from which a sum is sent to the server at once.
+	// most is the size of a sum from which the sum is sent to the server at once.
 	most = 1 << 63
 )
 
@@ -79,8 +79,8 @@ func (s *schedule) Pop() any {
 	return x
 }
 
-// leadBuffered handles t on a route with a buffer. It returns false if the buffer does not
-// concern t.
+// leadBuffered handles t on a route with a buffer. It returns false if t is no increment that
+// can be buffered, and no increments of its key are.
 func (e *Counters) leadBuffered(t *task.Task) bool {
 	id := t.Route.Pool.Name + " " + string(t.Key)
 	s := e.sums[id]
@@ -99,7 +99,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		e.release(s)
 	case adds && s.warm && s.pending < most:
 		s.add(e, t)
-	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // if it is time to send the buffered increments, they are sent before more reads
+	case s.alone || !reads && s.readers > 0 || reads && s.pending > 0 && s.at <= e.Now+busyLook: // t waits for running commands, or it is a read and the buffered increments are due, so they are sent before more reads
 		if len(s.queue) >= maxWaiting {
 			t.Fail("too many commands wait on this key", stats.QueueFull)
 			return true
@@ -126,8 +126,8 @@ var (
 	// plainLetters are the flags of an ma that only affect the delta and the reply.
 	plainLetters = lettersOf("DMvqOkb")
 
-	// readLetters are the flags of an mg for which the reply may have another number than the
-	// server has.
+	// readLetters are the flags of an mg that a buffer supports: to the number in the reply,
+	// the buffered increments are added.
 	readLetters = lettersOf("vfkqOb")
 )
 
@@ -185,7 +185,8 @@ func (s *sum) add(e *Counters, t *task.Task) {
 	t.Answer(t.Result(nil, number), nil)
 }
 
-// ask sends t to the server. The reply is the known value from then on.
+// ask sends t to the server. The number in the reply is the known value of the counter from
+// then on.
 func (s *sum) ask(e *Counters, t *task.Task) {
 	s.alone = true
 	e.count(t, false, func(r *upstream.Result, token task.Token) {
@@ -235,18 +236,19 @@ func withSum(t *task.Task, r *upstream.Result, more uint64) *upstream.Result {
 	}
 	number := strconv.AppendUint(nil, n+more, 10)
 	words := bytes.Split(rep.Line.Of(r.Bytes), []byte(" "))
-	at := 1 // of VA
+	at := 1 // index of the size in the words of a VA line
 	if t.Req.Dialect == wire.Text {
-		at = 3 // of VALUE
+		at = 3 // index of the size in the words of a VALUE line
 	}
 	words[at] = strconv.AppendInt(nil, int64(len(number)), 10)
 	out := append(bytes.Join(words, []byte(" ")), wire.CRLF...)
 	return t.Result(r.Server, append(append(out, number...), r.Bytes[rep.Body.End:]...))
 }
 
-// pass sends t to the server. The known value is dropped, because t may change it in any way.
+// pass sends t to the server. The known value is dropped, because t may change the counter in
+// any way.
 func (s *sum) pass(e *Counters, t *task.Task) {
-	s.alone, s.warm = true, false // increments wait, too
+	s.alone, s.warm = true, false // while t runs, no increments are buffered: they wait in s.queue
 	then := func(r *upstream.Result, token task.Token) {
 		s.alone = false
 		t.Answer(r, token)
@@ -264,7 +266,7 @@ func (e *Counters) release(s *sum) {
 	switch {
 	case s.alone || s.readers > 0:
 	case len(s.queue) > 0:
-		e.Runnable = append(e.Runnable, s.queue...) // in their order
+		e.Runnable = append(e.Runnable, s.queue...) // the commands start in the order in which they have waited
 		s.queue = nil
 		e.Wake()
 	case !s.warm && s.pending == 0:
@@ -272,7 +274,7 @@ func (e *Counters) release(s *sum) {
 	}
 }
 
-// plan sets the time at which s is sent next.
+// plan sets the time at which the sum s is sent next.
 func (e *Counters) plan(s *sum, at int64) {
 	if s.at = at; s.index < 0 {
 		heap.Push(&e.schedule, s)
@@ -354,7 +356,7 @@ func (s *sum) flush(e *Counters, then func()) {
 		case r.Bytes == nil:
 			s.known += told
 			e.lose(s, stats.LostUnsure, told)
-		default: // the key is gone, or its value is not a number
+		default: // the key is gone, or the value of the counter is not a number
 			s.warm = false
 			e.lose(s, stats.LostMissing, told)
 		}
@@ -401,7 +403,7 @@ func (e *Counters) Rebind() {
 		}
 		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
 			s.ending, s.warm = true, false
-			e.plan(s, e.Now) // with the route that s had
+			e.plan(s, e.Now) // the increments are sent by the old route of s
 			continue
 		}
 		s.route = rt

@@ -1,6 +1,6 @@
 package counters
 
-// Creates a counter when incr or decr does not find it.
+// This file creates a counter when incr or decr does not find it.
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 // counters, and all commands on keys with buffered increments.
 type Counters struct {
 	*task.Tasks
-	sums     map[string]*sum // by pool and key
-	schedule schedule        // the elements of sums that are to be sent
+	sums     map[string]*sum // the sums of buffered increments, by pool and key
+	schedule schedule        // the sums with a time at which they are sent, earliest first
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 
@@ -51,14 +51,14 @@ func (e *Counters) count(t *task.Task, patient bool, then func(r *upstream.Resul
 		return
 	}
 	c := &creation{Autocreate: *t.Route.Autocreate, then: then}
-	if t.Rule = nil; patient { // the previous rule may belong to a table that was replaced
+	if t.Rule = nil; patient { // if patient is not set, t gets no rule: its previous rule may belong to a table that was replaced
 		t.Rule = c
 	}
 	c.Begin(t)
 }
 
-// Counts reports whether r is an increment or decrement that leaves it to the route how to create a
-// missing key: it has no flag N, J or C.
+// Counts reports whether r is an increment or decrement for which the route decides how to
+// create a missing key: r has no flag N, J or C.
 func Counts(r *wire.Request) bool {
 	says := r.Letters.Has('N') || r.Letters.Has('J') || r.Letters.Has('C')
 	return (r.Op == wire.Incr || r.Op == wire.Decr) && !(r.Dialect == wire.Meta && says)
@@ -68,7 +68,7 @@ func Counts(r *wire.Request) bool {
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // the server's error in the last try; empty: the deadline passed before the first try
+	why  string // why the last try did not count, usually the server's error; empty: no try has ended yet
 }
 
 // Begin sends the client's command.
@@ -109,7 +109,7 @@ func (c *creation) create(t *task.Task) {
 		switch {
 		case r.Foreign && wire.PlainKey(t.Key):
 			c.add(t)
-		case r.Foreign: // only meta commands can name this key
+		case r.Foreign: // the server is too old for meta commands, and no other command can name this key
 			c.then(r, token)
 		case rep.Kind == wire.ClientError && t.Rule != nil: // the request found a value that was stored in between, or the placeholder of a repair
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
@@ -139,7 +139,7 @@ func (c *creation) first(t *task.Task) uint64 {
 	return c.Initial + t.Delta()
 }
 
-// add is create for a server that does not support ma.
+// add creates the missing counter on a server that does not support ma.
 func (c *creation) add(t *task.Task) {
 	number := strconv.AppendUint(nil, c.first(t), 10)
 	line := append([]byte("add "), t.Key...)

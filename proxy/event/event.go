@@ -16,8 +16,8 @@ const (
 	Hidden                        // the dashboard and ringside top do not show the log record
 	ServerPhase                   // the phase of a server has changed; attributes: server, from, to, why
 	PoolState                     // the failover state of a whole pool has changed; attributes: pool, from, to, why
-	EjectedElsewhere              // another instance ejects a server by a pool (other), and this instance does not eject the server by a pool of that name; attributes: server, other, why
-	EjectedNowhere                // no other instance ejects a server by a pool (other) any more: the end of EjectedElsewhere; attributes: server, other
+	EjectedElsewhere              // another instance ejects the server in its pool `other`, and this instance does not eject it in a pool of that name; attributes: server, other, why
+	EjectedNowhere                // no other instance ejects the server in its pool `other` any more: the end of EjectedElsewhere; attributes: server, other
 	KeptElsewhere                 // another instance has a server in a pool (other) that does not eject the server, and a pool of this instance does; attributes: server, other, why
 	KeptNowhere                   // no other instance has a server in a pool (other) that does not eject it any more: the end of KeptElsewhere; attributes: server, other
 	Drained                       // an operator drained a server; attribute: server

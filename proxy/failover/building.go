@@ -357,7 +357,7 @@ func (l *single) spell(t *task.Task) []byte {
 			return t.Meta("ms", key, " MP"+guard, t.Body())
 		}
 		return t.Meta("ms", key, guard+" F"+t.ClientFlags()+" T"+t.Exptime(), t.Body())
-	case t.Op == wire.Replace: // memcached ignores the cas of a replace, so the request is sent as a set with a cas
+	case t.Op == wire.Replace: // with a cas, memcached runs a replace like a set, so the cas takes the place of the mode flag
 		mode, _ := at('M')
 		return t.WithKey(key, task.Edit{At: mode, With: []byte(guard[1:])})
 	}

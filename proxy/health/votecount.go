@@ -5,7 +5,8 @@ package health
 // ejectShare is a percentage of the proxies. A server is ejected if more proxies than that suspect it.
 const ejectShare = 50
 
-// voteCount adds up the votes about one server that several other servers have counted.
+// voteCount adds up the votes of the instances about one server. The votes are counters that several
+// other servers store.
 type voteCount struct {
 	asked, heard      bool
 	suspects, proxies uint64

@@ -1,6 +1,6 @@
 package link
 
-// Pooled byte buffers, and queues of them for sockets.
+// This file defines pooled byte buffers, and queues of these buffers for sockets.
 
 // A Chunk is a buffer with two cursors:
 //
@@ -11,7 +11,7 @@ package link
 type Chunk struct {
 	Data       []byte
 	Start, End int
-	Next       *Chunk // in a queue, or in the pool's free list
+	Next       *Chunk // the next chunk in a queue, or in the free list of Buffers
 }
 
 // Bytes returns the bytes in use.
@@ -20,7 +20,7 @@ func (c *Chunk) Bytes() []byte { return c.Data[c.Start:c.End] }
 // Len returns the number of bytes in use.
 func (c *Chunk) Len() int { return c.End - c.Start }
 
-// free returns how many more bytes fit.
+// free returns how many more bytes fit into c.
 func (c *Chunk) free() int { return len(c.Data) - c.End }
 
 // classes are the sizes of chunks that are reused. The class for values of 64 KiB is larger, so
@@ -97,16 +97,16 @@ func (p *Buffers) trim() {
 // Queue is a sequence of bytes, stored in chunks. The zero Queue is empty.
 type Queue struct {
 	Head, Tail *Chunk // chunks, linked by Next
-	Size       int    // bytes held
+	Size       int    // number of bytes in the queue
 }
 
 // Append copies b to the end of q.
 func (q *Queue) Append(p *Buffers, b []byte) {
 	if t := q.Tail; t != nil {
-		if room := t.Data[t.End:]; len(b) <= len(room) { // nearly always true
+		if room := t.Data[t.End:]; len(b) <= len(room) { // b nearly always fits into the last chunk
 			q.Size += len(b)
 			t.End += len(b)
-			copy(room, b) // last, so that the compiler keeps no variable alive over the call
+			copy(room, b) // copied after everything else, so that the compiler keeps no variable alive over the call
 			return
 		}
 	}
@@ -128,7 +128,7 @@ func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
 	q.AppendString(p, end)
 }
 
-// appendOver is Append if b does not fit the last chunk.
+// appendOver appends b to q if b does not fit into the last chunk.
 func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)
 	for len(b) > 0 {
@@ -141,7 +141,7 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	}
 }
 
-// AppendString is Append for a string.
+// AppendString copies s to the end of q.
 func (q *Queue) AppendString(p *Buffers, s string) {
 	q.Size += len(s)
 	for len(s) > 0 {
@@ -205,7 +205,7 @@ func (q *Queue) moveAll(p *Buffers, to *Queue) {
 	*q = Queue{}
 }
 
-// Consume drops the first n bytes.
+// Consume removes the first n bytes of q.
 func (q *Queue) Consume(p *Buffers, n int) {
 	q.Size -= n
 	for n > 0 {
@@ -218,7 +218,7 @@ func (q *Queue) Consume(p *Buffers, n int) {
 		}
 		q.pop(p)
 	}
-	if q.Size == 0 && q.Head != nil { // an empty tail chunk
+	if q.Size == 0 && q.Head != nil { // the last chunk is empty and is not needed
 		q.pop(p)
 	}
 }

@@ -1,6 +1,6 @@
 package link
 
-// The state that all connections of one loop share.
+// This file defines IO: the state that all connections of one loop share.
 
 import (
 	"log/slog"
@@ -22,12 +22,12 @@ type IO struct {
 	Debug    bool // Log writes debug lines, so every connection is logged
 
 	Now    int64        // start of the wakeup, in nanoseconds of the driver's clock
-	Wall   int64        // the same moment in Unix seconds, for expiration times in requests
+	Wall   int64        // start of the wakeup in Unix seconds, for expiration times in requests
 	Clock  func() int64 // reads the driver's clock; nil: the time does not change within a wakeup
 	Timers timers       // when to call End without an event, by kind of work
 	First  int64        // the earliest of Timers, so that one comparison shows that nothing is due
 	Count  stats.Counters
-	Wire   wire.Limits // wire.Unlimited: parses requests that were accepted, or that Ringside makes
+	Wire   wire.Limits // parses requests that were accepted before, and requests that Ringside makes: without limits
 
 	Buffers Buffers
 	accounts
@@ -35,7 +35,7 @@ type IO struct {
 	Input   *Chunk // the input being parsed: Scratch, or the former In of a link
 
 	PendingFlush []*Link  // links that were marked: End.Flush is called for them
-	effects      []Effect // for the driver, at the end of the wakeup
+	effects      []Effect // actions that the driver must perform at the end of the wakeup
 	handed       []Effect // the slice that the last Flush returned, reused by the next one
 
 	// Tune trades a little latency for CPU time. It does not change while the loop runs.
@@ -49,9 +49,9 @@ type IO struct {
 // Tune contains the settings that trade a little latency for CPU time.
 type Tune struct {
 	HoldDue   int           // number of replies due from a server from which on requests to it are held; 0: never
-	HoldMax   int           // requests held for a server at most
+	HoldMax   int           // maximum number of requests that are held for a server, to be sent together
 	GroupWait time.Duration // how long a client's replies wait to be sent together; 0: they do not wait
-	GroupSize int           // bytes of replies that end this wait
+	GroupSize int           // number of bytes of a client's replies from which on they do not wait
 }
 
 // DefaultTune has the default values of engine.coalesce_server and engine.coalesce_client.
@@ -94,12 +94,12 @@ const (
 	KeeperTimer               // keepers that have something to do
 	ParkedTimer               // parked commands: they wait until servers change their phase, or until it is known which servers are out
 	TaskTimer                 // commands that continue at a set time, such as reads that try one more replica
-	ResyncTimer               // replicas that miss writes
+	ResyncTimer               // work for replicas that have missed writes
 	CounterTimer              // increments that wait to be sent
-	GuardTimer                // held reads, and the requests that Ringside makes for them
+	GuardTimer                // reads that wait while a client rebuilds the value, and requests that Ringside sends for them
 	NearTimer                 // values of the near cache that expire
-	LogTimer                  // log lines that wait, see LogLimited
-	wakeTimer                 // no work of its own: see Wake
+	LogTimer                  // lines of the log that wait: see LogLimited
+	wakeTimer                 // only makes the loop call End: see Wake
 	numTimers
 )
 
@@ -115,7 +115,7 @@ func (io *IO) At(t Timer, when int64) {
 	}
 }
 
-// Soon makes t fire in this wakeup, or in the next one if its turn has passed.
+// Soon makes t fire in this wakeup, or in the next one if this wakeup has already checked t.
 func (io *IO) Soon(t Timer) { io.At(t, io.Now) }
 
 // Wake makes the driver call End without an event, because something can run that this wakeup
@@ -175,7 +175,8 @@ func (io *IO) Filled(l *Link, n int) {
 	}
 }
 
-// Bytes does the work of Space and Filled for a driver that has its own buffer.
+// Bytes passes on the input b, which a driver has read into a buffer of its own. It does the work of
+// Space and Filled.
 func (io *IO) Bytes(l *Link, b []byte) {
 	for len(b) > 0 && !l.Closed {
 		n := copy(io.Space(l), b)
@@ -184,8 +185,8 @@ func (io *IO) Bytes(l *Link, b []byte) {
 	}
 }
 
-// Enter makes l.In the input being parsed. Until Leave, l does not own it, because parsing may pass
-// on the chunk, or close l.
+// Enter makes l.In the input being parsed. Until Leave, l does not own that input, because
+// parsing may pass on its chunk, or close l.
 func (io *IO) Enter(l *Link) {
 	io.Input, l.In = l.In, nil
 }
@@ -268,10 +269,10 @@ func (io *IO) Up(l *Link) {
 	}
 }
 
-// Closed reports that l's socket is closed or at the end of its input. err is nil at a clean end of
-// input. The driver has closed the socket, except if err is nil and l is a client: it may still
-// wait for replies, and a Close effect follows. Closed is not called after a Close or Abort effect
-// for l.
+// Closed reports that l's socket is closed or at the end of its input. err is nil at a clean
+// end of input. The driver has closed the socket, except if err is nil and l is a client: the
+// client may still wait for replies, and a Close effect follows. Closed is not called after a
+// Close or Abort effect for l.
 func (io *IO) Closed(l *Link, err error) { l.End.Lost(err) }
 
 // Mark schedules a call of l.End.Flush at the end of the wakeup.

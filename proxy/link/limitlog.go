@@ -1,6 +1,6 @@
 package link
 
-// Log lines that clients, servers or peers can cause at any rate.
+// This file limits the lines in the log that clients, servers or peers can cause at any rate.
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// LogLimit writes at most one line of each kind in ten seconds, with a count of the lines that it
-// replaces. The loops of a process share one.
+// LogLimit writes at most one line of each kind in ten seconds, with a count of the lines that
+// it replaces. All loops of a process share one LogLimit.
 type LogLimit struct {
 	mu    sync.Mutex
 	kinds map[logKind]*limitedLines
@@ -25,15 +25,15 @@ type logKind struct{ what, of string }
 type limitedLines struct {
 	until int64      // no line is written before this time, in nanoseconds of the loops' clock
 	count int        // lines since the last written line
-	level slog.Level // of the last line that was not written
-	args  []any      // of the same line
-	nth   int        // number of that line, which orders all waiting lines
+	level slog.Level // level of the last line that was not written
+	args  []any      // attributes of the last line that was not written
+	nth   int        // number of the last line that was not written; waiting lines are written in the order of their numbers
 	group string     // lines of the same group are written in the order of their events; empty: no group
 }
 
 const (
 	logEvery = 10 * time.Second
-	logKinds = 4096 // kinds remembered at most: those without a line in the last logEvery are forgotten first
+	logKinds = 4096 // maximum number of kinds that are remembered: at this number, kinds without a line in the last logEvery are forgotten first
 )
 
 // LogLimited writes a line, unless a line with the same arguments `of` and `what` was written in
@@ -46,17 +46,17 @@ func (io *IO) LogLimited(level slog.Level, of, what string, args ...any) {
 	}
 }
 
-// LogInOrder is LogLimited for lines that must keep their order within a group. Waiting lines of
-// the group are written before a later one.
+// LogInOrder writes a line as LogLimited does, but keeps the order of the lines of a group:
+// waiting lines of the group are written before a later one.
 func (io *IO) LogInOrder(level slog.Level, group, of, what string, args ...any) {
 	if due := io.logLimit.log(io.Log, io.Now, level, group, of, what, args...); due > 0 {
 		io.At(LogTimer, due)
 	}
 }
 
-// Log is IO.LogLimited at the time now. It returns when the waiting line is due, on the same clock,
-// or 0 if the line was written. If FlushLog is not called, the line is replaced by the next of its
-// kind.
+// Log writes a line at the time now, or makes it wait: see IO.LogLimited. It returns when the
+// waiting line is due, on the same clock, or 0 if the line was written. If FlushLog is not
+// called, the waiting line is replaced by the next line of its kind.
 func (l *LogLimit) Log(log *slog.Logger, now int64, level slog.Level, of, what string, args ...any) (due int64) {
 	return l.log(log, now, level, "", of, what, args...)
 }
@@ -143,7 +143,7 @@ func (io *IO) FlushLog() {
 	}
 	slices.SortFunc(due, func(a, b logKind) int { return l.kinds[a].nth - l.kinds[b].nth })
 	for _, kind := range due {
-		if l.kinds[kind].count > 0 { // otherwise the line was written with another line of its group
+		if l.kinds[kind].count > 0 { // count is 0 if the line was written with another line of its group
 			l.write(io.Log, kind, io.Now)
 		}
 	}

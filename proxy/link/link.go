@@ -1,12 +1,12 @@
 package link
 
-// One connection, as the engine and its driver share it.
+// This file defines Link: one connection, as the engine and its driver share it.
 
 import "errors"
 
 // Sock is a driver's socket of a Link.
 type Sock interface {
-	// Peer returns the address of the other end, for logs and statistics.
+	// Peer returns the address of the client or server, for logs and statistics.
 	Peer() string
 
 	// Unsent returns how many of the bytes reported to Wrote may not have reached the other end's
@@ -83,10 +83,10 @@ type Dialer interface {
 	Owed() (answers, size int)
 }
 
-// Pending appends to iov the bytes to be written to the socket, in order. They are valid until the
-// next call of Wrote or Closed. After the engine has requested Close or Abort there are none. The
-// queue may already contain bytes for the next connection, and a socket that becomes writable in
-// the same wakeup must not send them.
+// Pending appends to iov the bytes to be written to the socket, in order. They are valid until
+// the next call of Wrote or Closed. After the engine has requested Close or Abort, Pending
+// returns no bytes. The queue may already contain bytes for the next connection, and a socket
+// that becomes writable in the same wakeup must not send them.
 func (l *Link) Pending(iov [][]byte) [][]byte {
 	switch {
 	case l.Closed:
@@ -97,7 +97,7 @@ func (l *Link) Pending(iov [][]byte) [][]byte {
 	return l.Out.Spans(iov, SpansAtOnce)
 }
 
-const SpansAtOnce = 64 // spans for one system call
+const SpansAtOnce = 64 // maximum number of spans that one system call writes
 
 // Client reports whether l is a client's connection.
 func (l *Link) Client() bool { return l.Dialer == nil }
@@ -108,7 +108,7 @@ func (l *Link) Server() Dialer { return l.Dialer }
 // EffectKind is what a driver must do.
 type EffectKind uint8
 
-// The effects.
+// The kinds of effects.
 const (
 	Write  EffectKind = iota // write the bytes of Pending, call Wrote
 	Dial                     // connect, call Up or Closed

@@ -1,6 +1,7 @@
 package link
 
-// The memory that a loop uses for clients and servers, and its limit.
+// This file counts the memory that a loop uses for clients and servers, and checks
+// limits.memory.
 
 import (
 	"sync/atomic"
@@ -13,7 +14,7 @@ import (
 //   - requests in flight
 //   - tasks and the replies that they keep
 //   - replies that are assembled or wait for their turn
-//   - memos of owners
+//   - caches of the owners of keys
 //
 // Memory is counted where it is allocated and where it is left to the garbage collector, so reusing
 // memory costs nothing.
@@ -28,12 +29,12 @@ import (
 //
 // Requests already sent to servers cannot be released: timeouts limit them.
 type accounts struct {
-	all         *atomic.Int64 // bytes booked by all loops
-	Booked      atomic.Int64  // the part of Buffers.Held that is included in all
-	MemoryLimit int64         // limit of all, in bytes: limits.memory
+	all         *atomic.Int64 // memory of all loops, in bytes
+	Booked      atomic.Int64  // this loop's part of all: the value of Buffers.Held when all was last updated
+	MemoryLimit int64         // maximum memory of all loops together, in bytes: limits.memory
 
 	MemoryShort bool   // a request was rejected for lack of memory since the last check
-	MemoryFull  bool   // all exceeds the limit, and clients' requests are rejected
+	MemoryFull  bool   // the memory of all loops exceeds limits.memory, and clients' requests are rejected
 	TrimMore    func() // releases other memory kept for reuse; set by the engine
 	Relieve     func() // frees memory, in this loop or another one; set by the engine
 }
@@ -44,7 +45,7 @@ const memoryStep = 1 << 20
 // OutOfMemory is the error of a request that is rejected at limits.memory.
 const OutOfMemory = "out of memory: limits.memory is reached"
 
-// Hold counts n more bytes; fewer if n is negative.
+// Hold adds n bytes to the memory of the loop; n may be negative.
 func (p *Buffers) Hold(n int) { p.Held += int64(n) }
 
 // Book publishes the memory of io to the other loops.

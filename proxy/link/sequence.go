@@ -1,6 +1,6 @@
 package link
 
-// Bytes that arrive before their turn.
+// This file defines Sequence, which keeps bytes that arrive before their turn.
 
 // A Sequence orders the parts of the bytes for one queue, which may arrive in any order. The bytes
 // of the part whose turn it is are sent at once; those of later parts are kept.
@@ -11,13 +11,13 @@ type Sequence struct {
 }
 
 type part struct {
-	settled  bool  // no more bytes will arrive
+	settled  bool  // no more bytes of the part will arrive
 	from, to int   // the part's range in Sequence.small
 	held     Queue // the part's bytes if it is large
 }
 
-// partSize is how many bytes a part counts against limits.memory, including its owner's data about
-// it.
+// partSize is how many bytes a part counts against limits.memory, including what the owner of
+// the Sequence stores for it.
 const partSize = 80
 
 // maxSmall limits the capacity of Sequence.small that Reset keeps.
@@ -36,7 +36,7 @@ func (s *Sequence) IsTurn(i int) bool { return i == s.turn }
 // Settled reports whether all parts are settled.
 func (s *Sequence) Settled() bool { return s.turn == len(s.parts) }
 
-// IsSettled reports whether part i is settled.
+// IsSettled reports whether part i is settled: no more bytes of it will arrive.
 func (s *Sequence) IsSettled(i int) bool { return s.parts[i].settled }
 
 // Dest returns the queue for bytes of part i: the queue `out` if it is the part's turn, else a
@@ -95,7 +95,7 @@ func (s *Sequence) Reset(p *Buffers) {
 	s.parts, s.small, s.turn = s.parts[:0], s.small[:0], 0
 }
 
-// Room returns the capacity in bytes of what waits for its turn.
+// Room returns the capacity in bytes of the buffers with bytes that wait for their turn.
 func (s *Sequence) Room() int {
 	n := cap(s.small)
 	for i := range s.parts {

@@ -1,7 +1,7 @@
 package live
 
-// This file computes how many replicas keys have in a pool, and how many remain without
-// a server.
+// This file computes how many replicas keys have in a pool, and how many replicas are left if a
+// server is taken out.
 
 import (
 	"slices"
@@ -11,22 +11,22 @@ import (
 	"ringside/replicate"
 )
 
-// ReplicaState describes a server's role for replicated keys.
+// ReplicaState describes the replicas of the keys on a server, and what happens to them if the
+// server is taken out.
 type ReplicaState struct {
-	Of      int  `json:"of"`      // number of replicas of a key; the minimum if routes differ
-	Left    int  `json:"left"`    // minimum number of usable replicas that remain of a key on this server, if the server is taken out
-	Repair  bool `json:"repair"`  // missing replicas are repaired in the background
-	Filling bool `json:"filling"` // the server rejoined empty and lacks some of its replicas
+	Of      int  `json:"of"`      // number of replicas of a key; if routes differ, the least number
+	Left    int  `json:"left"`    // least number of usable replicas that a key on this server has left if the server is taken out
+	Repair  bool `json:"repair"`  // true if replicas that are missing are repaired in the background
+	Filling bool `json:"filling"` // true if the server has rejoined empty and does not have all its replicas yet
 
-	Lacking string `json:"lacking,omitempty"` // why Left is less than routesBetween - 1: other servers and their states
+	Lacking string `json:"lacking,omitempty"` // why Left is less than Of - 1: names and states of other servers; empty: it is not less
 }
 
-// replicasIn returns how many replicas of a key the routes keep in a pool, and how many
-// remain if one of the pool's servers is out. It returns nil if no route replicates
-// keys there. The function lacking returns how many of a pool's other servers are not
-// up or lack replicas, and describes some of them. If a route replicates a key to
-// several pools, the key may be on any server of each pool. So one server that lacks
-// replicas makes that pool count as having none.
+// replicasIn returns how many replicas of a key the routes keep in a pool, and how many are left if
+// one of the pool's servers is out. It returns nil if no route replicates keys there. The function
+// lacking returns how many other servers of a pool are not up or lack replicas, with reasons for
+// some of them. If a route replicates a key to several pools, the key may be on any server of each
+// pool. One server that lacks replicas is then as bad as a pool without replicas.
 func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n int, how []string)) (c *ReplicaState) {
 	var reasons []string
 	for _, l := range t.Listeners {
@@ -63,8 +63,8 @@ func replicasIn(t *table.Table, pool *table.Pool, lacking func(*table.Pool) (n i
 	return c
 }
 
-// replicasOf returns how many replicas a route keeps of a key, if pool has one or all of
-// them. It returns 0 if the route does not use the pool.
+// replicasOf returns how many replicas of a key the route r keeps, if at least one of them is in
+// the pool. It returns 0 if the route does not use the pool.
 func replicasOf(r *table.Route, pool *table.Pool) int {
 	switch {
 	case r.Pool != pool && !slices.Contains(r.Also, pool):

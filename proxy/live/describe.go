@@ -12,18 +12,19 @@ import (
 	"ringside/proxy/table"
 )
 
-// Description is the description of an event.
+// Description describes an event in words, for the dashboard and ringside top.
 type Description struct {
-	Tone  string `json:"tone"`            // severity, as Health.Level
-	Kind  string `json:"kind"`            // state of a server that selects the symbol
-	Text  string `json:"text"`            // empty: not shown
-	More  string `json:"more,omitempty"`  // cause or detail
-	Mark  bool   `json:"mark,omitempty"`  // marked in charts over time
-	Minor bool   `json:"minor,omitempty"` // one of many events that are unimportant alone
-	Only  string `json:"only,omitempty"`  // failover mode of the pools in which it is shown; in other pools other events describe it
+	Tone  string `json:"tone"`            // severity of the event: Good, Warn or Bad, as in Health.Level
+	Kind  string `json:"kind"`            // server state; its symbol is shown with the event
+	Text  string `json:"text"`            // the event in words; empty: the event is not shown
+	More  string `json:"more,omitempty"`  // cause of the event, or a detail; empty: none
+	Mark  bool   `json:"mark,omitempty"`  // true if charts over time show when the event happened
+	Minor bool   `json:"minor,omitempty"` // true for a frequent kind of event that is unimportant alone
+	Only  string `json:"only,omitempty"`  // failover mode of the pools in which the event is shown; pools with another mode have other events for it; empty: all modes
 }
 
-// steps describes a server's changes by failover: from>to.
+// steps describes the changes of a server's state. The key is the old and the new state, in the
+// form from>to.
 var steps = map[string]Description{
 	"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "%s does not answer", Mark: true},
 	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
@@ -35,8 +36,9 @@ var steps = map[string]Description{
 	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is in again", Mark: true},
 }
 
-// describe describes a log record that reports e. The parameter `is` has its attributes,
-// including msg and level. A record without an event is described by its message.
+// describe describes a log record in words. e is the kind of event that the record reports; a
+// record of no such kind is described by its message. The parameter `is` has the attributes of the
+// record, including msg and level.
 func describe(e event.Event, is map[string]any) Description {
 	word := func(key string) string {
 		if v, ok := is[key]; ok {
@@ -50,7 +52,7 @@ func describe(e event.Event, is map[string]any) Description {
 		t := steps[word("from")+">"+word("to")]
 		switch {
 		case t.Text == "":
-			return t // an override, which has its own event, or an unknown step
+			return t // an operator's order, which has another event, or a change that is not listed in steps
 		case t.Kind == "suspect" && strings.Contains(why, "refused"):
 			t.Text = "%s refuses connections"
 		}
@@ -150,7 +152,7 @@ func plural(n, of string) string {
 	return n + " " + of
 }
 
-// describeSlow describes a slow command.
+// describeSlow describes a slow command. The function word returns an attribute of the log record.
 func describeSlow(word func(string) string, server string) Description {
 	what := word("key")
 	if n := word("keys"); n != "1" && n != "" {

@@ -1,7 +1,7 @@
 package live
 
-// This file asks the servers of the watched pools for their memory stats, one server
-// after the other.
+// This file requests the memory stats from the servers of the watched pools, one server after the
+// other.
 
 import (
 	"slices"
@@ -10,8 +10,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// runErrands runs until Close. While there is a watcher it asks the servers of the
-// watched pools. It always asks servers where values are missing for an unknown reason.
+// runErrands requests stats from servers until Close. While there are watchers, it asks all servers
+// of the watched pools. It also asks servers on which values are missing for an unknown reason.
 func (s *Sampler) runErrands() {
 	asked := false
 	for {
@@ -38,7 +38,7 @@ func (s *Sampler) runErrands() {
 			asked = true
 			pause := time.Until(began.Add(errandGap * 3 / 4 * time.Duration(i+1) / time.Duration(len(targets))))
 			if s.saidNow[at(server)] == nil {
-				pause = 0 // a new watcher waits for it
+				pause = 0 // no pause, because a new watcher waits for the first stats of the server
 			}
 			if !s.errand(server) || !s.sleep(pause) {
 				return
@@ -51,7 +51,7 @@ func (s *Sampler) runErrands() {
 		}
 		pause := time.Until(began.Add(errandGap))
 		if len(targets) == 0 {
-			pause = Every / 4 // until a watcher starts
+			pause = Every / 4 // a short pause, so that a new watcher soon gets the stats
 		}
 		if !s.sleep(pause) {
 			s.p.EndStats()
@@ -60,10 +60,10 @@ func (s *Sampler) runErrands() {
 	}
 }
 
-// at returns a name of a server that is the same in all pools.
+// at returns a name for a server that is the same in all pools: its network and address.
 func at(t table.Target) string { return t.Network + " " + t.Address }
 
-// sleep waits for d. It returns false if the sampler has been closed.
+// sleep waits for the duration d. It returns false at once if the sampler is closed.
 func (s *Sampler) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -73,7 +73,8 @@ func (s *Sampler) sleep(d time.Duration) bool {
 	}
 }
 
-// errand asks one server. It returns false if the sampler has been closed.
+// errand requests the stats of one server and stores them. It returns false if the sampler has been
+// closed.
 func (s *Sampler) errand(server table.Target) bool {
 	answer := make(chan [][]byte, 1)
 	s.p.AskStats(server, statsAsked, func(answers [][]byte, _ string) { answer <- answers })
@@ -101,7 +102,7 @@ func (s *Sampler) errand(server table.Target) bool {
 	return true
 }
 
-// tellMemory publishes the memory stats of a pool's servers.
+// tellMemory sends the memory stats of a pool's servers to the watchers of the pool.
 func (s *Sampler) tellMemory(pool *table.Pool) {
 	var names []string
 	var now, before []*Said

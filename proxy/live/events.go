@@ -1,6 +1,6 @@
 package live
 
-// This file keeps the last log records as events.
+// This file keeps the most recent log records as events for the dashboard.
 
 import (
 	"context"
@@ -13,27 +13,27 @@ import (
 	"ringside/proxy/event"
 )
 
-// mostEvents is the number of events that are kept.
+// mostEvents is the number of log records that are kept as events.
 const mostEvents = 256
 
-// Events keeps the last log records at Info and above, even if the log itself omits
-// them. If it is full, the oldest record of the most frequent message is dropped. So a
-// night of slow commands does not displace the reason why a server was ejected. The
-// zero Events is empty.
+// Events keeps the most recent log records of level Info and above, even if the log itself omits
+// them. When it is full, a new record replaces the oldest record of the most frequent message. So a
+// night of slow commands does not displace the reason why a server was ejected. The zero Events is
+// empty.
 type Events struct {
 	mu     sync.Mutex
-	list   []record          // oldest first
-	follow map[*Sampler]bool // samplers that each new event is published to
+	list   []record          // the records that are kept, oldest first
+	follow map[*Sampler]bool // samplers that publish each new record to their watchers
 }
 
-// record is one log record.
+// record is one log record that is kept as an event.
 type record struct {
 	msg  string
-	data []byte // the whole record, as JSON
+	data []byte // the whole record with its description, as JSON
 }
 
-// Tee returns a handler that passes all records to the handler `next` and keeps them in
-// ev.
+// Tee returns a log handler that keeps all records of level Info and above in ev. It also passes
+// all records to the handler `next`.
 func (ev *Events) Tee(next slog.Handler) slog.Handler { return tee{ev, next, nil} }
 
 // Last returns the kept events as JSON objects, oldest first.
@@ -78,7 +78,7 @@ func (ev *Events) subscribe(s *Sampler, yes bool) {
 	}
 }
 
-// tee is a slog.Handler.
+// tee is a slog.Handler that keeps records as events and passes them to another handler.
 type tee struct {
 	events *Events
 	next   slog.Handler
@@ -103,13 +103,12 @@ func (t tee) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return tee{t.events, t.next.WithAttrs(attrs), append(slices.Clip(t.attrs), attrs...)}
 }
 
-// WithGroup does not add the group to the names in an event, because Ringside's logs
-// have no groups.
+// WithGroup ignores the group for events, because Ringside's logs have no groups.
 func (t tee) WithGroup(name string) slog.Handler {
 	return tee{t.events, t.next.WithGroup(name), t.attrs}
 }
 
-// mostText is the maximum length of each text in an event, in runes.
+// mostText is the maximum length of each text in an event, in Unicode characters.
 const mostText = 300
 
 func (t tee) encode(r slog.Record) []byte {
@@ -137,6 +136,6 @@ func (t tee) encode(r slog.Record) []byte {
 		is["t"] = time.Now().UnixMilli()
 	}
 	is["told"] = describe(reports, is)
-	b, _ := json.Marshal(is) // can't fail for these types
+	b, _ := json.Marshal(is) // Marshal cannot fail for these types
 	return b
 }

@@ -1,6 +1,7 @@
 package live
 
-// This file contains the followers and their events.
+// This file contains the followers, which read events of traced keys, and the collection of these
+// events.
 
 import (
 	"cmp"
@@ -14,52 +15,53 @@ import (
 	"ringside/proxy/watch/missreason"
 )
 
-// Limits of traces.
+// Limits of traces of keys.
 const (
 	mostFollowers    = 4
-	gap              = time.Second / 4   // time between two requests to the loops
-	mostTraceRows    = 500               // maximum rows for one follower per gap; above it equal rows are merged, and then rows are dropped
-	mostTraceWaiting = 4 * mostTraceRows // maximum unread rows of one follower
+	gap              = time.Second / 4   // time between two requests to the loops for events of traced keys
+	mostTraceRows    = 500               // maximum number of rows for one follower in each gap; above it equal rows are merged, and then rows are dropped
+	mostTraceWaiting = 4 * mostTraceRows // maximum number of rows that wait until a follower reads them
 )
 
-// Traced contains the events of a follower since its last read.
+// Traced contains the events of traced keys that a follower has not read yet.
 type Traced struct {
 	Rows    []Row `json:"rows"`
-	Dropped int   `json:"dropped"` // events without room
+	Dropped int   `json:"dropped"` // number of events that were dropped because they were too many
 }
 
-// Row describes an event of a traced key (one request), or several equal events.
+// Row describes one request on a traced key, or several equal requests in a row.
 type Row struct {
-	T       int64  `json:"t"` // Unix milliseconds
+	T       int64  `json:"t"` // time of the request, in milliseconds since 1970
 	Key     []byte `json:"key"`
-	Letter  string `json:"l"` // see package watch
+	Letter  string `json:"l"` // letter for the kind of event; package watch has the list
 	Times   int    `json:"n"`
 	Command string `json:"op"`
 	Outcome string `json:"out"`
 	Client  uint64 `json:"c"`
 	Micros  int64  `json:"us"`
 	Server  string `json:"s"`
-	Bytes   int    `json:"b"`             // size of the value read, or of the request
-	Why     string `json:"why,omitempty"` // reason of a miss, if admin.misses knows it: see package missreason
-	Cause   string `json:"x,omitempty"`   // cause of a miss, X or F: see watch.Cause
+	Bytes   int    `json:"b"`             // size of the value that was read, or of the request, in bytes
+	Why     string `json:"why,omitempty"` // why the read missed; empty: no miss, or the reason is not known. Package missreason has the list
+	Cause   string `json:"x,omitempty"`   // letter for the cause of a miss, X or F; empty: another cause. See watch.Cause
 }
 
-// Tracer collects the events of traced keys from the loops of a proxy.
+// Tracer collects the events of traced keys from the loops of a proxy, and passes them to its
+// followers.
 type Tracer struct {
 	p *proxy.Proxy
 
 	mu        sync.Mutex
 	followers map[*Follower]bool
-	asks      bool // a goroutine polls the loops
+	asks      bool // true while a goroutine collects events from the loops
 }
 
-// NewTracer returns a Tracer. A proxy must have only one, because the events of the loops can
-// be read only once.
+// NewTracer returns a Tracer of the proxy p. A proxy must have only one Tracer, because the events
+// of the loops can be read only once.
 func NewTracer(p *proxy.Proxy) *Tracer { return &Tracer{p: p, followers: map[*Follower]bool{}} }
 
-// Follower receives the events of keys that match its patterns.
+// Follower receives the events of the keys that match its patterns.
 type Follower struct {
-	Ready chan struct{} // events can be read; closed by Close
+	Ready chan struct{} // receives when there are events to read; Close closes it
 
 	t        *Tracer
 	patterns []watch.Pattern
@@ -68,11 +70,11 @@ type Follower struct {
 	over     bool
 }
 
-// errFollowed is returned by Follow if there are already mostFollowers followers.
+// errFollowed is the error of Follow if mostFollowers interactive followers exist already.
 var errFollowed = errors.New("4 already follow keys on this instance: end one of them")
 
-// Follow adds an interactive follower of the keys that match one of patterns. The
-// patterns must be valid.
+// Follow adds an interactive follower of the keys that match one of the patterns. The patterns must
+// be valid.
 func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,14 +90,15 @@ func (t *Tracer) Follow(patterns []watch.Pattern) (*Follower, error) {
 	return t.add(patterns, true), nil
 }
 
-// Record adds a follower that is not interactive, for example a file.
+// Record adds a follower that is not interactive, for example one that writes a file.
 func (t *Tracer) Record(patterns []watch.Pattern) *Follower {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.add(patterns, false)
 }
 
-// add adds a follower. mu must be locked, for followed as well.
+// add adds a follower. person means that it is interactive. Callers of add and of followed must
+// have locked t.mu.
 func (t *Tracer) add(patterns []watch.Pattern, person bool) *Follower {
 	f := &Follower{Ready: make(chan struct{}, 1), t: t, patterns: patterns, person: person}
 	t.followers[f] = true
@@ -114,7 +117,7 @@ func (t *Tracer) followed() (all []watch.Pattern) {
 	return all
 }
 
-// Close ends f.
+// Close removes the follower f, which then gets no more events.
 func (f *Follower) Close() {
 	t := f.t
 	t.mu.Lock()
@@ -128,7 +131,7 @@ func (f *Follower) Close() {
 	t.p.Follow(t.followed())
 }
 
-// Take returns the unread events.
+// Take returns the events that f has not read yet.
 func (f *Follower) Take() Traced {
 	f.t.mu.Lock()
 	is := f.waiting
@@ -140,7 +143,7 @@ func (f *Follower) Take() Traced {
 	return is
 }
 
-// ask passes events from the loops to the followers until there are none.
+// ask passes events from the loops to the followers until there are no followers left.
 func (t *Tracer) ask() {
 	for {
 		time.Sleep(gap)
@@ -153,7 +156,7 @@ func (t *Tracer) ask() {
 		}
 		traces, err := t.p.Traced()
 		if err != nil {
-			continue // the ticks report the error
+			continue // the error is not reported here, because the regular samples fail with the same error
 		}
 		now := time.Now()
 		t.mu.Lock()
@@ -164,7 +167,7 @@ func (t *Tracer) ask() {
 	}
 }
 
-// hear adds the events in traces that match f's patterns.
+// hear adds to f those events in traces that are about a key that matches f's patterns.
 func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	var rows []Row
 	dropped := 0
@@ -206,10 +209,10 @@ func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	}
 }
 
-// fold merges consecutive hits of a key, and its consecutive increments or decrements,
-// into one row.
+// fold makes one row of consecutive hits of the same key. It does the same for consecutive
+// increments or decrements.
 func fold(rows []Row) (list []Row) {
-	last := map[string]int{} // index of the last row by key
+	last := map[string]int{} // for each key, the index of its last row in list
 	for _, r := range rows {
 		if i, ok := last[string(r.Key)]; ok && list[i].Letter == r.Letter && (r.Letter == "H" || r.Letter == "I") {
 			list[i].Times++

@@ -1,7 +1,7 @@
 package live
 
-// This file describes the health of a pool in a sentence: the problem, its duration and
-// the remedy.
+// This file describes the health of a pool in sentences: the problem, how long it has existed, and
+// what to do.
 
 import (
 	"fmt"
@@ -13,21 +13,21 @@ import (
 	"ringside/ring"
 )
 
-// Health is the state of a pool, for the operator.
+// Health describes the state of a pool in words, for the operator.
 type Health struct {
-	Level string `json:"level"` // Good, Warn or Bad
-	Title string `json:"title"` // the sentence
-	Text  string `json:"text"`  // consequences and remedy
+	Level string `json:"level"` // level of the state: Good, Warn or Bad
+	Title string `json:"title"` // one sentence about the state of the pool
+	Text  string `json:"text"`  // consequences of the state, and what the operator can do
 }
 
-// The levels.
+// The levels of Health, and the severities of events.
 const (
 	Good = "good"
 	Warn = "warn"
 	Bad  = "bad"
 )
 
-// away reports whether a server in this state does not serve its keys.
+// away reports whether a server in the given state does not serve its keys.
 func away(state string) bool {
 	switch state {
 	case "out", Drained, Down, "suspect", "leaving":
@@ -36,7 +36,8 @@ func away(state string) bool {
 	return false
 }
 
-// comingBack describes what a rejoining server does. It returns "" for other states.
+// comingBack describes what a rejoining server in the given state does. It returns "" for all other
+// states.
 func comingBack(state string) string {
 	switch state {
 	case "return":
@@ -49,11 +50,10 @@ func comingBack(state string) string {
 	return ""
 }
 
-// health describes the state of the servers of p, the worst first, and what an operator
-// can do. pools is the number of pools. failing means that failed requests are known to
-// belong to servers of some pool, or that some pool has servers that do not serve, which
-// explains them. Then a pool has the failures of its own servers; otherwise failed
-// requests make all pools unhealthy.
+// health describes the state of the servers of the pool p, the worst first, and what an operator
+// can do. pools is the number of pools. failing is true if requests to some server fail, or if some
+// server does not serve. The failures of a pool are then those of its own servers. If failing is
+// false, the cause of failed requests is not known, and they make every pool unhealthy.
 func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	w := wording{Tick: t, pool: p, pools: pools, explained: failing, shares: hashShares(p)}
 	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
@@ -84,7 +84,7 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	return h
 }
 
-// warn appends a sentence about a problem. A Good level becomes Warn.
+// warn appends a sentence about a problem to h. If the level is Good, it becomes Warn.
 func (h *Health) warn(text string) {
 	if h.Level == Good {
 		h.Level = Warn
@@ -92,12 +92,12 @@ func (h *Health) warn(text string) {
 	h.Text += " " + text
 }
 
-// wording is a tick with the data needed to describe it in words.
+// wording is a tick together with the data that is needed to describe it in words.
 type wording struct {
 	*Tick
 	pool      *table.Pool
 	pools     int
-	explained bool // failed requests belong to servers of some pool
+	explained bool // true if it is known which servers the failed requests belong to
 	shares    []float64
 }
 
@@ -112,7 +112,8 @@ func (w *wording) which(is func(i int, state string) bool) (list []int) {
 
 func (w *wording) name(i int) string { return w.pool.Servers[i].Name }
 
-// names returns up to three names, and how many more there are.
+// names returns a text with up to three names of servers, and how many more there are. list has the
+// indexes of the servers.
 func (w *wording) names(list []int) string {
 	var names []string
 	for _, i := range list[:min(3, len(list))] {
@@ -127,7 +128,7 @@ func (w *wording) names(list []int) string {
 	return names[0]
 }
 
-// oneOrAll returns the wording for a single server, or for several.
+// oneOrAll returns the text `one` if list has one server, and the text `all` if it has several.
 func oneOrAll(list []int, one, all string) string {
 	if len(list) > 1 {
 		return all
@@ -147,7 +148,8 @@ func (w *wording) since(i int) string {
 	return Ago(time.Duration(w.T-w.S.Since[i]) * time.Millisecond)
 }
 
-// alsoSuspect describes the drained servers that have failed since they were drained.
+// alsoSuspect describes those of the drained servers that have stopped replying since they were
+// drained.
 func (w *wording) alsoSuspect(drained []int) (text string) {
 	for _, i := range drained {
 		if _, why, ok := strings.Cut(w.S.Why[i], alsoSuspect); ok && len(drained) == 1 {
@@ -159,7 +161,7 @@ func (w *wording) alsoSuspect(drained []int) (text string) {
 	return text
 }
 
-// unnamed removes the server's name from why, where the text already names it.
+// unnamed returns the reason why without the server's name, for a text that already has the name.
 func unnamed(why string) string {
 	if _, short, ok := strings.Cut(why, " is down: "); ok {
 		return short
@@ -167,8 +169,8 @@ func unnamed(why string) string {
 	return why
 }
 
-// trouble describes servers that do not serve. gone is the number of servers that do
-// not serve, drained ones included.
+// trouble describes the servers in bad, which do not serve. gone is the number of servers that do
+// not serve, including drained ones.
 func (w *wording) trouble(bad []int, gone int) Health {
 	i, n := bad[0], len(w.S.State)
 	state := w.S.State[i]
@@ -193,7 +195,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	if said := unnamed(w.S.Why[i]); said != "" {
 		why = strings.ToUpper(said[:1]) + said[1:]
 	}
-	for _, j := range bad { // the longest outage
+	for _, j := range bad { // finds the server with the longest outage
 		if w.S.Since[j] < w.S.Since[i] {
 			i = j
 		}
@@ -224,11 +226,11 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	return h
 }
 
-// greets begins the reason why a server is down that replies to its first request with an
-// error.
+// greets is the beginning of the reason why a server is down, if the server replies with an error
+// to the first request of a connection.
 const greets = "it greets with "
 
-// remedy returns what to do about a server that is down for the reason why.
+// remedy returns what an operator can do about a server that is down for the reason why.
 func remedy(why string) string {
 	_, greeting, ok := strings.Cut(why, greets)
 	switch {
@@ -244,8 +246,8 @@ func remedy(why string) string {
 	return "Check that its host runs and can be reached from here"
 }
 
-// fate describes where the keys of unavailable servers are, and for how long. The
-// parameter `until` is the wording for one server, untilAll that for several.
+// fate describes where the keys of unavailable servers are, and for how long. The text `until` is
+// used for one server, and `untilAll` for several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {
@@ -254,7 +256,8 @@ func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	return fmt.Sprintf("%s %s of the keys live with %s %s.", its, w.share(list), w.standIns(gone), until)
 }
 
-// standIns names the servers that have the keys of unavailable servers.
+// standIns names the servers that have the keys of unavailable servers. gone is the number of
+// unavailable servers.
 func (w *wording) standIns(gone int) string {
 	switch {
 	case w.pool.Failover.Mode == table.Gutter:
@@ -265,7 +268,7 @@ func (w *wording) standIns(gone int) string {
 	return "the next servers of the pool"
 }
 
-// failed returns how many requests to the pool's servers fail per second.
+// failed returns how many requests to the pool's servers fail, per second.
 func (w *wording) failed() (sum float64) {
 	for _, v := range w.S.Fail {
 		sum += v
@@ -273,16 +276,16 @@ func (w *wording) failed() (sum float64) {
 	return sum
 }
 
-// failRate returns how many requests per second count as failures of the pool.
+// failRate returns the number of failed requests per second for which the pool counts as unhealthy.
 func (w *wording) failRate() float64 {
 	if w.pools > 1 && w.explained {
-		return min(w.failed(), w.Outcomes.Fail) // a request to a server can fail although the client's command succeeds
+		return min(w.failed(), w.Outcomes.Fail) // at most the failed commands of clients, because a command can succeed although one of its requests to servers fails
 	}
 	return w.Outcomes.Fail
 }
 
-// failing names the server that has most of the failures, and their cause. If there is no such
-// server, but most failures have the same cause, it names the cause.
+// failing names the server with more than half of the failures, and their cause. If there is no such
+// server, it names the cause of more than half of the failures. It returns "" if there is neither.
 func (w *wording) failing() string {
 	for i, v := range w.S.Fail {
 		if v <= w.failed()/2 {
@@ -313,7 +316,7 @@ func (w *wording) failing() string {
 	return ""
 }
 
-// failures describes the rate of failed requests, if it is too low to be a problem.
+// failures describes the rate of failed requests, for a rate that is too low to be a problem.
 func (w *wording) failures() string {
 	if w.Outcomes.Fail > 0 {
 		return " " + Count(w.Outcomes.Fail) + " requests/s fail."
@@ -338,8 +341,8 @@ func (w *wording) flow() string {
 	return text + "."
 }
 
-// servers returns one for a pool with one server, and all with the number of servers
-// otherwise.
+// servers returns the text `one` for a pool with one server. For other pools it returns the text
+// `all` with the number of servers inserted.
 func (w *wording) servers(one, all string) string {
 	if n := len(w.S.State); n > 1 {
 		return fmt.Sprintf(all, n)
@@ -347,8 +350,8 @@ func (w *wording) servers(one, all string) string {
 	return one
 }
 
-// hashShares returns each server's fraction of all hashes. If the placement rule can't
-// compute them, all are equal.
+// hashShares returns each server's fraction of all hashes. If the distribution cannot compute the
+// fractions, all servers get the same one.
 func hashShares(p *table.Pool) []float64 {
 	if s, ok := p.Place.Ring.(ring.Sharer); ok {
 		return s.Shares()

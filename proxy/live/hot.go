@@ -9,33 +9,34 @@ import (
 	"ringside/proxy/watch"
 )
 
-// mostHot is the maximum number of keys and prefixes in a report.
+// mostHot is the maximum number of keys, and of prefixes, in a report of hot keys.
 const mostHot = 20
 
-// Hot contains the most requested keys of the last seconds. Rates are per second.
+// Hot contains the most requested keys and prefixes of the last seconds. Rates are per second.
 type Hot struct {
-	Off      bool     `json:"off"`    // observation is disabled: admin.hot
-	Window   float64  `json:"win"`    // seconds covered by the counts
-	OneIn    float64  `json:"one_in"` // one request in this many was sampled
-	Rate     float64  `json:"rps"`    // for all keys of the proxy; each key of a multi-get is a request
+	Off      bool     `json:"off"`    // true if the configuration disables hot keys (admin.hot)
+	Window   float64  `json:"win"`    // length of the counted time, in seconds
+	OneIn    float64  `json:"one_in"` // on average, one of this many requests was sampled
+	Rate     float64  `json:"rps"`    // requests per second for all keys of the proxy; each key of a multi-get counts as a request
 	Keys     []HotKey `json:"keys"`
 	Prefixes []HotKey `json:"prefixes"`
 }
 
-// HotKey is a key, or a prefix of keys up to the first colon.
+// HotKey is a hot key, or a hot prefix. A prefix is the part of a key up to its first colon.
 type HotKey struct {
-	Key        []byte   `json:"key"`                  // empty for a prefix: keys without a colon
-	Rate       float64  `json:"rps"`                  // requests
-	Off        float64  `json:"off"`                  // maximum error of Rate
-	Share      float64  `json:"share"`                // fraction of Hot.Rate, 0 to 1
-	Hit        *float64 `json:"hit"`                  // hit rate of the reads, 0 to 1; null: no reads
-	Bytes      float64  `json:"bps"`                  // bytes of values read and of write requests
-	Server     *int     `json:"server"`               // index of the key's server in the pool; null: none, and for prefixes
-	Replicas   int      `json:"replicas"`             // number of replicas
-	Substitute *int     `json:"substitute,omitempty"` // index of the substitute server while Server is out; null: none in this pool
+	Key        []byte   `json:"key"`                  // the key or prefix; an empty prefix means all keys without a colon
+	Rate       float64  `json:"rps"`                  // requests per second
+	Off        float64  `json:"off"`                  // maximum error of Rate, upwards and downwards
+	Share      float64  `json:"share"`                // fraction of the requests for all keys of the proxy, 0 to 1
+	Hit        *float64 `json:"hit"`                  // fraction of the reads that hit, 0 to 1; null: there were no reads
+	Bytes      float64  `json:"bps"`                  // bytes per second of values that were read and of write requests
+	Server     *int     `json:"server"`               // index of the key's server in the pool; null: it has none, or this is a prefix
+	Replicas   int      `json:"replicas"`             // number of replicas of the key
+	Substitute *int     `json:"substitute,omitempty"` // index of the substitute server that has the key if Server is out; null: none in this pool
 }
 
-// hotOf converts a report: the keys that belong to a pool, and all prefixes.
+// hotOf converts a report of hot keys for the dashboard: the keys that belong to the pool, and all
+// prefixes.
 func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 	is := &Hot{Off: t.NoHotKeys, Keys: []HotKey{}, Prefixes: []HotKey{}}
 	if r.Requests == 0 {
@@ -74,8 +75,8 @@ func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 	return is
 }
 
-// planIn returns the plan for a key on the first listener that routes it to pool, or nil
-// if there is none.
+// planIn returns where the key is stored, for the first listener that routes the key to the pool.
+// It returns nil if there is no such listener.
 func planIn(t *table.Table, pool *table.Pool, key []byte) *table.Plan {
 	for i := range t.Listeners {
 		if p := t.Listeners[i].Plan(key); p.Pool == pool {

@@ -1,6 +1,6 @@
 package live
 
-// This file evaluates the servers' stats about their memory.
+// This file evaluates the memory stats of servers.
 
 import (
 	"bytes"
@@ -12,39 +12,40 @@ import (
 	"time"
 )
 
-// statsAsked are the stats that each server is asked for, in this order.
+// statsAsked are the arguments of the stats commands that each server gets, in this order.
 var statsAsked = []string{"", "slabs", "items"}
 
-// Said is one server's report about its memory. Counters count since its start.
+// Said is what one server reports about its memory. The counters count since the start of the
+// server.
 type Said struct {
 	At                  time.Time
-	Used, Limit         float64 // bytes of items; limit in bytes
+	Used, Limit         float64 // size of all items, and memory limit of the server, in bytes
 	Items               float64
-	Evicted, Unread     float64 // evicted items; evicted items that were never read
+	Evicted, Unread     float64 // number of evicted items, and of evicted items that were never read
 	Hits, Misses        float64
-	Uptime              float64 // seconds
-	Page                float64 // size of a slab page in bytes
+	Uptime              float64 // time since the start of the server, in seconds
+	Page                float64 // size of a slab page, in bytes
 	Version             string
 	Classes             []Class
-	evictedBy, unreadBy map[int]float64 // by slab class number
+	evictedBy, unreadBy map[int]float64 // numbers of evicted items, and of evicted items that were never read, by number of the slab class
 	classNumbers        []int
 }
 
-// Class is one slab class, of one server or summed over several.
+// Class is one slab class of one server, or the sum of a slab class over several servers.
 type Class struct {
-	Chunk   float64 // chunk size in bytes: the maximum size of an item
+	Chunk   float64 // size of a chunk in bytes, which is the maximum size of an item
 	Pages   float64
-	PerPage float64 // chunks per page
-	Used    float64 // number of chunks
-	Free    float64 // number of chunks
-	Asked   float64 // bytes of the items themselves
+	PerPage float64 // number of chunks in a page
+	Used    float64 // number of chunks that have an item
+	Free    float64 // number of chunks without an item
+	Asked   float64 // total size of the items in the class, in bytes, without the unused rest of their chunks
 	Items   float64
-	Age     float64 // seconds since the last use of the least recently used item
-	Evicted float64 // per second
-	Unread  float64 // evicted items that were never read, per second
+	Age     float64 // time since the least recently used item of the class was used, in seconds
+	Evicted float64 // evicted items per second
+	Unread  float64 // evicted items per second that were never read
 }
 
-// MarshalJSON encodes a class as a list, in the order of its fields.
+// MarshalJSON encodes a slab class as a list of its fields, in their order.
 func (c Class) MarshalJSON() ([]byte, error) {
 	b := []byte{'['}
 	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {
@@ -56,35 +57,37 @@ func (c Class) MarshalJSON() ([]byte, error) {
 	return append(b, ']'), nil
 }
 
-// UnmarshalJSON decodes the result of MarshalJSON.
+// UnmarshalJSON decodes a class from a list, as MarshalJSON encodes it.
 func (c *Class) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &[...]any{&c.Chunk, &c.Pages, &c.PerPage, &c.Used, &c.Free, &c.Asked, &c.Items, &c.Age, &c.Evicted, &c.Unread})
 }
 
-// Memory has a row for each server of a pool. Values that are unknown are null.
+// Memory has the memory of each server of a pool. Each field is a list with one value per server.
+// Values that are unknown are null.
 type Memory struct {
-	Used    []*float64 `json:"used"` // bytes
+	Used    []*float64 `json:"used"` // size of all items on each server, in bytes
 	Held    []*float64 `json:"held"`
 	Limit   []*float64 `json:"limit"`
 	Items   []*float64 `json:"items"`
-	Evicted []*float64 `json:"ev"`  // per second
-	Unread  []*float64 `json:"unf"` // evicted items that were never read, per second
-	Hit     []*float64 `json:"hit"` // hit rate as counted by the server, 0 to 1
+	Evicted []*float64 `json:"ev"`  // evicted items per second, on each server
+	Unread  []*float64 `json:"unf"` // evicted items per second that were never read, on each server
+	Hit     []*float64 `json:"hit"` // hit rate of each server as the server counts it, 0 to 1
 }
 
 // Slabs contains the slab classes of a pool's servers.
 type Slabs struct {
-	Page     float64   `json:"page"`         // bytes
-	Of       int       `json:"of,omitempty"` // number of servers, if only the worst are included
+	Page     float64   `json:"page"`         // size of a slab page, in bytes
+	Of       int       `json:"of,omitempty"` // number of servers of the pool if Servers has only the worst of them; 0: it has all
 	Servers  [][]Class `json:"servers"`
 	Sum      []Class   `json:"sum"`
 	Warnings []Warning `json:"warnings"`
 }
 
-// mostNamed is the maximum number of servers with classes in Slabs.
+// mostNamed is the maximum number of servers with a separate list of slab classes.
 const mostNamed = 12
 
-// parseStats parses a server's replies to statsAsked.
+// parseStats parses the replies of a server to its stats requests. They are in the order of
+// statsAsked.
 func parseStats(answers [][]byte, now time.Time) *Said {
 	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
 	classes := map[int]*Class{}
@@ -103,7 +106,7 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 		}
 		if number, field, ok := strings.Cut(strings.TrimPrefix(name, "items:"), ":"); ok {
 			n, err := strconv.Atoi(number)
-			if err != nil || n < 0 || n > 255 { // memcached has at most 64
+			if err != nil || n < 0 || n > 255 { // memcached has at most 64 slab classes, so a number above 255 is wrong
 				continue
 			}
 			switch field {
@@ -135,7 +138,7 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 	return s
 }
 
-// called returns the field for the stat that memcached calls name, or nil if it is not
+// called returns the field for the memcached stat with the given name, or nil if that stat is not
 // used.
 func (s *Said) called(name string) *float64 {
 	return map[string]*float64{
@@ -144,8 +147,8 @@ func (s *Said) called(name string) *float64 {
 	}[name]
 }
 
-// called returns the field for the stat of a slab class that memcached calls name, or
-// nil if it is not used.
+// called returns the field for the slab class stat with the given memcached name, or nil if that
+// stat is not used.
 func (c *Class) called(name string) *float64 {
 	return map[string]*float64{
 		"chunk_size": &c.Chunk, "total_pages": &c.Pages, "chunks_per_page": &c.PerPage, "used_chunks": &c.Used, "free_chunks": &c.Free,
@@ -153,8 +156,8 @@ func (c *Class) called(name string) *float64 {
 	}[name]
 }
 
-// rates computes the eviction rates of the classes since an earlier report, the
-// parameter `before`. Without a report of the same process they stay 0.
+// rates computes how fast each slab class has evicted items since the earlier report `before`. The
+// rates stay 0 if there is no earlier report of the same server process.
 func (s *Said) rates(before *Said) {
 	seconds, same := s.since(before)
 	for i, n := range s.classNumbers {
@@ -165,8 +168,8 @@ func (s *Said) rates(before *Said) {
 	}
 }
 
-// since returns the seconds since an earlier report, the parameter `before`. The result
-// same is false if there is none, or if another process sent it.
+// since returns the seconds between the earlier report `before` and s. same is false if there is no
+// earlier report, or if another server process sent it.
 func (s *Said) since(before *Said) (seconds float64, same bool) {
 	if before == nil || s.Uptime < before.Uptime {
 		return 0, false
@@ -175,7 +178,7 @@ func (s *Said) since(before *Said) (seconds float64, same bool) {
 	return seconds, seconds > 0
 }
 
-// held returns how many bytes the pages of all classes have.
+// held returns the size of the pages of all slab classes together, in bytes.
 func (s *Said) held() (n float64) {
 	for _, c := range s.Classes {
 		n += c.Pages * s.Page
@@ -183,7 +186,8 @@ func (s *Said) held() (n float64) {
 	return n
 }
 
-// memory returns a row for each server, from its current and its earlier report.
+// memory combines the reports of the servers of a pool. now has the current report of each server,
+// and before has the earlier one.
 func memory(now, before []*Said) *Memory {
 	m := &Memory{}
 	for i, s := range now {
@@ -208,7 +212,7 @@ func memory(now, before []*Said) *Memory {
 	return m
 }
 
-// slabs combines the current reports of the servers with these names.
+// slabs combines the current reports of servers. names and now have the same order.
 func slabs(names []string, now []*Said) *Slabs {
 	p := &Slabs{Page: 1 << 20, Servers: make([][]Class, len(now)), Sum: []Class{}, Warnings: []Warning{}}
 	bySize := map[float64]*Class{}

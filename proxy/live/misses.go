@@ -1,6 +1,6 @@
 package live
 
-// This file reports the reasons of misses, and the work that hits save.
+// This file reports the miss reasons, and the work that hits save.
 
 import (
 	"math"
@@ -11,35 +11,36 @@ import (
 	"ringside/proxy/watch/missreason"
 )
 
-// Misses contains the reasons of recent misses, and the time that the application needs
-// to rebuild the values. Rates are per second.
+// Misses contains the reasons of recent misses, and the time that the application needs to rebuild
+// the values. All rates are per second.
 type Misses struct {
-	Off      bool       `json:"off"`    // disabled: admin.misses
-	Chosen   float64    `json:"chosen"` // fraction of the keys that is sampled, 0 to 1
-	Reach    float64    `json:"reach"`  // seconds for which the history of these keys is known
+	Off      bool       `json:"off"`    // true if the configuration disables miss reasons (admin.misses)
+	Chosen   float64    `json:"chosen"` // fraction of all keys that are sampled for miss reasons, 0 to 1
+	Reach    float64    `json:"reach"`  // how far back the history of the sampled keys is known, in seconds
 	Routes   []MissLine `json:"routes"`
-	Prefixes []MissLine `json:"prefixes"` // the prefixes with the highest cost at the origin
+	Prefixes []MissLine `json:"prefixes"` // the prefixes of keys with the highest cost of rebuilding values
 }
 
-// MissLine is a route, or a prefix of keys up to the first colon.
+// MissLine describes the misses of one route, or of one prefix. A prefix is the part of a key up to
+// its first colon.
 type MissLine struct {
-	Name   []byte             `json:"name"` // empty: the route of all other keys; for a prefix: keys without a colon
+	Name   []byte             `json:"name"` // name of the route, or the prefix; an empty route means all other keys, and an empty prefix means keys without a colon
 	Misses float64            `json:"miss"`
-	Why    map[string]float64 `json:"why"`      // fraction of the misses by reason, 0 to 1
-	Fills  float64            `json:"fills"`    // sets that followed a miss
-	P50    *float64           `json:"p50_ms"`   // from the miss to the set; null: no set yet
-	P99    *float64           `json:"p99_ms"`   // the same
-	Cost   float64            `json:"cost"`     // seconds of rebuilding per second: the average number of rebuilds in progress
-	Off    float64            `json:"cost_off"` // the true value is at most this much lower than Cost, and never higher
-	Hits   float64            `json:"hits"`     // hits, which cost the origin nothing
+	Why    map[string]float64 `json:"why"`      // for each miss reason, its fraction of the misses, 0 to 1
+	Fills  float64            `json:"fills"`    // number of sets per second that followed a miss
+	P50    *float64           `json:"p50_ms"`   // median time from a miss to the set that follows it, in milliseconds; null: no set yet
+	P99    *float64           `json:"p99_ms"`   // 99th percentile of the time from a miss to the set that follows it, in milliseconds; null: no set yet
+	Cost   float64            `json:"cost"`     // seconds of rebuilding per second, which is the average number of rebuilds in progress
+	Off    float64            `json:"cost_off"` // possible error of Cost: the true cost is at most this much lower, and never higher
+	Hits   float64            `json:"hits"`     // number of hits per second; for a hit the application rebuilds nothing
 	Saved  *float64           `json:"saved"`    // rebuild time that the hits saved, in seconds per second; null: unknown
 }
 
-// mostMissLines is the maximum number of prefixes in a report.
+// mostMissLines is the maximum number of prefixes in a report of miss reasons.
 const mostMissLines = 20
 
-// missesOf combines the report r with the hits between two samples. seen contains the
-// hits of prefixes. r is nil if the analysis of misses is disabled.
+// missesOf combines the miss reasons in r with the hits between two samples. r is nil if miss
+// reasons are disabled. seen has the hits of prefixes.
 func missesOf(r *missreason.Report, before, after *Sample, seen *watch.Report) *Misses {
 	if r == nil {
 		return &Misses{Off: true, Routes: []MissLine{}, Prefixes: []MissLine{}}
@@ -77,7 +78,8 @@ func missLine(of *missreason.Line) MissLine {
 	return l
 }
 
-// hit sets the hit rate and the rebuild time that the hits saved.
+// hit sets the fields Hits and Saved of a line. rate is the number of hits per second, and of has
+// the average rebuild time.
 func (l *MissLine) hit(rate float64, of *missreason.Line) {
 	if l.Hits = round(rate); of.Mean > 0 {
 		saved := thousandth(rate * of.Mean)
@@ -85,7 +87,7 @@ func (l *MissLine) hit(rate float64, of *missreason.Line) {
 	}
 }
 
-// hitsOf returns how many keys per second were found on the routes with a label.
+// hitsOf returns how many keys per second were found on all routes with the given label.
 func hitsOf(label string, before, after *Sample) (rate float64) {
 	for name, now := range after.Sum.Routes {
 		if name.Route != label {
@@ -102,7 +104,7 @@ func hitsOf(label string, before, after *Sample) (rate float64) {
 
 func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
 
-// Work formats a number of seconds of work.
+// Work formats an amount of work, which is given in seconds.
 func Work(seconds float64) string {
 	switch {
 	case seconds < 1:
@@ -113,7 +115,7 @@ func Work(seconds float64) string {
 	return Count(math.Round(seconds/360)/10) + " h"
 }
 
-// publishMisses publishes the reasons of misses to the watchers.
+// publishMisses sends the miss reasons to the watchers.
 func (s *Sampler) publishMisses(before, now *Sample) {
 	watched := s.pools()
 	if len(watched) == 0 || now.At.Sub(before.At) < time.Millisecond {
@@ -121,7 +123,7 @@ func (s *Sampler) publishMisses(before, now *Sample) {
 	}
 	is, err := s.misses(before, now)
 	if err != nil {
-		return // the next tick reports the error
+		return // the error is not reported here, because the next tick fails with the same error
 	}
 	for pool := range watched {
 		s.publishJSON(pool, "why", is)

@@ -1,6 +1,6 @@
 package live
 
-// This file produces a single report instead of a stream, for scripts.
+// This file makes a single report for scripts, in place of a stream of events.
 
 import (
 	"context"
@@ -11,29 +11,29 @@ import (
 	"ringside/proxy/table"
 )
 
-// Now describes what a pool's servers and the whole proxy do now.
+// Now describes what a pool's servers and the whole proxy did in the counted time.
 type Now struct {
-	T       int64       `json:"t"`    // Unix milliseconds
-	Span    int64       `json:"span"` // milliseconds covered by the counts
+	T       int64       `json:"t"`    // end of the counted time, in milliseconds since 1970
+	Span    int64       `json:"span"` // length of the counted time, in milliseconds
 	Pool    string      `json:"pool"`
-	Overall             // over all pools
+	Overall             // state of all pools together
 	Total   Total       `json:"total"`
 	List    []NowServer `json:"servers"`
-	Asked   bool        `json:"asked"` // the servers were asked for their stats, so a server without values does not reply
-	Slabs   []Class     `json:"slabs"` // summed over all servers; null: none has reported
+	Asked   bool        `json:"asked"` // true if the servers were asked for their stats; a server without values has then sent no reply
+	Slabs   []Class     `json:"slabs"` // slab classes, summed over all servers; null: no server has reported them
 	Warn    []Warning   `json:"warnings"`
-	Hot     *Hot        `json:"hot"` // null: not known yet; the same for the fields below
+	Hot     *Hot        `json:"hot"` // hot keys; null: not known yet
 	Misses  *Misses     `json:"why"`
-	Routes  *Routes     `json:"routes"` // null also if no route has a guard, tags or replicas
-	Roll    *Roll       `json:"roll"`   // null also if instances do not list themselves for this pool
+	Routes  *Routes     `json:"routes"` // work of routes; null: not known yet, or no route has a guard, tags, replicas or a near cache
+	Roll    *Roll       `json:"roll"`   // instances of the pool; null: not known yet, or the pool has no list of instances
 }
 
-// Total describes the whole proxy.
+// Total describes the whole proxy: all its pools and clients.
 type Total struct {
 	Requests float64            `json:"rps"`
-	Ops      map[string]float64 `json:"ops"` // requests by command
+	Ops      map[string]float64 `json:"ops"` // requests per second, by command
 	Outcomes Outcomes           `json:"outcomes"`
-	Hit      *float64           `json:"hit"` // hit rate of the keys, 0 to 1; null: no keys
+	Hit      *float64           `json:"hit"` // fraction of the requested keys that were found, 0 to 1; null: no keys were requested
 	P50      *float64           `json:"p50_us"`
 	P90      *float64           `json:"p90_us"`
 	P99      *float64           `json:"p99_us"`
@@ -41,10 +41,10 @@ type Total struct {
 	InFlight int                `json:"in_flight"`
 	BytesIn  float64            `json:"in_bps"`
 	BytesOut float64            `json:"out_bps"`
-	CPU      float64            `json:"cpu"` // cores
+	CPU      float64            `json:"cpu"` // CPU time that the process uses, as a number of CPU cores
 }
 
-// NowServer describes one server.
+// NowServer describes what one server of a pool does now.
 type NowServer struct {
 	Name    string    `json:"name"`
 	Address string    `json:"address"`
@@ -52,10 +52,10 @@ type NowServer struct {
 	State   string    `json:"state"`
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
-	Next    string    `json:"next,omitempty"` // next step of the keeper, or the reason why the keeper waits
+	Next    string    `json:"next,omitempty"` // next step of the keeper, or why the keeper waits; empty: no step
 	Rate    float64   `json:"rps"`
 	Fail    float64   `json:"fail"`
-	Hit     *float64  `json:"hit"` // as counted by the server; null: fewer than two reports
+	Hit     *float64  `json:"hit"` // hit rate as the server counts it, 0 to 1; null: it has reported fewer than two times
 	P50     *float64  `json:"p50_us"`
 	P99     *float64  `json:"p99_us"`
 	Queue   int       `json:"queue"`
@@ -63,11 +63,11 @@ type NowServer struct {
 	Used    *float64  `json:"used_bytes"`
 	Limit   *float64  `json:"limit_bytes"`
 	Items   *float64  `json:"items"`
-	Evicted *float64  `json:"evicted"` // per second
+	Evicted *float64  `json:"evicted"` // evicted items per second
 }
 
-// Now counts for the duration window and returns what the pool and the proxy did. It
-// counts as a watcher while it runs.
+// Now counts for the duration `window`, and returns what the pool and the proxy did in that time.
+// While it runs, it counts as a watcher.
 func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duration) (*Now, error) {
 	w, err := s.Watch(s.p.Table(), pool)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, err
 	}
 	tick := tickBetween(before, after, pool.Name)
-	for _, p := range after.Table.Pools { // a reload may have happened
+	for _, p := range after.Table.Pools { // a reload may have replaced the pool during the counted time
 		if p.Name == pool.Name {
 			pool = p
 		}
@@ -102,7 +102,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	var sl *Slabs
 	s.mu.Lock()
 	if b := s.latest[pool.Name+" mem"].data; b != nil {
-		json.Unmarshal(b, &m) // encoded by this process
+		json.Unmarshal(b, &m) // no error is possible, because this process has encoded the JSON
 	}
 	if b := s.latest[pool.Name+" slabs"].data; b != nil {
 		json.Unmarshal(b, &sl)
@@ -122,11 +122,10 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	return is, nil
 }
 
-// memoryWait is how long Now waits for the servers' memory stats, in addition to the
-// counting window.
+// memoryWait is how long Now waits for the servers' memory stats after the counted time.
 const memoryWait = 2 * time.Second
 
-// awaitMemory waits until the servers of w's pool were asked for their memory stats.
+// awaitMemory waits until the memory stats of w's pool are known, or until memoryWait is over.
 func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 	late := time.NewTimer(memoryWait)
 	defer late.Stop()
@@ -150,8 +149,8 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 	}
 }
 
-// NowOf combines the events of a stream. m and sl are nil if the servers have not
-// reported, hot and misses if they are not known yet.
+// NowOf combines the events of a stream into one object. m and sl are nil if the servers have not
+// reported their memory. hot and misses are nil if they are not known yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
 	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Overall: t.Overall, Warn: []Warning{}, List: []NowServer{}, Total: Total{
 		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],

@@ -1,7 +1,7 @@
 package live
 
-// This file computes the state of all pools. The status line, the pool menu, ringside
-// top and its exit status, and ringside server list all show this one computation.
+// This file computes the state of all pools together. The dashboard, ringside top with its exit
+// status, and ringside server list show its results.
 
 import (
 	"fmt"
@@ -10,11 +10,11 @@ import (
 	"ringside/proxy/table"
 )
 
-// Overall is the state of all pools.
+// Overall is the state of all pools together.
 type Overall struct {
-	Health Health       `json:"health"` // of the worst pool; it names the pool if there are several
-	Worst  string       `json:"worst"`  // name of that pool; the first pool if all are equally healthy
-	Pools  []PoolHealth `json:"pools"`  // in the order of the configuration
+	Health Health       `json:"health"` // health of the pool in the worst state; if there are several pools, the title has its name
+	Worst  string       `json:"worst"`  // name of the pool in the worst state; the first pool if all are equally healthy
+	Pools  []PoolHealth `json:"pools"`  // state of each pool, in the order of the configuration
 }
 
 // PoolHealth is the state of one pool.
@@ -24,8 +24,9 @@ type PoolHealth struct {
 	Title string `json:"title"`
 }
 
-// Severities, from none to worst. A server that is out comes before one that is suspect
-// because other servers have its keys already.
+// Severities of the state of a pool, the least severe first. keysMoved is less severe than
+// keysFail: after a server is out, other servers have its keys, while the keys of a suspect server
+// fail.
 const (
 	healthy = iota
 	warned
@@ -33,7 +34,7 @@ const (
 	keysFail
 )
 
-// severity returns how severe the health h of a pool with these servers is.
+// severity returns how severe the health h of a pool is. c has the states of its servers.
 func severity(h *Health, c *Columns) int {
 	switch {
 	case h.Level == Good:
@@ -49,11 +50,12 @@ func severity(h *Health, c *Columns) int {
 	return keysMoved
 }
 
-// mostAlso is the maximum number of further unhealthy pools that the text names.
+// mostAlso is the maximum number of unhealthy pools that the text names in addition to the worst
+// pool.
 const mostAlso = 3
 
-// overall combines the health of the pools. ticks contains each pool's columns and list
-// its health, both in the order of pools.
+// overall combines the health of all pools. ticks has the states of each pool's servers, and list
+// has the health of each pool. Both have the order of pools.
 func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
 	is := Overall{Pools: make([]PoolHealth, len(pools))}
 	worst, worstSeverity := 0, healthy
@@ -91,7 +93,7 @@ func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
 	return is
 }
 
-// healthyPools returns the sentence about several healthy pools.
+// healthyPools returns the sentence for the case that there are several pools and all are healthy.
 func (t *Tick) healthyPools(pools []*table.Pool) Health {
 	servers := map[string]bool{}
 	for _, p := range pools {
@@ -106,14 +108,14 @@ func (t *Tick) healthyPools(pools []*table.Pool) Health {
 	return Health{Good, fmt.Sprintf("All %d servers of %d pools serve", len(servers), len(pools)), w.flow() + w.failures()}
 }
 
-// ticksBetween returns what happened between two samples: a tick for each pool of the later one's
-// table, in its order. All ticks have the same Overall.
+// ticksBetween returns what happened between two samples. The result has a tick for each pool of
+// the later sample's table, in the order of the table. All ticks have the same Overall.
 func ticksBetween(before, after *Sample) []*Tick {
 	pools := after.Table.Pools
 	all := between(before, after)
 	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
 	rest := after.Servers
-	failing := false // the failed requests are known to belong to certain servers, or there are servers that do not serve
+	failing := false // true if requests to some server fail, or if some server does not serve
 	for i, pool := range pools {
 		t := *all
 		for _, target := range pool.Servers {
@@ -147,8 +149,8 @@ func ticksBetween(before, after *Sample) []*Tick {
 	return ticks
 }
 
-// tickBetween returns the tick of one pool of the later sample's table; nil if the table does not
-// have the pool.
+// tickBetween returns what happened in one pool between two samples. It returns nil if the later
+// sample's table does not have the pool.
 func tickBetween(before, after *Sample, pool string) *Tick {
 	i := slices.IndexFunc(after.Table.Pools, func(p *table.Pool) bool { return p.Name == pool })
 	if i < 0 {
@@ -157,7 +159,7 @@ func tickBetween(before, after *Sample, pool string) *Tick {
 	return ticksBetween(before, after)[i]
 }
 
-// Servers returns the servers of all pools and the current state of the pools.
+// Servers returns the servers of all pools with their states, and the state of all pools together.
 func (s *Sampler) Servers() ([]ServerState, *Overall, error) {
 	now, err := s.Sample()
 	if err != nil {

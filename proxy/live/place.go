@@ -1,6 +1,6 @@
 package live
 
-// This file describes where keys are: the pool, its ring, and one key on it.
+// This file describes where keys are: the pool, its ring, and the place of one key on the ring.
 
 import (
 	"encoding/binary"
@@ -10,34 +10,34 @@ import (
 	"ringside/ring"
 )
 
-// Topo describes a pool as configured in the table.
+// Topo describes a pool as the configuration has it: its servers and routes.
 type Topo struct {
 	Gen          uint64       `json:"gen"`
 	Pool         string       `json:"pool"`
-	Pools        []string     `json:"pools"` // names of all pools
+	Pools        []string     `json:"pools"` // names of all pools of the configuration
 	Distribution string       `json:"distribution"`
 	Failover     string       `json:"failover"`
 	Servers      []TopoServer `json:"servers"`
-	Routes       []TopoRoute  `json:"routes"` // routes to the pool
+	Routes       []TopoRoute  `json:"routes"` // routes that store keys in this pool
 }
 
-// TopoServer describes a server of a pool.
+// TopoServer describes a server of a pool as the configuration has it.
 type TopoServer struct {
 	Name   string  `json:"name"`
 	Addr   string  `json:"addr"`
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
-	Share  float64 `json:"share"` // fraction of all hashes, 0 to 1
+	Share  float64 `json:"share"` // fraction of all hashes that belong to the server, 0 to 1
 }
 
-// TopoRoute describes a route to a pool.
+// TopoRoute describes a route that stores keys in a pool.
 type TopoRoute struct {
 	Prefix   string `json:"prefix"`
-	Match    string `json:"match,omitempty"` // set instead of prefix
+	Match    string `json:"match,omitempty"` // pattern of the keys, if the route has no prefix
 	Replicas int    `json:"replicas"`
 }
 
-// topoOf describes a pool of t.
+// topoOf describes a pool of the table t. gen is the number of the configuration.
 func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	is := &Topo{Gen: gen, Pool: pool.Name, Distribution: pool.Distribution, Failover: pool.Failover.Mode.String(), Routes: []TopoRoute{}}
 	for _, p := range t.Pools {
@@ -60,13 +60,12 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	return is
 }
 
-// RingBytes encodes a pool's ring for the dashboard. It contains the length of the
-// JSON, the JSON, the points and then their owners. Lengths, points and owners have 32
-// bits each, little-endian. The JSON is padded with spaces so that the points are
-// aligned.
+// RingBytes encodes a pool's ring for the dashboard. It contains the length of a JSON text, the
+// text, the points, and the owner of each point. The length, points and owners have 32 bits each,
+// little-endian. The JSON text is padded with spaces so that the points are aligned.
 func RingBytes(pool *table.Pool) []byte {
 	d := ring.Draw(pool.Place.Ring)
-	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // can't fail for these types
+	head, _ := json.Marshal(map[string]any{"kind": d.Kind, "n": max(len(d.Owners), len(d.At)), "before": d.Before}) // Marshal cannot fail for these types
 	for len(head)%4 != 0 {
 		head = append(head, ' ')
 	}
@@ -81,18 +80,18 @@ func RingBytes(pool *table.Pool) []byte {
 	return b
 }
 
-// Routed describes where one key is stored: the output of ringside route, and what the
-// dashboard needs to draw it on the ring.
+// Routed describes where one key is stored. It has what ringside route prints, and what the
+// dashboard needs to draw the key on the ring.
 type Routed struct {
 	table.Planned
-	Place  uint32 `json:"place"`          // position of the hash on a ring of points
-	Order  []int  `json:"order"`          // servers of the pool in the order in which they are used; the owner is first
-	Copies int    `json:"keep"`           // number of replicas
-	Points []int  `json:"points"`         // for each entry of Order, the index of its first point in search order
-	Hops   []int  `json:"hops,omitempty"` // steps of jump hash
+	Place  uint32 `json:"place"`          // position of the key's hash on the ring; only if the ring has points
+	Order  []int  `json:"order"`          // indexes of the servers that have the key, in the order in which they are used; the owner is first
+	Copies int    `json:"keep"`           // number of replicas of the key
+	Points []int  `json:"points"`         // for each server in Order, the index of its first point after the key, in search order
+	Hops   []int  `json:"hops,omitempty"` // buckets that jump hash visits for the key, of which the last one has the key; empty for other distributions
 }
 
-// RouteOf returns where key is stored, for requests on a listener.
+// RouteOf returns where the key is stored for requests on the listener l.
 func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	p := l.Plan(key)
 	is := &Routed{Planned: p.JSON(p.Nowhere(limits, true)), Copies: 1, Order: []int{}, Points: []int{}}
@@ -107,7 +106,7 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 				is.Order = append(is.Order, m.Server)
 			}
 		}
-	} else if len(p.Substitutes) > 0 && p.Substitutes[0].Pool == p.Pool { // the substitute servers, in case a rebuilt ring orders them differently
+	} else if len(p.Substitutes) > 0 && p.Substitutes[0].Pool == p.Pool { // the substitute servers in their real order, because a rebuilt ring may order servers differently
 		is.Order = is.Order[:1]
 		for _, m := range p.Substitutes {
 			is.Order = append(is.Order, m.Server)
@@ -127,8 +126,8 @@ func RouteOf(l *table.Listener, limits *table.Limits, key []byte) *Routed {
 	return is
 }
 
-// firstPoint returns the first point of a server. It starts at the point with the index
-// `at`, in the direction in which the ring is searched.
+// firstPoint returns the index of the first point of a server. The search starts at the index `at`
+// and has the same direction as a search for a key.
 func firstPoint(d *ring.Drawing, at, server int) int {
 	step, n := 1, len(d.Owners)
 	if d.Before {

@@ -1,6 +1,6 @@
 package live
 
-// This file describes the instances that serve a pool, and those that differ.
+// This file describes the instances that serve a pool, and how they differ.
 
 import (
 	"cmp"
@@ -10,33 +10,33 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Roll lists the instances that serve a pool, as far as this one knows: package
-// health/roll.
+// Roll lists the instances that serve a pool, as far as this instance knows them. Package
+// health/roll finds them.
 type Roll struct {
-	Text           string    `json:"text"`            // one or two sentences
-	Me             string    `json:"me"`              // this instance's name in the list
-	Of             int       `json:"of"`              // number of instances
-	Differ         int       `json:"differ"`          // number of listed instances with another configuration than most
-	OtherPlacement int       `json:"other_placement"` // number of listed instances that place replicas on other servers than this one
-	Bad            int       `json:"bad"`             // number of unreadable entries so far
-	List           []RollRow `json:"list"`            // this instance first; a sample if there are very many
+	Text           string    `json:"text"`            // one or more sentences about the instances
+	Me             string    `json:"me"`              // name of this instance in the list
+	Of             int       `json:"of"`              // number of all instances
+	Differ         int       `json:"differ"`          // number of listed instances with another configuration than most instances
+	OtherPlacement int       `json:"other_placement"` // number of listed instances that place replicas on other servers than this instance
+	Bad            int       `json:"bad"`             // number of entries of other instances that could not be read, so far
+	List           []RollRow `json:"list"`            // the instances, this one first; only some of them if there are very many
 }
 
-// RollRow describes one instance.
+// RollRow describes one instance that serves the pool.
 type RollRow struct {
 	Name           string `json:"name"`
 	Version        string `json:"version"`
-	Config         string `json:"config"`                    // hash of the instance's pools and routes
-	Suspects       string `json:"suspects"`                  // servers that it suspects
-	Silent         int    `json:"silent"`                    // number of rounds without a sign of life
-	Other          string `json:"other,omitempty"`           // the difference from most instances: configuration or version
-	OtherPlacement bool   `json:"other_placement,omitempty"` // the listed instance places replicas on other servers than this instance
+	Config         string `json:"config"`                    // hash of the pools and routes in the instance's configuration
+	Suspects       string `json:"suspects"`                  // names of the servers that the instance suspects; empty: none
+	Silent         int    `json:"silent"`                    // number of rounds in which this instance has seen no sign of life of the listed instance
+	Other          string `json:"other,omitempty"`           // how the instance differs from most instances: configuration or version; empty: it does not
+	OtherPlacement bool   `json:"other_placement,omitempty"` // true if the listed instance places replicas on other servers than this instance
 }
 
 const mostRows = 200
 
-// RollOf returns the list of instances for a pool. It returns nil if there is none,
-// because the pool does not move keys, or because this instance has no name.
+// RollOf returns the list of the instances that serve a pool. It returns nil if there is no list.
+// That is the case if the pool does not move keys, or if this instance has no name.
 func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	i := slices.IndexFunc(sum.Rolls, func(r stats.Roll) bool { return r.Pool == pool })
 	if i < 0 || sum.Rolls[i].Self.ID == 0 {
@@ -80,8 +80,8 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	return is
 }
 
-// trouble returns sentences about instances that place replicas differently from this
-// one, and about those with another configuration than most.
+// trouble returns sentences about instances that place replicas on other servers than this
+// instance, and about instances with another configuration than most.
 func (is *Roll) trouble() (text []string) {
 	if is.OtherPlacement > 0 {
 		text = append(text, is.those(is.OtherPlacement, func(r *RollRow) bool { return r.OtherPlacement }, "keep")+
@@ -93,8 +93,8 @@ func (is *Roll) trouble() (text []string) {
 	return text
 }
 
-// those names the n instances for which the function `are` returns true, followed by
-// the verb `do`.
+// those returns a text with the instances for which the function `are` returns true, followed by
+// the verb `do`. n is the number of these instances.
 func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	i := 0
 	for !are(&is.List[i]) {
@@ -109,8 +109,8 @@ func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	return is.List[i].Name + " " + do + "s"
 }
 
-// most returns the most frequent value. Of equally frequent values it returns the
-// first.
+// most returns the most frequent value of the function `of` over the list. If several values are
+// equally frequent, it returns the first of them.
 func most(list []RollRow, of func(*RollRow) string) string {
 	n := map[string]int{}
 	for i := range list {

@@ -6,12 +6,12 @@ package live
 //
 //	takeCounts: the counters of the routes at one moment ► routesBetween: the work between two such moments
 //
-// Guards and tags count by route over all loops, with atomics that are not on the path
-// of a hit. What servers lack is in the ledgers of the loops, each for the keys that it
-// runs, and is part of the snapshot that is taken anyway. So the report costs nothing
-// while there is no watcher.
+// Guards and tags count by route over all loops. Their counters are atomics, which a cache
+// hit does not use. What servers lack is in the ledgers of the loops. A loop has a ledger for
+// the keys whose commands it runs, and the ledgers are part of each snapshot. So the report
+// costs nothing while there is no watcher.
 //
-// Routes with the same label count together, whatever their listener and pool. For
-// routes with a near cache, hits are also counted by pool, but the stored values are not.
-// Invalidations and repairs are counted for the whole process. Missed writes that only
+// Routes with the same label count together, whatever their listener and pool are. Hits of
+// the near cache are counted by route and pool, but the values in the near cache only by
+// route. Invalidations and repairs are counted for the whole process. Missed writes that only
 // other instances know of are not included.

@@ -1,6 +1,6 @@
 package live
 
-// This file compares the counters of two moments.
+// This file computes the work of routes from the counters of two moments.
 
 import (
 	"fmt"
@@ -13,75 +13,75 @@ import (
 	"ringside/proxy/table"
 )
 
-// Routes describes the recent work of the routes to a pool, beyond forwarding requests.
-// Rates are per second over Window.
+// Routes describes what the routes to a pool did recently in addition to forwarding requests. All
+// rates are per second over the time Window.
 type Routes struct {
-	Window        float64       `json:"win"`           // in seconds; 0: there is no earlier moment to compare with
-	Guards        []GuardLine   `json:"guards"`        // routes with a guard
-	Tags          []TagLine     `json:"tags"`          // routes with tags
-	Near          []NearLine    `json:"near"`          // routes with a near cache
-	Invalidations Invalidations `json:"invalidations"` // invalidations of tags by this process, over all pools
-	Replicas      *ReplicaWork  `json:"replicas"`      // null: no route keeps replicas in the pool
-	Lacks         []LackLine    `json:"lacks"`         // servers that lack something
+	Window        float64       `json:"win"`           // length of the counted time, in seconds; 0: there is no earlier moment, so all rates are 0
+	Guards        []GuardLine   `json:"guards"`        // work of the guards, for each route that has one
+	Tags          []TagLine     `json:"tags"`          // work of the tags, for each route that has tags
+	Near          []NearLine    `json:"near"`          // work of the near caches, for each route that has one
+	Invalidations Invalidations `json:"invalidations"` // invalidations of tags by this process, in all pools
+	Replicas      *ReplicaWork  `json:"replicas"`      // work on replicas; null: no route keeps replicas in the pool
+	Lacks         []LackLine    `json:"lacks"`         // the servers of the pool that lack replicas
 }
 
-// GuardLine describes a route with a guard.
+// GuardLine describes the work of a guard on one route. The rates are per second.
 type GuardLine struct {
-	Route   []byte   `json:"route"`   // label of the route; empty: the route of all other keys
-	Leases  float64  `json:"leases"`  // gets that made their client rebuild the value
-	Stored  float64  `json:"stored"`  // rebuilt values that were stored
-	Saved   float64  `json:"saved"`   // gets that waited and got the value: saved rebuilds
-	Old     float64  `json:"old"`     // gets that got the old value during a rebuild: also saved rebuilds
-	Late    float64  `json:"late"`    // gets that waited until the timeout
-	Refused float64  `json:"refused"` // sets that were too late to be stored
-	Waiting int64    `json:"waiting"` // gets that wait now
-	Ever    uint64   `json:"ever"`    // saved rebuilds since the start
-	P50     *float64 `json:"p50_ms"`  // from the miss to the set; null: none in the window
+	Route   []byte   `json:"route"`   // label of the route; empty: the route of all keys that match no other route
+	Leases  float64  `json:"leases"`  // gets per second after which the client rebuilds the value
+	Stored  float64  `json:"stored"`  // rebuilt values per second that were stored
+	Saved   float64  `json:"saved"`   // gets per second that waited and got the value; each saved a rebuild
+	Old     float64  `json:"old"`     // gets per second that got the stale value during a rebuild; each saved a rebuild
+	Late    float64  `json:"late"`    // gets per second that waited until the timeout
+	Refused float64  `json:"refused"` // sets per second that came too late to be stored
+	Waiting int64    `json:"waiting"` // number of gets that wait now
+	Ever    uint64   `json:"ever"`    // number of rebuilds that the guard has saved since the start
+	P50     *float64 `json:"p50_ms"`  // median time from the miss to the set of a rebuild, in milliseconds; null: no rebuild in the counted time
 	P99     *float64 `json:"p99_ms"`
 }
 
-// TagLine describes a route with tags.
+// TagLine describes the work of tags on one route. The rates are per second.
 type TagLine struct {
 	Route    []byte  `json:"route"`
-	Hits     float64 `json:"hits"`      // values with unchanged tags
-	Invalid  float64 `json:"invalid"`   // values that were found, but had an invalidated tag
-	LateSets float64 `json:"late_sets"` // sets not stored, because a tag may have changed since the miss
-	Broken   uint64  `json:"broken"`    // unreadable values, since the start
-	Known    int     `json:"known"`     // keys with remembered tags
+	Hits     float64 `json:"hits"`      // values per second that were found with valid tags
+	Invalid  float64 `json:"invalid"`   // values per second that were found, but had an invalidated tag
+	LateSets float64 `json:"late_sets"` // sets per second that were not stored, because a tag may have changed since the miss
+	Broken   uint64  `json:"broken"`    // number of values that could not be read, since the start
+	Known    int     `json:"known"`     // number of keys with tags that the instance remembers
 }
 
-// NearLine describes a route with a near cache.
+// NearLine describes the work of the near cache of one route. The rates are per second.
 type NearLine struct {
 	Route  []byte   `json:"route"`
-	Hits   float64  `json:"hits"`   // keys served from the near cache
-	Asked  float64  `json:"asked"`  // keys requested from a server
-	Share  *float64 `json:"share"`  // hit rate of the near cache, 0 to 1; null: no requests in the window
-	Age    *float64 `json:"age_ms"` // average age of the served values; null: none was served
-	Bytes  int64    `json:"bytes"`  // size of the stored values
+	Hits   float64  `json:"hits"`   // keys per second that the near cache had
+	Asked  float64  `json:"asked"`  // keys per second that were requested from a server
+	Share  *float64 `json:"share"`  // fraction of the keys that the near cache had, 0 to 1; null: no keys were requested in the counted time
+	Age    *float64 `json:"age_ms"` // average age of the values from the near cache, in milliseconds; null: there were none
+	Bytes  int64    `json:"bytes"`  // size of the values in the near cache, in bytes
 	Values int64    `json:"values"`
 }
 
-// Invalidations counts invalidations of tags.
+// Invalidations counts the invalidations of tags by this process.
 type Invalidations struct {
 	Rate float64  `json:"rate"`
-	Ever uint64   `json:"ever"`   // since the start
-	Bad  uint64   `json:"bad"`    // of Ever, those that some server did not confirm
-	P99  *float64 `json:"p99_ms"` // latency, in the window
+	Ever uint64   `json:"ever"`   // number of invalidations since the start
+	Bad  uint64   `json:"bad"`    // number of invalidations since the start that at least one server did not confirm
+	P99  *float64 `json:"p99_ms"` // 99th percentile of the duration of an invalidation, in milliseconds; null: none in the counted time
 }
 
-// ReplicaWork describes the background work on replicas, over all pools.
+// ReplicaWork describes the background work on replicas in all pools. The rates are per second.
 type ReplicaWork struct {
-	Repaired float64 `json:"repaired"` // replicas written because they were missing or stale
-	Dropped  float64 `json:"dropped"`  // repairs skipped because there were too many
-	Refilled float64 `json:"refilled"` // keys copied to servers that rejoined empty
+	Repaired float64 `json:"repaired"` // repairs per second that were started because a replica was missing or wrong
+	Dropped  float64 `json:"dropped"`  // repairs per second that were skipped because there were too many
+	Refilled float64 `json:"refilled"` // keys per second that were copied to servers that rejoined empty
 }
 
-// LackLine describes a server of the pool that lacks replicas.
+// LackLine describes what one server of the pool lacks.
 type LackLine struct {
-	Server  int    `json:"server"` // index in the pool
-	Text    string `json:"text"`   // description; printed after the server's name
+	Server  int    `json:"server"` // index of the server in the pool
+	Text    string `json:"text"`   // what the server lacks, in words; printed after the server's name
 	Filling bool   `json:"filling"`
-	Copied  uint64 `json:"copied"` // see stats.Lack
+	Copied  uint64 `json:"copied"` // number of keys that were copied to the server so far; see stats.Lack
 	Missed  int    `json:"missed"`
 	Waiting int    `json:"waiting"`
 }
@@ -110,21 +110,21 @@ func keys(n uint64) string {
 	return fmt.Sprint(n, " keys")
 }
 
-// Counts contains the counters at one moment.
+// Counts contains the counters of the routes at one moment.
 type Counts struct {
 	at      time.Time
 	guards  map[string]guardCounts
 	tags    map[string]tagCounts
 	near    map[nearRoute]stats.NearCounts
-	kept    map[string][2]int64 // by label: bytes and values
+	kept    map[string][2]int64 // bytes and number of the values in each near cache, by label of the route
 	voided  stats.Histogram
 	bad     uint64
-	repairs [3]uint64 // repaired, dropped, refilled
+	repairs [3]uint64 // counters of repairs: started, dropped, and keys copied to servers that rejoined empty
 	lacks   map[[2]string]stats.Lack
 }
 
-// nearRoute identifies a route with a near cache. Listeners that have the same route
-// share it.
+// nearRoute identifies a route with a near cache by its pool and label. If several listeners have
+// this route, they count together.
 type nearRoute struct{ pool, label string }
 
 type guardCounts struct {
@@ -138,7 +138,8 @@ type tagCounts struct {
 	known  int
 }
 
-// takeCounts copies the current counters of the routes of p. sum must be a current snapshot.
+// takeCounts copies the current counters of the routes of the proxy p. sum must be a current
+// snapshot.
 func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
 		repairs: [3]uint64{sum.Repairs, sum.RepairsDropped, sum.Refilled}, lacks: sum.Lacks}
@@ -170,11 +171,11 @@ func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	return c
 }
 
-// Since returns the time since an earlier moment.
+// Since returns the time between the moment of `before` and that of c.
 func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at) }
 
-// routesBetween returns the work of the routes of t to pool between two moments. It returns nil if
-// no route has a guard, tags, replicas or a near cache.
+// routesBetween returns what the routes of the table t to the given pool did between two moments.
+// It returns nil if no route to the pool has a guard, tags, replicas or a near cache.
 func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
@@ -250,7 +251,8 @@ func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func
 	return is
 }
 
-// millis returns a quantile in milliseconds, or nil if there are no durations.
+// millis returns the quantile q of a histogram in milliseconds. It returns nil if the histogram is
+// empty.
 func millis(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil

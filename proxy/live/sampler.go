@@ -1,6 +1,6 @@
 package live
 
-// This file contains the sampler and its watchers.
+// This file contains the sampler, and the watchers that get its events.
 
 import (
 	"bytes"
@@ -16,67 +16,69 @@ import (
 	"ringside/proxy/table"
 )
 
-// Intervals and limits of the sampler.
+// Intervals and limits of a Sampler.
 const (
-	Every      = time.Second     // between ticks while there is a watcher
-	historyGap = 5 * time.Second // between ticks that are kept
-	historyLen = 36              // number of kept ticks, for new watchers: three minutes
-	errandGap  = 5 * time.Second // between two requests for a server's stats
+	Every      = time.Second     // time between two ticks while there is a watcher
+	historyGap = 5 * time.Second // time between two ticks that are kept for new watchers
+	historyLen = 36              // number of ticks that are kept for new watchers; they cover three minutes
+	errandGap  = 5 * time.Second // time between two requests for the stats of the same server
 
 	MostWatchers = 16
-	mostWaiting  = 64 // maximum number of events that wait for one watcher
+	mostWaiting  = 64 // maximum number of events that wait until a watcher reads them
 )
 
 // Options configures a Sampler.
 type Options struct {
-	// Reload returns the state of the configuration.
+	// Reload returns the state of the configuration, which samples contain.
 	Reload func() Reload
 
-	// CPU returns the processor time that the process has used so far. nil: unknown.
+	// CPU returns the processor time that the process has used so far. If CPU is nil, the time is
+	// unknown and shown as 0.
 	CPU func() time.Duration
 
-	Events *Events // nil: no events
+	Events *Events // log records to show as events; nil: none
 }
 
 // Reload describes the configuration of a running proxy.
 type Reload struct {
-	Err        error     // why the configuration that was read last was rejected; nil: it is in force
-	At         time.Time // when it was read
-	Succeeded  uint64    // configurations accepted since the start, without the first
-	Failed     uint64    // configurations rejected since the start
-	Generation uint64    // number of the table in force; 1 is the first
+	Err        error     // why the configuration that was read last was rejected; nil: it is in use
+	At         time.Time // time at which the configuration was read last
+	Succeeded  uint64    // number of configurations that were accepted since the start, without the first one
+	Failed     uint64    // number of configurations that were rejected since the start
+	Generation uint64    // number of the configuration in use; the first one has the number 1
 }
 
-// Sampler computes ticks of a running proxy and passes them to watchers.
+// Sampler takes samples of a running proxy, computes ticks from them, and sends them to watchers.
 type Sampler struct {
 	p       *proxy.Proxy
 	options Options
-	wake    chan struct{} // a watcher has started
+	wake    chan struct{} // receives when a watcher has started
 	ended   chan struct{} // closed by Close
 	once    sync.Once
 
 	mu       sync.Mutex
 	closed   bool
 	watchers map[*Watcher]bool
-	history  map[string][][]byte // ticks as JSON by pool, oldest first
-	latest   map[string]message  // by pool and topic: events that a new watcher gets at once
+	history  map[string][][]byte // ticks that are kept for new watchers, as JSON, by pool, oldest first
+	latest   map[string]message  // last events for new watchers, by pool and topic
 
-	last    *Sample          // written only by run
-	routes  []*Counts        // of the last seconds, oldest first; never empty once there is a sample; only run uses it
-	saidNow map[string]*Said // last reports of the servers by network and address, and in saidOld those before; only runErrands uses both
+	last    *Sample          // last sample; only the goroutine run replaces it
+	routes  []*Counts        // counters of routes in the last seconds, oldest first; not empty once there is a sample; only the goroutine run uses them
+	saidNow map[string]*Said // last report of each server, by network and address; saidOld has the reports before; only runErrands uses both
 	saidOld map[string]*Said
 }
 
-// kept are the topics with a last event that is kept for new watchers.
+// kept are the topics of events that are kept for new watchers. Only the last event of a topic is
+// kept.
 var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
 
-// message is one event of a stream.
+// message is one event of a stream: its topic and its data as JSON.
 type message struct {
 	topic string
 	data  []byte
 }
 
-// NewSampler returns a sampler of p. It does nothing before Run.
+// NewSampler returns a sampler of the proxy p. It takes no samples before Run.
 func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 	if o.CPU == nil {
 		o.CPU = func() time.Duration { return 0 }
@@ -89,7 +91,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
-// Run starts sampling, which continues until Close. A second call does nothing.
+// Run starts the sampler, which takes samples until Close. A second call does nothing.
 func (s *Sampler) Run() {
 	s.once.Do(func() {
 		s.options.Events.subscribe(s, true)
@@ -118,7 +120,7 @@ func (s *Sampler) run() {
 	for {
 		now, err := s.Sample()
 		switch {
-		case err != nil: // a loop hangs: the watchers keep the old data and get the error
+		case err != nil: // a loop hangs: the watchers get the error and keep the old data
 			s.late(err)
 		case s.last == nil:
 			s.keep(now)
@@ -147,14 +149,14 @@ func (s *Sampler) run() {
 	}
 }
 
-// keep stores the sample `now` as the last one.
+// keep stores the sample `now` as the last sample.
 func (s *Sampler) keep(now *Sample) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = now
 }
 
-// Sample takes a sample.
+// Sample reads the state of the proxy: counters, servers, routes and the configuration.
 func (s *Sampler) Sample() (*Sample, error) {
 	sum, err := s.p.Snapshot()
 	if err != nil {
@@ -164,21 +166,21 @@ func (s *Sampler) Sample() (*Sample, error) {
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
 	is.Gen, is.Refused = config.Generation, config.Err != nil
-	if is.Table != s.p.Table() { // a reload happened in between
+	if is.Table != s.p.Table() { // a reload happened while the sample was taken, so its parts do not match
 		return s.Sample()
 	}
 	return is, nil
 }
 
-// held returns how many bytes of memory the runtime uses.
+// held returns how much memory the Go runtime uses, in bytes.
 func held() uint64 {
 	is := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(is)
 	return is[0].Value.Uint64() - is[1].Value.Uint64()
 }
 
-// tick publishes what happened since the last sample. If keep is set the tick is also
-// kept for later watchers.
+// tick sends to the watchers what has happened since the last sample. If keep is set, the tick is
+// also kept for later watchers.
 func (s *Sampler) tick(now *Sample, keep bool) {
 	watched := s.pools()
 	if !keep && len(watched) == 0 {
@@ -191,7 +193,7 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 		}
 		b, err := json.Marshal(ticks[i])
 		if err != nil {
-			s.p.Log.Error("cannot encode an update of the dashboard", "error", err) // a bug: NaN
+			s.p.Log.Error("cannot encode an update of the dashboard", "error", err) // this is a bug, for example a NaN
 			continue
 		}
 		if now.Table != s.last.Table {
@@ -205,14 +207,14 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 			s.mu.Unlock()
 		}
 	}
-	if now.Table != s.last.Table { // kept ticks have other columns
+	if now.Table != s.last.Table { // after a reload, the kept ticks may have other servers than the pool has now
 		s.mu.Lock()
 		clear(s.history)
 		s.mu.Unlock()
 	}
 }
 
-// publishHot publishes the most requested keys to the watchers.
+// publishHot sends the most requested keys to the watchers.
 func (s *Sampler) publishHot(t *table.Table) {
 	watched := s.pools()
 	if len(watched) == 0 {
@@ -220,7 +222,7 @@ func (s *Sampler) publishHot(t *table.Table) {
 	}
 	is, err := s.p.Watched()
 	if err != nil {
-		return // the next tick reports the error
+		return // the error is not reported here, because the next tick fails with the same error
 	}
 	for _, pool := range t.Pools {
 		if watched[pool.Name] {
@@ -229,19 +231,19 @@ func (s *Sampler) publishHot(t *table.Table) {
 	}
 }
 
-// routeWindow is the time over which the work of routes is counted. It is long because
-// rare events would be 0 in most seconds.
+// routeWindow is the time over which the work of routes is counted. It is longer than a second,
+// because rare events would be 0 in most seconds.
 const routeWindow = 10 * time.Second
 
-// publishRoutes publishes the recent work of the routes, and the list of instances, to the
-// watchers.
+// publishRoutes sends to the watchers what the routes have done recently, and the list of
+// instances.
 func (s *Sampler) publishRoutes(now *Sample) {
 	watched := s.pools()
 	for len(s.routes) > 1 && now.Routes.Since(s.routes[1]) >= routeWindow {
 		s.routes = s.routes[1:]
 	}
 	if s.routes = append(s.routes, now.Routes); len(watched) == 0 {
-		s.routes = s.routes[len(s.routes)-1:] // the next watcher's first window starts here
+		s.routes = s.routes[len(s.routes)-1:] // without a watcher, only the counters of now are needed: the counted time of the next watcher starts here
 	}
 	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
@@ -251,7 +253,7 @@ func (s *Sampler) publishRoutes(now *Sample) {
 	}
 }
 
-// late publishes that there is no tick, and the reason.
+// late sends to the watchers that there is no tick, with the reason.
 func (s *Sampler) late(err error) {
 	s.publishJSON("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
 }
@@ -265,8 +267,7 @@ func (s *Sampler) publishJSON(pool, topic string, what any) {
 	s.publish(pool, topic, b)
 }
 
-// publish passes an event to the watchers of a pool, or to all watchers if pool is
-// empty.
+// publish sends an event to the watchers of a pool, or to all watchers if pool is empty.
 func (s *Sampler) publish(pool, topic string, data []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -280,7 +281,7 @@ func (s *Sampler) publish(pool, topic string, data []byte) {
 	}
 }
 
-// pools returns the watched pools.
+// pools returns the names of the pools that have a watcher.
 func (s *Sampler) pools() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,10 +292,10 @@ func (s *Sampler) pools() map[string]bool {
 	return list
 }
 
-// Watcher receives the events of one pool. For each topic it keeps only the last unread
-// event; for "event" it keeps a list of limited length. So a slow watcher skips events.
+// Watcher receives the events of one pool. An event that is not read in time is replaced by the
+// next event of its topic. Only events with the topic "event" are all kept, up to a limit.
 type Watcher struct {
-	Ready chan struct{} // an event can be read; closed when the sampler ends
+	Ready chan struct{} // receives when there is an event to read; closed when the watcher or the sampler is closed
 
 	s       *Sampler
 	pool    string
@@ -302,11 +303,11 @@ type Watcher struct {
 	over    bool
 }
 
-// ErrCrowded is returned by Watch if there are already MostWatchers watchers.
+// ErrCrowded is the error of Watch if there are already MostWatchers watchers.
 var ErrCrowded = errors.New("16 already watch this instance: close one of them")
 
-// Watch starts watching a pool of the table in force. The watcher gets the pool, the
-// ticks of the last minutes and the last events at once.
+// Watch starts to watch a pool of the table t. The watcher gets some events at once: the servers of
+// the pool, the ticks of the last minutes, and the last log records.
 func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 	topo, err := json.Marshal(topoOf(t, pool, s.options.Reload().Generation))
 	if err != nil {
@@ -345,18 +346,19 @@ func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 	return w, nil
 }
 
-// Close ends w.
+// Close removes the watcher w, which then gets no more events.
 func (w *Watcher) Close() {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	delete(w.s.watchers, w)
 	if len(w.s.watchers) == 0 {
-		clear(w.s.latest) // will be outdated
+		clear(w.s.latest) // without a watcher nothing updates these events, so they would be old for the next watcher
 	}
 	w.end()
 }
 
-// put queues a message. The sampler's mu must be locked, for end as well.
+// put adds the message m to the events that w has not read. Callers of put and of end must have
+// locked the sampler's mu.
 func (w *Watcher) put(m message) {
 	at := -1
 	if m.topic != "event" {
@@ -384,7 +386,7 @@ func (w *Watcher) end() {
 	}
 }
 
-// Take appends the waiting events to dst, in the format of an event stream.
+// Take appends the events that w has not read to dst, in the format of an event stream.
 func (w *Watcher) Take(dst []byte) []byte {
 	w.s.mu.Lock()
 	list := w.waiting
@@ -396,8 +398,7 @@ func (w *Watcher) Take(dst []byte) []byte {
 	return dst
 }
 
-// AppendEvent appends an event in the format of an event stream. data is JSON on one
-// line.
+// AppendEvent appends an event to dst, in the format of an event stream. data is JSON on one line.
 func AppendEvent(dst []byte, topic string, data []byte) []byte {
 	dst = append(append(dst, "event: "...), topic...)
 	dst = append(append(dst, "\ndata: "...), data...)

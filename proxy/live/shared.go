@@ -1,6 +1,6 @@
 package live
 
-// This file describes servers that only this instance or only another one ejects.
+// This file describes servers that only this instance ejects, or only another instance.
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// SharedServers returns how many servers of a pool other instances treat differently in
-// an outage.
+// SharedServers returns how many servers of a pool either this instance or another one ejects, but
+// not both in the same way.
 func SharedServers(sum *stats.Snapshot, pool string) int {
 	var names []string
 	for _, s := range sum.Shared {
@@ -22,11 +22,11 @@ func SharedServers(sum *stats.Snapshot, pool string) int {
 	return len(names)
 }
 
-// mostShared is the maximum number of these servers that are named.
+// mostShared is the maximum number of servers that a sentence about them names.
 const mostShared = 3
 
-// ejectedElsewhere describes the servers of a pool that only this instance or only
-// another one ejects, and the remedy. It returns "" if there are none.
+// ejectedElsewhere describes the servers of a pool that only this instance ejects, or only another
+// instance, and what to do. It returns "" if there are no such servers.
 func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
 	if list := serversOf(sum, pool, false); list != "" {
 		text = "Another instance ejects " + list + ", and flushes a server when it returns, with what this pool has stored there by then. "
@@ -40,7 +40,8 @@ func ejectedElsewhere(sum *stats.Snapshot, pool string) (text string) {
 	return text
 }
 
-// serversOf lists the servers of a pool that another Ringside ejects, or those that it keeps.
+// serversOf returns a text with servers of a pool. If keeps is set, these are the servers that
+// another instance does not eject. Otherwise they are the servers that another instance ejects.
 func serversOf(sum *stats.Snapshot, pool string, keeps bool) string {
 	var list []string
 	for _, s := range sum.Shared {

@@ -20,16 +20,17 @@ type ServerState struct {
 	Server  string    `json:"server"` // name of the server
 	Address string    `json:"address"`
 	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // up, unknown, down, drained, or a phase of failover
-	Since   time.Time `json:"since"`         // start of the state
-	Why     string    `json:"why,omitempty"` // why the server is not up
+	State   string    `json:"state"`         // state of the server: up, unknown, down, drained, or a phase of the failover in lower case
+	Since   time.Time `json:"since"`         // time at which the state began
+	Why     string    `json:"why,omitempty"` // why the server is not up; empty: no reason is known
 
-	Order     string `json:"order,omitempty"` // override by an operator: drain, down
-	LoopsDown int    `json:"loops_down"`      // number of loops on which it is down
+	Order     string `json:"order,omitempty"` // an operator's order for the server, drain or down; empty: none
+	LoopsDown int    `json:"loops_down"`      // number of loops on which the server is down
 	Version   string `json:"version,omitempty"`
-	Waiting   int    `json:"waiting"` // requests without a reply
+	Waiting   int    `json:"waiting"` // number of requests to the server without a reply
 
-	// Replicas is set if routes keep replicas in the pool.
+	// Replicas is the state of the replicas on the server. It is nil if no route keeps replicas in
+	// the pool.
 	Replicas *ReplicaState `json:"replicas,omitempty"`
 
 	// Failover is the state of the pool's keeper for the server. It is nil if the pool
@@ -37,25 +38,25 @@ type ServerState struct {
 	Failover *Failover `json:"failover,omitempty"`
 }
 
-// Failover is a keeper's state for one server.
+// Failover is what the keeper of a pool knows about one server.
 type Failover struct {
-	Phase   string `json:"phase"` // IN, LEAVING, OUT, RETURN, WARM, SETTLE
+	Phase   string `json:"phase"` // phase of the server: IN, LEAVING, OUT, RETURN, WARM or SETTLE
 	Outages uint32 `json:"outages"`
 	Suspect bool   `json:"suspect"`
 	Why     string `json:"why,omitempty"`
-	SinceMS int64  `json:"since_ms"` // milliseconds for which it has been suspect, or else in the phase
-	LeaseMS int64  `json:"lease_ms"` // milliseconds that the lease remains valid
+	SinceMS int64  `json:"since_ms"` // how long the server has been suspect, or, if it is not suspect, how long it has been in its phase, in milliseconds
+	LeaseMS int64  `json:"lease_ms"` // how long the lease is still valid, in milliseconds
 	Next    string `json:"next,omitempty"`
-	NextMS  int64  `json:"next_ms,omitempty"` // milliseconds until Next
-	Renamed bool   `json:"renamed,omitempty"` // the server rejects flush_all, so its keys have other names now
+	NextMS  int64  `json:"next_ms,omitempty"` // time until the keeper takes the step Next, in milliseconds; 0: the step depends on other instances or servers, not on time
+	Renamed bool   `json:"renamed,omitempty"` // true if the server rejects flush_all; its keys have other names now instead
 }
 
-// States of a server.
+// States of a server, in addition to the phases of the failover.
 const (
 	Up      = "up"
-	Unknown = "unknown" // the server has neither replied nor failed yet
+	Unknown = "unknown" // the server has neither replied to a request nor failed yet
 	Down    = "down"
-	Drained = "drained" // by an operator
+	Drained = "drained" // an operator has ordered that the server gets no new requests
 )
 
 // Address returns a server's address as the configuration file spells it.
@@ -66,8 +67,8 @@ func Address(t table.Target) string {
 	return t.Network + ":" + t.Address
 }
 
-// ListenerAddress returns a listener's address as the configuration file spells it,
-// without the address family.
+// ListenerAddress returns a listener's address as the configuration file spells it. network is the
+// network of the address; it is shown only for a unix socket.
 func ListenerAddress(network, at string) string {
 	if network == "unix" {
 		return "unix:" + at
@@ -75,7 +76,7 @@ func ListenerAddress(network, at string) string {
 	return at
 }
 
-// States returns the state of all servers of the table in force, from a snapshot of the
+// States returns the state of all servers in the current table of p. sum is a snapshot of the
 // counters of p.
 func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	now, t := time.Now(), p.Table()
@@ -113,9 +114,9 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	return list
 }
 
-// addReplicas sets Replicas for all servers of t, in their order. Another instance may know
-// that a server is being filled although this one does not, because this one was
-// started later.
+// addReplicas sets the field Replicas of all servers of the table t. list has the order of the
+// table. filling reports whether this instance fills the server; others reports whether another
+// instance does. This instance may not know it if it was started later.
 func addReplicas(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
 	lacking := map[string][]*ServerState{}
 	for i := range list {
@@ -145,12 +146,11 @@ func addReplicas(list []ServerState, t *table.Table, filling, others func(*Serve
 	}
 }
 
-// mostReasons is the maximum number of servers per pool that are named because they
-// lack replicas.
+// mostReasons is the maximum number of servers per pool that are named as lacking replicas.
 const mostReasons = 4
 
-// lack describes why the replicas on this server do not count. elsewhere means that it
-// belongs to another pool.
+// lack describes why the replicas on the server do not count. elsewhere means that the server
+// belongs to another pool. filling means that this instance is filling the server.
 func (is *ServerState) lack(elsewhere, filling bool) string {
 	name := is.Server
 	if elsewhere {
@@ -167,7 +167,8 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 	return name + " lacks replicas, as another instance reports"
 }
 
-// keeperSays sets the fields that come from the pool's keeper.
+// keeperSays sets the fields that come from the keeper of the pool. m has what the keeper knows
+// about the server.
 func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 	is.Failover = &Failover{
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
@@ -185,17 +186,17 @@ func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 	}
 	if is.Order != "" && m.Phase == health.Out {
 		is.State, is.Why, is.Since = Drained, describeOverride(is.Order), now.Add(-m.InPhase)
-		if m.Suspect && m.Override == health.Drain { // down makes it suspect whether it replies or not
+		if m.Suspect && m.Override == health.Drain { // only for the order drain, because a server with the order down is always suspect
 			is.Why += alsoSuspect + m.Why
 		}
 	}
 }
 
-// alsoSuspect separates an operator's override from the reason for which the server
-// would be ejected without it.
+// alsoSuspect is the text between an operator's order and the reason for which the server would be
+// ejected without the order.
 const alsoSuspect = ", and suspect: "
 
-// describeOverride describes an operator's override.
+// describeOverride describes an operator's order in words.
 func describeOverride(order string) string {
 	if order == health.Down.String() {
 		return "taken down by an operator"

@@ -1,6 +1,6 @@
 package live
 
-// This file summarizes the events of each key in one line.
+// This file summarizes the events of each traced key in one line.
 
 import (
 	"fmt"
@@ -10,38 +10,40 @@ import (
 	"ringside/proxy/watch"
 )
 
-// Stories summarizes the events of keys: for each key a line of letters, newest at the
-// right. Consecutive hits, misses, counts or refused locks become one letter with a
-// number. A lock belongs to the story of the key that it locks. The cause of a miss
-// follows its letter, if it is known: MX, MF.
+// Stories summarizes the events of traced keys. Each key has a line of letters with the newest
+// event at the right. Consecutive hits, misses, increments or refused locks become one letter with
+// a number. The events of a lock are in the line of the key that it protects. If the cause of a
+// miss is known, it follows the letter: MX, MF.
 type Stories struct {
-	Events  int // events added so far
-	Dropped int // events without room
+	Events  int // number of events that were added so far
+	Dropped int // number of events that were dropped because there was no room for them
 
-	keys, length int // limits; of a longer line the end is kept
+	keys, length int // maximum number of keys, and of bytes of a line; a longer line loses its beginning
 	by           map[string]*story
-	order        []*story // in the order of their first events
+	order        []*story // the keys with events, in the order of their first events
 }
 
-// story is the summary of one key.
+// story has the events of one key, as letters.
 type story struct {
-	key   string // the key, or the key that a lock protects
+	key   string // the key of the events; for events of a lock, the key that it protects
 	began int64  // time of the first event, in Unix milliseconds
-	ended int64  // time of the last event
+	ended int64  // time of the last event, in milliseconds since 1970
 	text  strings.Builder
-	last  string // last letter and its cause
-	times int    // number of consecutive events with it
+	last  string // letter of the last event, with its cause; it is not in text yet
+	times int    // number of consecutive events with the last letter
 }
 
-// NewStories returns Stories for up to keys keys, with about length bytes for each.
+// NewStories returns Stories with the given limits: the number of keys, and about how many bytes
+// each line has.
 func NewStories(keys, length int) *Stories {
 	return &Stories{keys: keys, length: length, by: map[string]*story{}}
 }
 
-// Keys returns the number of keys.
+// Keys returns the number of keys with events.
 func (s *Stories) Keys() int { return len(s.order) }
 
-// Add adds the rows that a Follower (a reader of traced events) has received.
+// Add adds the events that a Follower has received. A Follower is a reader of the events of traced
+// keys.
 func (s *Stories) Add(is *Traced) {
 	s.Dropped += is.Dropped
 	for i := range is.Rows {
@@ -77,13 +79,13 @@ func (s *Stories) add(r *Row) {
 	}
 }
 
-// end appends the pending letter, which stands for the last event, to the text.
+// end appends the letter of the last event to the text.
 func (of *story) end() {
 	of.text.WriteString(of.latest())
 	of.last = ""
 }
 
-// latest formats the pending letter, and how often its event has happened in a row.
+// latest returns the letter of the last event, followed by the number of equal events in a row.
 func (of *story) latest() string {
 	switch {
 	case of.last == "":
@@ -94,15 +96,15 @@ func (of *story) latest() string {
 	return " " + of.last
 }
 
-// Line is the summary of one key.
+// Line has the events of one key as letters.
 type Line struct {
 	Key   string
 	Began int64  // time of the first event, in Unix milliseconds
 	Ended int64  // time of the last event
-	Text  string // each letter is preceded by a space
+	Text  string // letters of the events; each is preceded by a space
 }
 
-// Lines returns the lines in the order of their first events.
+// Lines returns the line of each key, in the order of the keys' first events.
 func (s *Stories) Lines() iter.Seq[Line] {
 	return func(yield func(Line) bool) {
 		for _, of := range s.order {

@@ -1,6 +1,6 @@
 package live
 
-// This file computes what a pool's servers and the whole proxy did between two samples.
+// This file computes what the servers of a pool and the whole proxy did between two samples.
 
 import (
 	"math"
@@ -12,68 +12,69 @@ import (
 	"ringside/proxy/wire"
 )
 
-// Sample is the state at one moment.
+// Sample is the state of a running proxy at one moment.
 type Sample struct {
 	At      time.Time
 	Sum     *stats.Snapshot
 	Servers []ServerState
 	Routes  *Counts
-	CPU     time.Duration // processor time used by the process so far
-	Memory  uint64        // bytes used by the process
+	CPU     time.Duration // CPU time that the process has used so far
+	Memory  uint64        // memory that the process uses, in bytes
 	Table   *table.Table
-	Gen     uint64 // number of the table in force
-	Refused bool   // the configuration that was read last was rejected
+	Gen     uint64 // number of the configuration in use
+	Refused bool   // true if the configuration that was read last was rejected
 }
 
-// Tick describes what happened between two samples. Rates are per second over the whole
-// proxy. S describes the servers of one pool.
+// Tick describes what happened between two samples. Rates are per second, for the whole proxy. Only
+// the field S is about the servers of one pool.
 type Tick struct {
 	T        int64              `json:"t"`    // time of the later sample, in Unix milliseconds
-	Span     int64              `json:"span"` // milliseconds between the samples
-	Ops      map[string]float64 `json:"ops"`  // requests by command
+	Span     int64              `json:"span"` // time between the two samples, in milliseconds
+	Ops      map[string]float64 `json:"ops"`  // requests per second, by command
 	Outcomes Outcomes           `json:"oc"`
-	Keys     [3]float64         `json:"keys"` // requested keys: hit, missed, failed
-	Latency  [3]*float64        `json:"lat"`  // p50, p90, p99 in microseconds; null: no requests
+	Keys     [3]float64         `json:"keys"` // requested keys per second: those that hit, missed and failed
+	Latency  [3]*float64        `json:"lat"`  // 50th, 90th and 99th percentile of the latency, in microseconds; null: no requests
 	Clients  int                `json:"cl"`
 	InFlight int                `json:"inf"`
 	BytesIn  float64            `json:"bi"`
 	BytesOut float64            `json:"bo"`
-	CPU      float64            `json:"cpu"` // cores
-	Memory   uint64             `json:"rss"` // bytes
+	CPU      float64            `json:"cpu"` // CPU time that the process uses, as a number of CPU cores
+	Memory   uint64             `json:"rss"` // memory that the process uses, in bytes
 	Gen      uint64             `json:"gen"`
-	Refused  bool               `json:"cfg"` // the configuration that was read last was rejected
-	Overall                     // over all pools
+	Refused  bool               `json:"cfg"` // true if the configuration that was read last was rejected
+	Overall                     // state of all pools together
 	S        Columns            `json:"s"`
 }
 
-// Outcomes contains requests per second by outcome.
+// Outcomes contains requests per second, by outcome.
 type Outcomes struct {
 	Hit     float64 `json:"hit"`
 	Miss    float64 `json:"miss"`
 	Stored  float64 `json:"stored"`
 	OK      float64 `json:"ok"`
-	Refused float64 `json:"refused"` // rejected by the server (not stored, exists, not found), or a client error
-	Fail    float64 `json:"fail"`    // no correct reply from a server
+	Refused float64 `json:"refused"` // requests that a server rejected (not stored, exists, not found), or that were errors of the client
+	Fail    float64 `json:"fail"`    // requests without a correct reply from a server
 }
 
-// Columns has a row for each server of a pool, in the order of the table.
+// Columns describes the servers of a pool. Each field is a list with one value per server, in the
+// order of the table.
 type Columns struct {
 	State []string   `json:"st"`
-	Phase []string   `json:"ph"`    // phase of the keeper; empty: the pool never moves keys
-	Since []int64    `json:"since"` // start of the state, in Unix milliseconds
+	Phase []string   `json:"ph"`    // phase of each server; empty: the pool never moves keys
+	Since []int64    `json:"since"` // time at which the state of each server began, in milliseconds since 1970
 	Why   []string   `json:"why"`
-	Order []string   `json:"ord"`   // override by an operator: drain, down
-	Next  []string   `json:"next"`  // next step of the keeper, as text
-	Rate  []float64  `json:"rps"`   // requests to the server
-	Fail  []float64  `json:"fail"`  // requests that it did not answer, or with SERVER_ERROR, or that were not sent to it
-	Cause []string   `json:"cause"` // cause of most failures; empty: none
-	P50   []*float64 `json:"p50"`   // microseconds
+	Order []string   `json:"ord"`   // an operator's order for each server, drain or down; empty: none
+	Next  []string   `json:"next"`  // next step of the keeper for each server, in words
+	Rate  []float64  `json:"rps"`   // requests per second to each server
+	Fail  []float64  `json:"fail"`  // requests per second to each server that failed: no reply, a reply SERVER_ERROR, or not sent at all
+	Cause []string   `json:"cause"` // cause of most failures of each server; empty: no failures
+	P50   []*float64 `json:"p50"`   // median latency of each server, in microseconds; null: no requests
 	P99   []*float64 `json:"p99"`
 	Queue []int      `json:"q"`
 	Conns []int      `json:"cn"`
 }
 
-// Requests returns the number of requests per second.
+// Requests returns the number of requests of all clients per second.
 func (t *Tick) Requests() (n float64) {
 	for _, v := range t.Ops {
 		n += v
@@ -81,14 +82,14 @@ func (t *Tick) Requests() (n float64) {
 	return n
 }
 
-// HitShare returns the hit rate of the requested keys. It returns false if none was
-// requested.
+// HitShare returns the fraction of the requested keys that were found. It returns false if no keys
+// were requested.
 func (t *Tick) HitShare() (float64, bool) {
 	n := t.Keys[0] + t.Keys[1] + t.Keys[2]
 	return t.Keys[0] / max(n, 1e-9), n > 0
 }
 
-// of returns the field of o that counts an outcome.
+// of returns the field of o that counts requests with the outcome out.
 func (o *Outcomes) of(out stats.Outcome) *float64 {
 	switch {
 	case out == stats.Hit:
@@ -105,13 +106,14 @@ func (o *Outcomes) of(out stats.Outcome) *float64 {
 	return &o.Refused
 }
 
-// span returns the seconds between two samples, with a minimum, because rates over very
-// short times are meaningless.
+// span returns the seconds between two samples, or a minimum if they are closer together. Rates
+// over a shorter time would be meaningless.
 func span(before, after *Sample) float64 {
 	return max(after.At.Sub(before.At), Every/4).Seconds()
 }
 
-// between computes the part of a tick that describes the whole proxy.
+// between computes the part of a tick that describes the whole proxy. It leaves out the columns of
+// the servers.
 func between(before, after *Sample) *Tick {
 	seconds := span(before, after)
 	rate := func(now, then uint64) float64 { return round(float64(stats.Since(now, then)) / seconds) }
@@ -144,7 +146,7 @@ func between(before, after *Sample) *Tick {
 	return t
 }
 
-// add appends a server's row.
+// add appends the values of one server to all columns.
 func (c *Columns) add(is *ServerState, before, after *Sample, target table.Target) {
 	seconds := span(before, after)
 	phase, next := "", ""
@@ -176,7 +178,8 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Conns = append(c.Conns, now.Conns)
 }
 
-// failures returns how many requests to a server failed, and why most of them did.
+// failures returns how many requests to a server failed between two snapshots, and why most of them
+// failed.
 func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 	var most uint64
 	for _, one := range []struct {
@@ -199,7 +202,7 @@ func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 	return sum, cause
 }
 
-// repliesError describes a server that replies with the error line, and the remedy.
+// repliesError describes a server that replies with an error line, and what to do.
 func repliesError(line string) string {
 	remedy := "check its memory and its log"
 	if strings.Contains(line, "too large") {
@@ -208,15 +211,16 @@ func repliesError(line string) string {
 	return "it replies " + Clean(line) + "; " + remedy
 }
 
-// byOperator reports whether an operator's override keeps requests from server i.
+// byOperator reports whether server i gets no requests because of an operator's order.
 func (c *Columns) byOperator(i int) bool {
 	return c.State[i] == Drained || c.State[i] == Down && i < len(c.Order) && c.Order[i] != ""
 }
 
-// round rounds to tenths. More digits would only cost bytes.
+// round rounds v to tenths. More digits would only make the JSON longer.
 func round(v float64) float64 { return math.Round(10*v) / 10 }
 
-// quantile returns a quantile in microseconds, or nil if there are no durations.
+// quantile returns the quantile q of a histogram in microseconds. It returns nil if the histogram
+// is empty.
 func quantile(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil

@@ -12,7 +12,7 @@ package live
 // is compared with the patterns of all followers. If a pattern matches, the event is
 // kept until it is read. The limits are:
 //
-//	interactive followers       4, mostFollowers; files do not count here, but have the same limit
+//	interactive followers       4 (mostFollowers), in addition to at most 4 followers that write files
 //	kept events                 4,096 in each loop
 //	rows for one follower       500 in a quarter of a second; a row may stand for several consecutive hits
 //	rows for a slow follower    2,000 unread

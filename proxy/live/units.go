@@ -1,6 +1,6 @@
 package live
 
-// This file formats numbers with units, and makes text safe for terminals.
+// This file formats numbers with units. It also makes text safe for terminals.
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"unicode"
 )
 
-// Count formats a number with commas.
+// Count formats a number with commas between groups of three digits.
 func Count(v float64) string {
 	if v > 0 && v < 10 && v != float64(int(v)) {
 		return strconv.FormatFloat(v, 'f', 1, 64)
@@ -43,7 +43,7 @@ func Micros(us float64) string {
 	return fmt.Sprintf("%.1f s", us/1e6)
 }
 
-// Bytes formats a size.
+// Bytes formats a size that is given in bytes.
 func Bytes(b float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
 	i := 0
@@ -57,7 +57,7 @@ func Bytes(b float64) string {
 	return fmt.Sprintf("%.1f %s", b, units[i])
 }
 
-// Ago formats how long something has lasted.
+// Ago formats the time for which something has lasted.
 func Ago(d time.Duration) string {
 	switch s := int(max(d, 0).Round(time.Second) / time.Second); {
 	case s < 90:

@@ -1,6 +1,6 @@
 package live
 
-// This file describes problems of a server's memory in words.
+// This file describes problems with the memory of a server in words.
 
 import (
 	"fmt"
@@ -8,21 +8,20 @@ import (
 	"slices"
 )
 
-// Warning is a sentence about a server's memory.
+// Warning describes a problem with the memory of one server.
 type Warning struct {
 	Server  string `json:"server"`
-	Text    string `json:"text"`              // the problem; printed after the server's name
-	Command string `json:"command,omitempty"` // a command for the server that would help; empty: none
+	Text    string `json:"text"`              // the problem in words; printed after the server's name
+	Command string `json:"command,omitempty"` // a command for the memcached server that would help; empty: none
 	weight  float64
 }
 
-// evicts is the eviction rate, in items per second, above which a class counts as
-// evicting.
+// evicts is the rate from which a slab class counts as evicting, in items per second.
 const evicts = .5
 
-// warn reports a server that evicts items, and whether it has idle memory at the same
-// time. The first page of a class does not count as idle, because memcached never moves
-// it.
+// warn returns a warning if a server evicts items, and says whether other slab classes have idle
+// memory at the same time. A class with only one page has no idle memory, because memcached never
+// moves its first page. warn returns nil if there is nothing to report.
 func warn(name string, s *Said) *Warning {
 	var lost, unread, spare float64
 	var worst Class

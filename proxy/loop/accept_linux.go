@@ -1,6 +1,7 @@
 package loop
 
-// Accepting clients in an epoll loop, and rejecting those for which there is no file descriptor.
+// This file accepts clients in an epoll loop, and rejects those for which there is no file
+// descriptor.
 
 import (
 	"errors"
@@ -12,7 +13,7 @@ import (
 	"ringside/proxy"
 )
 
-// serve adds the listening socket of l to this loop. It runs on the loop.
+// serve makes this loop accept clients of the listener l, on the listening socket of engine i.
 func (d *epoll) serve(l *listener, i int) {
 	ln := l.of(i)
 	d.post(func(*proxy.Engine) {
@@ -57,9 +58,9 @@ func (d *epoll) forget(l *listener) {
 	d.post(func(*proxy.Engine) {
 		for _, s := range d.socks {
 			if s != nil && s.listen == l {
-				// Remove the socket from the set explicitly. If another process has a duplicate of
-				// it, closing alone would leave it in the set, and this loop would be woken for
-				// clients of that process.
+				// Remove the socket from the epoll set explicitly. If another process has a
+				// duplicate of it, closing alone would leave it in the set, and this loop would
+				// be woken for clients of that process.
 				unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
 				d.close(s)
 			}
@@ -71,9 +72,10 @@ func (d *epoll) forget(l *listener) {
 // because they were connected before they are accepted. Their sockets inherit the options of s.
 //
 // It accepts only one client at first, and epoll reports whether there are more: an accept call
-// that finds no client costs nearly as much as one that does. For a loop that waits for replies or
-// sleeps before it looks for events, one would be too few. So while s is ready at consecutive
-// wakeups, the number doubles at every second one.
+// that finds no client costs nearly as much as one that does. For a loop that waits for replies
+// or sleeps before it looks for events, one client for each wakeup would be too few. So while s
+// is ready at consecutive wakeups, the number of accepted clients doubles at every
+// second wakeup.
 func (d *epoll) accept(s *sock) {
 	if s.round+1 != d.round {
 		s.inRow = 0
@@ -132,8 +134,8 @@ func (d *epoll) turnAway(s *sock) error {
 	return err
 }
 
-// refuseAccepts handles a listener that cannot accept, most likely because descriptors ran out. It
-// removes the listener from the set for 100 ms, because the loop would spin otherwise.
+// refuseAccepts handles a listener that cannot accept, most likely because descriptors ran out.
+// It removes the listener from the epoll set for 100 ms, because the loop would spin otherwise.
 func (d *epoll) refuseAccepts(s *sock, err error) {
 	d.engine.Count.Unaccepted++
 	d.engine.Shared.Log.Debug("cannot accept a client", "address", s.listen.address, "error", err)

@@ -1,6 +1,7 @@
 package loop
 
-// Waiting for replies: while servers owe replies, clients do not wake the loop.
+// This file implements the wait for replies: while servers owe replies, clients do not wake the
+// loop.
 
 import (
 	"math"
@@ -20,18 +21,18 @@ import (
 // from the mean size of the connection's replies. It can be too high, so a wait without any event
 // ends after awaitMost. The watermarks then stay low until the next requests.
 type awaiting struct {
-	fd    int                // epoll set: servers, the eventfd of posted functions, the timer
-	on    bool               // the set contains the servers
-	slept bool               // the last wait was a sleep: more may be ready than the event that ended it
-	due   []*sock            // connections that owe replies; those that were read last are at the end
-	event [2]unix.EpollEvent // in the struct, not on the stack: a raw call gets its address
+	fd    int                // epoll set of the server connections, the eventfd for posted functions, and the timer; without clients
+	on    bool               // the server connections are in the epoll set fd
+	slept bool               // the last wait was for replies: more sockets may be ready than the one that ended it
+	due   []*sock            // connections with requests that have no reply yet; those that were read last are at the end
+	event [2]unix.EpollEvent // the events that a raw system call returns; not on the stack, which Go may move
 }
 
 const (
-	awaitMost  = time.Millisecond // the timer may double it
-	awaitMany  = 128              // replies waited for at most: at this number a wakeup is cheap
-	awaitBytes = 256 << 10        // bytes of them at most: larger values are forwarded while they arrive
-	readsDue   = 16               // connections read per wakeup
+	awaitMost  = time.Millisecond // how long the loop waits for replies; a timer that is already set may double this
+	awaitMany  = 128              // maximum number of replies of one connection that the loop waits for: more make a wakeup hardly cheaper
+	awaitBytes = 256 << 10        // maximum size of the replies that the loop waits for, in bytes: larger values are forwarded while they arrive
+	readsDue   = 16               // number of connections that each wakeup reads without an event, because replies are due on them
 )
 
 func (a *awaiting) open(always ...int) error {
@@ -47,7 +48,7 @@ func (a *awaiting) open(always ...int) error {
 	return nil
 }
 
-// awaitAnswers switches this way of waiting on or off.
+// awaitAnswers switches waiting for replies on or off: see the type awaiting.
 func (d *epoll) awaitAnswers(on bool) {
 	if d.await.on == on {
 		return
@@ -65,8 +66,8 @@ func (d *epoll) awaitAnswers(on bool) {
 	}
 }
 
-// awaitAlso adds a server connection to the set. If that fails, its replies are read when others
-// arrive, or when the wait ends.
+// awaitAlso adds a server connection to the epoll set of servers. If that fails, its replies
+// are read when others arrive, or when the wait ends.
 func (d *epoll) awaitAlso(s *sock) {
 	unix.EpollCtl(d.await.fd, unix.EPOLL_CTL_ADD, s.fd, &unix.EpollEvent{Events: s.events, Fd: int32(s.fd)})
 }
@@ -95,11 +96,11 @@ func (d *epoll) sleep() bool {
 	return true
 }
 
-// expect sets how many bytes of replies wake the loop. Too many cost the whole wait; too few cost
-// only another wakeup. If n replies are due, it therefore waits for n - √n replies of the mean
-// size. √n is three times the standard deviation of the total size, if the size of one reply
-// deviates by a third. expect ignores a change of less than a quarter, which is not worth a system
-// call.
+// expect sets the low watermark of s: how many bytes of replies wake the loop. If it is too
+// high, the loop waits until awaitMost is over; if it is too low, the loop only wakes once
+// more. If n replies are due, expect waits for n - √n replies of the mean size. √n is three
+// times the standard deviation of the total size, if the size of one reply deviates by a third.
+// expect ignores a change of less than a quarter, which is not worth a system call.
 func (d *epoll) expect(s *sock) {
 	n, size := s.link.Server().Owed()
 	n = min(n, awaitMany)
@@ -115,7 +116,8 @@ func (d *epoll) expect(s *sock) {
 	}
 }
 
-// lower makes any byte wake the loop again, including bytes that have already arrived.
+// lower sets the watermark of s to one byte, so that any byte wakes the loop again, including
+// bytes that have already arrived.
 func (s *sock) lower() {
 	if s.low > 1 && s.state == sockOpen {
 		s.low = 1

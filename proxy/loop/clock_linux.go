@@ -1,6 +1,7 @@
 package loop
 
-// The clock of all loops, on Linux. It includes the time that the machine was suspended.
+// This file implements the clock of all loops on Linux. The clock includes the time that the
+// machine was suspended.
 
 import (
 	"sync/atomic"
@@ -31,7 +32,7 @@ func now() int64 {
 	run := int64(t.Sub(started))
 	apart := t.UnixNano() - run
 	if moved := apart - clock.apart.Load(); moved > apartMost || moved < -apartMost {
-		clock.adjust() // before apart is stored: a loop that finds apart unchanged relies on ahead
+		clock.adjust() // done before apart is stored: another loop that finds apart unchanged uses ahead
 		clock.apart.Store(apart)
 	}
 	return run + clock.ahead.Load()
@@ -46,7 +47,8 @@ var (
 // nanoseconds, because they are not read at the same instant. A suspend takes longer.
 const apartMost = int64(time.Millisecond)
 
-// suspends is the correction of the runtime's monotonic clock.
+// suspends is the correction of the runtime's monotonic clock, which stops while the machine is
+// suspended.
 type suspends struct {
 	apart atomic.Int64 // last seen difference between the wall clock and the runtime's clock, in nanoseconds
 	ahead atomic.Int64 // difference between CLOCK_BOOTTIME and the runtime's clock, in nanoseconds

@@ -2,7 +2,8 @@
 
 package loop
 
-// The clock of all loops, on systems without a clock that is known to include suspends.
+// This file implements the clock of all loops on systems without a clock that is known to
+// include suspends.
 
 import "time"
 

@@ -1,6 +1,6 @@
 package loop
 
-// Connections to servers, and the options of all sockets.
+// This file opens connections to servers, and sets the options of all sockets.
 
 import (
 	"context"
@@ -52,7 +52,8 @@ func (d *epoll) lookUp(s *sock) {
 	}()
 }
 
-// resolve returns the addresses of a server. For ambiguous, see table.AmbiguousAddresses.
+// resolve returns the addresses of a server. If a host name has several addresses of one
+// family, which may be different servers, ambiguous lists them.
 func resolve(address string) (addrs []unix.Sockaddr, ambiguous string, err error) {
 	host, service, err := net.SplitHostPort(address)
 	if err != nil {

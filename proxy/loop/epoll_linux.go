@@ -1,6 +1,6 @@
 package loop
 
-// The epoll driver: one goroutine, one engine, many sockets.
+// This file implements the epoll driver: one goroutine, one engine, many sockets.
 
 import (
 	"fmt"
@@ -27,30 +27,30 @@ type epoll struct {
 	engine *proxy.Engine
 	opts   Options
 
-	// Owned by run.
+	// The fields from fd to kept are used only by the goroutine run.
 	fd      int
-	timer   int    // timerfd
-	timerAt int64  // when it fires, in the nanoseconds of now; 0: not armed
+	timer   int    // descriptor of the timer (timerfd) that wakes the loop for the engine's next deadline
+	timerAt int64  // time at which the timer fires, on the clock of the function now; 0: the timer is not set
 	round   uint32 // counts wakeups
-	begun   int64  // when the last wakeup began, in the nanoseconds of now
+	begun   int64  // when the last wakeup began, on the clock of the function now, in nanoseconds
 	socks   []*sock
-	made    int32 // sockets made so far: the generation that tells apart sockets with the same descriptor number
+	made    int32 // number of sockets made so far; each socket gets it as its generation (sock.gen)
 	events  [256]unix.EpollEvent
 	iov     [][]byte
 	vec     [64]unix.Iovec
 	busy    moderator
 	await   awaiting
-	nap     unix.Timespec // in the struct, not on the stack: a raw call gets its address
+	nap     unix.Timespec // the argument of a raw system call; not on the stack, which Go may move
 	faults  faults
-	spare   int   // a descriptor to close if a client gets none; -1: not available
+	spare   int   // a descriptor that is closed to reject a client for which no other is free; -1: none
 	kept    []int // descriptors of ended server connections, reserved for the next ones
 
-	// Shared.
-	wake       int // eventfd
+	// The fields from wake on are shared with other goroutines.
+	wake       int // eventfd that wakes the loop, for posted functions
 	mu         sync.Mutex
 	posted     []func(e *proxy.Engine)
 	havePosted atomic.Bool // posted is not empty; the goroutine that sets it writes to wake
-	ended      bool        // guarded by mu
+	ended      bool        // the loop has ended and runs no more functions; guarded by mu
 	done       chan struct{}
 }
 
@@ -59,18 +59,18 @@ type sock struct {
 	fd     int
 	gen    int32 // tells apart sockets that had the same descriptor number within one round of events
 	events uint32
-	link   *link.Link // nil for a listener
+	link   *link.Link // the engine's connection of this socket; nil for a listener
 	listen *listener
 
-	addrs []unix.Sockaddr // of a dial: addresses not tried yet
+	addrs []unix.Sockaddr // addresses of a server that were not tried yet, while connecting to the server
 	state sockState
-	low   int    // SO_RCVLOWAT, in bytes; 0: never set
-	due   bool   // in awaiting.due
-	inRow uint8  // of a listener: number of consecutive wakeups at which it was ready, up to inRowMost
+	low   int    // SO_RCVLOWAT: number of received bytes from which epoll reports the socket; 0: never set
+	due   bool   // the socket is in the list awaiting.due
+	inRow uint8  // number of consecutive wakeups at which this listener had new clients, up to inRowMost
 	round uint32 // epoll.round when the socket was last read, or last accepted clients
 
-	filter *filter // of a server connection; nil without a fault
-	held   bool    // a fault delays the dial
+	filter *filter // applies a fault to a server connection; nil: there is no fault
+	held   bool    // a fault delays the connection to the server
 }
 
 type sockState uint8
@@ -84,9 +84,9 @@ const (
 )
 
 const (
-	acceptsPerEvent = 64 // at most: then the connected clients are served
-	inRowMost       = 12 // from this number of consecutive wakeups with new clients on (inRow), a wakeup accepts acceptsPerEvent clients
-	readsPerEvent   = 4  // at most: then other sockets are served
+	acceptsPerEvent = 64 // maximum number of clients that a listener accepts in one wakeup, before connected clients are served
+	inRowMost       = 12 // number of consecutive wakeups with new clients (inRow) from which on a wakeup accepts up to acceptsPerEvent clients
+	readsPerEvent   = 4  // maximum number of reads from one socket in one wakeup, before other sockets are served
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
@@ -136,8 +136,8 @@ func (d *epoll) closeOwn() {
 	}
 }
 
-// run is the loop. It locks its OS thread because moderation sets the timer slack of that thread,
-// and because a fixed thread keeps its CPU caches.
+// run is the loop. It locks its OS thread because it sets the timer slack of that thread, and
+// because a fixed thread keeps its CPU caches.
 func (d *epoll) run() {
 	runtime.LockOSThread()
 	defer close(d.done)
@@ -150,7 +150,7 @@ func (d *epoll) run() {
 		d.round++
 		for i := range n {
 			d.handle(&d.events[i])
-			if d.engine.Spent() { // the requests so far must not wait for the other events
+			if d.engine.Spent() { // the engine's limit for one round is reached: its requests are sent before further events are handled
 				d.carryOut()
 				d.begun = now()
 				d.engine.Begin(d.begun, time.Now().Unix())
@@ -163,7 +163,7 @@ func (d *epoll) run() {
 		if len(posted) > 0 && d.runPosted(posted) {
 			return
 		}
-		if d.havePosted.Load() { // the write to wake for it may have been read in this wakeup
+		if d.havePosted.Load() { // functions were posted during this wakeup, which may already have read the byte that should wake the loop for them
 			unix.Write(d.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 		}
 		d.carryOut()
@@ -185,7 +185,7 @@ func (d *epoll) carryOut() {
 // which interrupts the wait. wait then uses an ordinary call, so the P is free while nothing
 // happens.
 func (d *epoll) wait() int {
-	backlog := d.engine.HasBacklog() // then it polls without waiting
+	backlog := d.engine.HasBacklog() // if clients wait for their turn, the loop does not wait for events
 	waiting, clients := d.engine.Waiting()
 	p := d.busy.Next(d.begun, d.engine.Asked(), waiting, clients)
 	d.engine.Prompt = p.Prompt
@@ -218,7 +218,7 @@ func (d *epoll) wait() int {
 			return n
 		}
 		if err != unix.EINTR {
-			panic("epoll_wait: " + err.Error()) // only this loop uses the descriptor, so this is a bug
+			panic("epoll_wait: " + err.Error()) // an error here is a bug, because only this loop uses the descriptor
 		}
 	}
 }
@@ -251,7 +251,7 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 	}
 	s := d.socks[fd]
 	if s == nil || s.gen != ev.Pad {
-		return // closed in this round
+		return // the socket was closed in this wakeup
 	}
 	switch {
 	case s.listen != nil:
@@ -292,7 +292,7 @@ func (d *epoll) read(s *sock) {
 			return
 		case n == 0:
 			if s.link.Client() {
-				d.engine.Closed(s.link, nil) // an effect at the end of this wakeup closes it, or pauses it until its replies are sent
+				d.engine.Closed(s.link, nil) // the engine closes the client at the end of this wakeup, or pauses it until its replies are sent
 			} else {
 				d.fail(s, nil)
 			}
@@ -300,7 +300,7 @@ func (d *epoll) read(s *sock) {
 		}
 		d.engine.Filled(s.link, int(n))
 		if int(n) < len(buf) || s.state != sockOpen {
-			if s.low > 1 && s.state == sockOpen && s.owes() { // fewer bytes have arrived than the watermark promised
+			if s.low > 1 && s.state == sockOpen && s.owes() { // more replies are due: expect sets the watermark for them
 				d.expect(s)
 			}
 			return
@@ -440,7 +440,7 @@ func (d *epoll) close(s *sock) {
 	}
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the socket.
 func (s *sock) Peer() string {
 	if s.fd < 0 || s.state == sockClosed {
 		return "-"
@@ -525,7 +525,7 @@ func (d *epoll) stop() {
 			}
 		}
 		d.mu.Lock()
-		d.ended = true // after this, no goroutine writes to wake
+		d.ended = true // once ended is set, no goroutine writes to wake
 		d.mu.Unlock()
 		d.closeOwn()
 	})

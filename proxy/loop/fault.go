@@ -1,8 +1,8 @@
 package loop
 
-// Fault injection: a filter between a driver's socket and the engine that delays, drops or cuts the
-// bytes of a server connection. A connection without a fault has no filter, so each read and write
-// costs only one nil check.
+// This file implements fault injection. A filter between a driver's socket and the engine
+// delays, drops or cuts the bytes of a server connection. A connection without a fault has no
+// filter, so each read and write costs only one nil check.
 
 import (
 	"bytes"
@@ -27,8 +27,8 @@ type port interface {
 	held() *bool                // whether a fault delays the dial
 	send(b []byte) (int, error) // writes bytes to the socket, which may accept only some of them
 	end(err error)              // closes the socket and notifies the engine
-	want(read, write bool)      // whether the filter can read more, and whether it waits to write
-	busy() bool                 // whether the driver's writer still has to report to the filter
+	want(read, write bool)      // sets whether the filter can read more, and whether it waits until it can write
+	busy() bool                 // reports whether the driver's writer still has to report to the filter
 }
 
 // faults is the fault state of one driver. Like the engine, only one goroutine at a time uses it.
@@ -36,7 +36,7 @@ type faults struct {
 	set    *fault.Set
 	engine *proxy.Engine
 	chance *rand.Rand                          // random numbers for dropped segments, with a fixed seed: the same sequence in every run
-	after  func(wait time.Duration, do func()) // runs do later, as a call of the driver
+	after  func(wait time.Duration, do func()) // runs do after the time wait, when the engine may be used
 	dials  []port                              // dials that a fault delays
 }
 
@@ -88,8 +88,8 @@ func (fs *faults) attach(p port) *filter {
 	return f
 }
 
-// review applies the current faults to open connections and to dials that were held back. full is
-// set if the socket of a connection is full.
+// review applies the current faults to open connections and to dials that were held back. The
+// second value of `open` is whether the socket of the connection is full.
 func (fs *faults) review(open iter.Seq2[port, bool]) {
 	for p, full := range open {
 		state, f := fs.of(p.link()), *p.filter()
@@ -134,12 +134,12 @@ func (fs *faults) late(percent int, rto time.Duration) (d time.Duration) {
 
 // Retransmission timeouts of TCP. Each further attempt waits twice as long.
 const (
-	rto    = 200 * time.Millisecond // of a segment, on a fast network
-	synRTO = time.Second            // of a connection attempt
+	rto    = 200 * time.Millisecond // first timeout of a segment on an open connection in a fast network
+	synRTO = time.Second            // first timeout of an attempt to connect
 )
 
-// lossesMax is how often in a row a segment is lost at most. After some minutes all timeouts have
-// passed.
+// lossesMax is how many times in a row a segment is lost at most. The delay is some minutes
+// then, which is longer than any timeout.
 const lossesMax = 10
 
 // filter is between the engine and the socket of one server connection while the connection has a
@@ -151,7 +151,7 @@ type filter struct {
 	state fault.State
 
 	in, out line
-	greeted bool // a whole line has arrived: the bytes that follow are replies
+	greeted bool // the server's first line, the reply to the greeting, has arrived: all bytes after it are replies to requests
 	lost    bool // bytes are lost, so what follows cannot be parsed
 	lostOut int  // how many of the lost bytes were for the server
 	over    bool // the end of the server's data was queued or passed on
@@ -160,22 +160,24 @@ type filter struct {
 	wakeAt  int64
 }
 
-// line is what the filter keeps of one direction.
+// line has the bytes that a filter holds back in one direction of a connection.
 type line struct {
 	pieces []piece
 	size   int
 }
 
-// piece is some bytes, or the end of the connection, which the filter passes on at due.
+// piece is some bytes, or the end of the connection, which the filter passes on at the time
+// due.
 type piece struct {
 	b   []byte
 	end bool
-	err error // with end: its cause
+	err error // why the connection has ended, if end is set
 	due int64
 }
 
-// keptMax limits the bytes kept of each direction of a connection. The kernel's buffers limit them
-// in the same way for a server that hangs. At this limit the socket counts as full, or is not read.
+// keptMax limits the bytes kept of each direction of a connection. The kernel's buffers limit
+// them in the same way for a server that hangs. At this limit the engine stops writing to the
+// socket, or the driver stops reading from it.
 const keptMax = 1 << 20
 
 func (l *line) full() bool { return l.size >= keptMax }
@@ -265,7 +267,8 @@ func (f *filter) write(now int64) {
 	}
 }
 
-// refill queues the bytes that did not fit before, if there is room now. It reports whether it did.
+// refill queues bytes of the engine for which there was no room before, if there is room now.
+// It reports whether it did.
 func (f *filter) refill(now int64) bool {
 	if !f.full || f.out.full() {
 		return false
@@ -368,7 +371,8 @@ func (f *filter) unsent() int {
 	return f.out.size + f.lostOut
 }
 
-// done reports whether there is no fault any more and nothing is kept.
+// done reports whether the filter can be removed: there is no fault any more, and it holds no
+// bytes back.
 func (f *filter) done() bool {
 	return f.state == fault.State{} && len(f.in.pieces)+len(f.out.pieces) == 0
 }

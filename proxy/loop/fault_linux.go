@@ -1,6 +1,6 @@
 package loop
 
-// The epoll driver's side of fault injection.
+// This file connects the filters of fault injection with the epoll driver.
 
 import (
 	"slices"

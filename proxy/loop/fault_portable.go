@@ -1,6 +1,6 @@
 package loop
 
-// The portable driver's side of fault injection.
+// This file connects the filters of fault injection with the portable driver.
 
 import (
 	"net"

@@ -1,6 +1,6 @@
 package loop
 
-// Listening sockets.
+// This file opens and closes listening sockets.
 
 import (
 	"cmp"
@@ -59,7 +59,7 @@ func listen(l table.Listener, n int) (*listener, error) {
 			return nil, fmt.Errorf("cannot listen on %s: %w", l.Address, err)
 		}
 		s.listeners = append(s.listeners, ln)
-		address = ln.Addr().String() // port 0: the same port for all
+		address = ln.Addr().String() // if the configured port is 0, the first socket has a port, which the other sockets use, too
 	}
 	return s.noteFile(l.Mode)
 }

@@ -2,8 +2,8 @@
 
 package loop
 
-// Socket options on systems other than Linux. There is one engine, so no port is shared, and
-// package net sets the options of each client's socket.
+// This file has the socket options of systems other than Linux. There is one engine, so no port
+// is shared, and package net sets the options of each client's socket.
 
 func tune(int) {}
 

@@ -101,7 +101,8 @@ type engineDriver interface {
 	// serve starts accepting clients from s with the listening socket of engine i. It may be called
 	// at any time.
 	serve(s *listener, i int)
-	// forget stops accepting from s and closes this driver's descriptor of it.
+	// forget stops accepting from s and closes this driver's descriptor of its listening
+	// socket.
 	forget(s *listener)
 	// post runs f with the engine, after the events of the next wakeup.
 	post(f func(e *proxy.Engine))
@@ -202,7 +203,7 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		}
 		for _, s := range fresh {
 			d.open[s.network+" "+s.address] = s
-			for i := range max(len(d.engine), len(s.listeners)) { // the process that opened inherited sockets may have had more loops
+			for i := range max(len(d.engine), len(s.listeners)) { // inherited sockets may be more than the engines, because the other process may have had more loops
 				d.engine[i%len(d.engine)].serve(s, i)
 			}
 		}

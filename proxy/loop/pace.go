@@ -31,7 +31,7 @@ import (
 
 // Settings are the settings of engine.moderation in the configuration.
 type Settings struct {
-	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see moderator); 0: never
+	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see type moderator); 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
@@ -79,19 +79,19 @@ type moderator struct {
 
 	phase    phase
 	pace     int                // current pace: an index into paces
-	step     int                // of a trial: two steps for each window, one to settle and one to count
-	until    int64              // when the step, or the measurement of the load, ends
+	step     int                // number of the current step of a trial; each window has two steps: in the first, clients adapt to the pace, and the second counts
+	until    int64              // when the current step, or the measurement of the load, ends; on the loop's clock
 	ends     int64              // when the verdict expires
 	last     uint64             // number of requests when the step began
-	began    int64              // when the step began
+	began    int64              // when the current step began, on the loop's clock
 	since    int64              // value of Spent when the counted window began
 	served   [len(paces)]uint64 // requests counted in a trial, by pace
-	cost     [len(paces)]int64  // CPU time of those, in nanoseconds
-	looked   int64              // when waits was updated
-	waits    [2]int64           // at that time: the number of waiting clients, and of all clients
+	cost     [len(paces)]int64  // CPU time of the loop in the counted steps of a trial, in nanoseconds, by pace
+	looked   int64              // time of the last call of Next, which set the field waits
+	waits    [2]int64           // at the last call of Next: the number of waiting clients, and of all clients
 	crowd    [2]int64           // sums of waits × time over the windows of a trial at the plain pace
 	found    int                // the pace that the trial found, to be proved
-	gain     int64              // per cent more requests than at the plain pace that prove it
+	gain     int64              // by how many per cent the found pace must serve more requests than the plain pace, to be proved
 	rate     int64              // requests per second in the last measurement; 0: not measured yet
 	waiting  bool               // the last verdict was to wait
 	patience int64              // how long the verdict lasts, in nanoseconds
@@ -101,10 +101,10 @@ type moderator struct {
 type phase uint8
 
 const (
-	watching phase = iota // the load is low
+	watching phase = iota // the load is low, so the plain pace is used
 	trying                // a trial runs all paces in turn
 	proving               // the pace found by a trial runs longer
-	checking              // the plain pace runs, for comparison
+	checking              // the plain pace runs, for comparison with the pace that a trial has found
 	resting               // a verdict is in force
 )
 
@@ -113,15 +113,15 @@ const (
 	countTime  = int64(17 * time.Millisecond)
 	proveTime  = int64(150 * time.Millisecond)
 	checkTime  = int64(150 * time.Millisecond)
-	watchTime  = int64(10 * time.Millisecond) // between measurements of a low load
+	watchTime  = int64(10 * time.Millisecond) // time between two measurements while the load is low
 	lookTime   = int64(50 * time.Millisecond) // time between two measurements while the load is high
 	trialGain  = 4                            // waiting pays off if it serves this many per cent more requests than the plain pace
 	trialEqual = 2                            // a pace that serves fewer requests by this many per cent still counts as equal
 	trialNoise = 6                            // like trialEqual, for the short windows of a trial that a longer window (proving) follows
 	crowdShare = 20                           // if at least this many per cent of the clients wait for replies at the plain pace (the loop does not wait), clients are known to wait: see moderator
-	loadChange = 4                            // a load that changes by one part in this many counts as another load
+	loadChange = 4                            // a load that changes by a quarter counts as another load
 	waitMin    = int64(1 * time.Second)
-	waitMax    = int64(8 * time.Second) // reached by doubling while the verdict stays the same
+	waitMax    = int64(8 * time.Second) // longest time that a verdict to wait is valid; the time doubles while the verdict stays the same
 	plainMin   = int64(1 * time.Second)
 	plainMax   = int64(32 * time.Second)
 	plainPace  = 0
@@ -142,8 +142,9 @@ var paces = [...]Pace{plainPace: {Prompt: true}, Answers: {Prompt: true, Answers
 // growing or shrinking load does not favour a pace.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
-// Next returns how to serve now. requests is the number of requests sent to servers so far; waiting
-// is the number of clients that wait for a reply.
+// Next returns the pace for the next wait. requests is the number of requests sent to servers
+// so far; waiting is the number of clients that wait for a reply, and clients the number of
+// all.
 func (m *moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
 		return Pace{}
@@ -256,7 +257,7 @@ func (m *moderator) judge(now int64) {
 	switch {
 	case m.crowd[1] > 0 && m.crowd[0]*100 >= m.crowd[1]*crowdShare:
 		slack := uint64(trialNoise)
-		if m.waiting { // no proof follows
+		if m.waiting { // the last verdict was to wait too, so longer windows do not follow
 			slack = trialEqual
 		}
 		m.found = m.worthiest(best, plain*(100-slack))
@@ -271,8 +272,8 @@ func (m *moderator) judge(now int64) {
 	m.verdict(now)
 }
 
-// worthiest returns the pace with the most worth. It considers the pace best, and those that served
-// at least as many requests as the parameter `least` divided by 100.
+// worthiest returns the pace with the most worth. It considers the pace `best`, and the paces
+// that served at least `least`/100 requests.
 func (m *moderator) worthiest(best int, least uint64) int {
 	for i, n := range m.served {
 		if n*100 >= least && m.worth(i) > m.worth(best) {

@@ -1,6 +1,7 @@
 package loop
 
-// The portable driver: two goroutines for each socket, and one engine protected by a mutex.
+// This file implements the portable driver: two goroutines for each socket, and one engine
+// protected by a mutex.
 
 import (
 	"context"
@@ -36,22 +37,22 @@ type portable struct {
 
 // stream is one open socket, or one that is being dialled.
 type stream struct {
-	conn   net.Conn // nil while dialling
+	conn   net.Conn // the connection; nil while dialling
 	link   *link.Link
-	out    chan []byte   // buffers for the writer, one at a time
-	handed atomic.Int64  // bytes of that buffer that the kernel has not accepted yet
+	out    chan []byte   // the buffer that the writer writes next; one at a time
+	handed atomic.Int64  // number of bytes in the writer's buffer that the kernel has not accepted yet
 	came   atomic.Bool   // the reader has bytes that the engine does not know yet, or a dial has ended
 	resume chan struct{} // wakes a reader that was paused
 	cancel chan struct{} // closed when the stream closes
 	paused bool
 	closed bool
 	busy   bool    // the writer has a buffer
-	given  int     // number of bytes of that buffer, as reported to the engine
+	given  int     // number of bytes in the writer's buffer when the writer got it
 	held   bool    // a fault delays the dial
-	filter *filter // of a server connection; nil without a fault
+	filter *filter // applies a fault to a server connection; nil: there is no fault
 }
 
-// Peer returns the address of the other end.
+// Peer returns the address of the client or server at the other end of the stream.
 func (s *stream) Peer() string {
 	if s.conn == nil {
 		return "-"
@@ -94,7 +95,8 @@ func (d *portable) with(f func(e *proxy.Engine)) bool {
 	return d.wakeup(f)
 }
 
-// wakeup is with for a caller that holds mu.
+// wakeup runs f with the engine and performs the effects that the engine requests, as `with`
+// does. The caller holds mu.
 func (d *portable) wakeup(f func(e *proxy.Engine)) bool {
 	if d.stopped {
 		return false
@@ -248,7 +250,7 @@ func (d *portable) accept(l *listener, ln net.Listener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no descriptors, or the client has already disconnected
+		if err != nil { // the process has no descriptors left, or the client has already disconnected
 			if !errors.Is(err, syscall.ECONNABORTED) {
 				d.with(func(e *proxy.Engine) { e.Count.Unaccepted++ })
 			}
@@ -392,8 +394,8 @@ func (d *portable) reader(s *stream) {
 	}
 }
 
-// ended reports the end of a socket's input. A client that has closed its sending side may still
-// wait for replies.
+// ended reports the end of a socket's input to the engine. A client that has closed its sending
+// side may still wait for replies.
 func (d *portable) ended(s *stream, err error) {
 	if err == io.EOF {
 		err = nil

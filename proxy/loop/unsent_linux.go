@@ -1,6 +1,6 @@
 package loop
 
-// Queries of the kernel's send and receive queues, on Linux.
+// This file queries the kernel's send and receive queues of a socket, on Linux.
 
 import (
 	"net"
@@ -24,7 +24,7 @@ func unread(fd int) bool {
 	return err == nil && n > 0
 }
 
-// unreadOf is unread for a net.Conn.
+// unreadOf reports whether bytes have arrived on a connection that were not read yet.
 func unreadOf(c net.Conn) (yes bool) {
 	if raw, err := c.(syscall.Conn).SyscallConn(); err == nil {
 		raw.Control(func(fd uintptr) { yes = unread(int(fd)) })
@@ -32,7 +32,8 @@ func unreadOf(c net.Conn) (yes bool) {
 	return yes
 }
 
-// unackedOf is unacked for a net.Conn. Bytes written to a unix socket reach the other end at once.
+// unackedOf returns how many bytes of a connection the other end's kernel has not acknowledged.
+// Bytes written to a unix socket reach the other end at once, so the result is 0.
 func unackedOf(c net.Conn) (n int) {
 	if _, tcp := c.(*net.TCPConn); !tcp {
 		return 0

@@ -2,7 +2,8 @@
 
 package loop
 
-// The kernel's send and receive queues, on systems where the driver does not query them.
+// This file replaces the queries of the kernel's send and receive queues on systems where the
+// driver makes none.
 
 import "net"
 

@@ -7,18 +7,18 @@ import "sync/atomic"
 const (
 	slots = 1 << 16
 
-	oneWrite = 1                  // part of a word: one write in flight
-	oneTurn  = 1 << 24            // part of a word: the start or the end of a write
-	underWay = oneTurn - 1        // the bits of a word that count the writes in flight
-	begun    = oneTurn + oneWrite // added to a word when a write starts
-	ended    = oneTurn - oneWrite // added when the write ends
+	oneWrite = 1                  // added to a counter word for each write in flight
+	oneTurn  = 1 << 24            // added to a counter word for each start and each end of a write
+	underWay = oneTurn - 1        // the bits of a counter word that have the number of writes in flight
+	begun    = oneTurn + oneWrite // added to a counter word when a write starts
+	ended    = oneTurn - oneWrite // added to a counter word when a write ends
 )
 
-// Marks tell all loops of a process about the writes of each. They count, for each slot of keys,
-// the writes that have started and ended. Keys are identified by their hash (as servers know them),
-// regardless of the pool, because pools may share servers.
+// Marks tell each loop of a process about the writes of all loops. They count, for each slot of
+// keys, the writes that have started and ended. Keys are identified by the hash of the key as
+// servers know it, regardless of the pool, because pools may share servers.
 type Marks struct {
-	all  atomic.Uint64 // writes of all keys, in the format of slot
+	all  atomic.Uint64 // counts the writes of all keys, such as flush_all, like a word of slot
 	slot [slots]atomic.Uint64
 }
 

@@ -1,6 +1,6 @@
 package near
 
-// The near cache of one loop, and how its commands in flight use it.
+// This file implements the near cache of one loop, and how its commands in flight use it.
 
 import (
 	"ringside/proxy/link"
@@ -17,7 +17,7 @@ type Near struct {
 
 	io     *link.IO
 	hash   func(key []byte) uint64 // hash of a key; the same on all loops
-	marks  *Marks                  // shared by the process; nil until a table has a route that keeps values
+	marks  *Marks                  // counts the writes of keys, for all loops; nil until a table has a route that keeps values
 	stores map[Name]*Store
 	free   *Lookup // list of unused Lookups, for reuse
 }
@@ -26,14 +26,15 @@ type Near struct {
 // have the route.
 type Name struct{ Pool, Route, Strip string }
 
-// New returns the near cache of one loop. It must not be copied after its first use.
+// New returns the near cache of one loop. The Near must not be copied after its first use.
 func New(io *link.IO, hash func(key []byte) uint64) Near {
 	return Near{io: io, hash: hash, stores: map[Name]*Store{}}
 }
 
-// Begin starts the adoption of a table, and End ends it. Stores that are not requested with Store
-// in between are removed. marks are those of the process; nil: no route keeps values. In that case
-// the old marks stay, because writes in flight still end on the marks on which they began.
+// Begin starts the adoption of a table, and End ends it. A store is removed if Store is not
+// called for it in between. marks are those of the process; nil: no route keeps values. If it
+// is nil, the old marks stay in use, because writes in flight still end on the marks on which
+// they began.
 func (n *Near) Begin(marks *Marks) {
 	if n.On = marks != nil; n.On {
 		n.marks = marks
@@ -90,7 +91,7 @@ type Lookup struct {
 	all   bool    // the command writes all keys
 	keys  []held  // the keys, in the order in which they were added
 	at    int     // index in keys where the key of the next reply is expected
-	next  *Lookup // in the list of unused Lookups
+	next  *Lookup // the next one in the list of unused Lookups
 }
 
 // held is one key of a Lookup.
@@ -113,9 +114,10 @@ func (n *Near) NewLookup() *Lookup {
 	return k
 }
 
-// Asks records that the command requests a key whose value the store s may keep. hash is the hash
-// of the key as servers know it. alone means that the command has no other key. Only then may other
-// reads wait for it: a part of the same command could otherwise wait for the command itself.
+// Asks records that the command requests a key whose value the store s may keep. hash is the
+// hash of the key as servers know it. alone means that the command has no other key. Other
+// reads may wait only for such a command. Otherwise a read of another key of the same command
+// could wait for the command itself.
 func (k *Lookup) Asks(s *Store, hash uint64, share int32, alone bool) {
 	m := s.marks.of(hash)
 	if !m.quiet() {
@@ -140,8 +142,8 @@ func (k *Lookup) WritesAll() {
 	k.all = true
 }
 
-// found keeps a value that the command has fetched. known means that it came from a meta reply
-// without a stale or win flag.
+// found keeps a value that the command has fetched. known means that the value was in a meta
+// reply without a stale or win flag.
 func (k *Lookup) found(share int32, key, flags, data []byte, known bool) {
 	h := k.n.hash(key)
 	for i := range k.keys {
@@ -163,7 +165,7 @@ func (k *Lookup) FoundText(share int32, r *wire.Reply, b []byte) {
 }
 
 func (k *Lookup) foundText(share int32, r *wire.Reply, b []byte) {
-	if r.Key.Len() > 0 { // otherwise r is a meta reply for a base64 key
+	if r.Key.Len() > 0 { // a meta reply for a base64 key has no key here, and its value is not kept
 		k.found(share, r.Key.Of(b), r.ClientFlags.Of(b), r.Body.Of(b), false)
 	}
 }
@@ -171,7 +173,8 @@ func (k *Lookup) foundText(share int32, r *wire.Reply, b []byte) {
 // Named returns the key that was requested.
 type Named interface{ Named() (key, opaque []byte) }
 
-// FoundShown keeps a value with the flags that the client sees, whatever flags the server sent.
+// FoundShown keeps a value that the command has fetched. flags are the client flags that the
+// client sees, which may differ from those that the server sent.
 func (k *Lookup) FoundShown(share int32, asked Named, flags, data []byte) {
 	if k != nil {
 		key, _ := asked.Named()

@@ -1,6 +1,6 @@
 package near
 
-// Replies to mg from kept values.
+// This file builds replies to mg from kept values.
 
 import (
 	"strconv"
@@ -12,10 +12,11 @@ import (
 // long as the value does not change.
 const spelled wire.Letters = 1<<('v'-'A') | 1<<('f'-'A') | 1<<('s'-'A') | 1<<('k'-'A') | 1<<('O'-'A') | 1<<('q'-'A')
 
-// Fits reports whether r, an mg, can be answered without its server.
+// Fits reports whether a kept value can answer r, an mg.
 func Fits(r *wire.Request) bool { return r.Letters&^spelled == 0 }
 
-// Append appends the reply with v to r. r is an mg that Fits and was parsed from buf.
+// Append appends to dst the reply to r with the value v. r is an mg that Fits and was parsed
+// from buf.
 func (v *Value) Append(dst, buf []byte, r *wire.Request) []byte {
 	shown := r.Letters.Has('v')
 	if shown {

@@ -1,6 +1,6 @@
 package near
 
-// Store: the values that one loop keeps for one route.
+// This file defines Store: the values that one loop keeps for one route.
 
 import (
 	"strconv"
@@ -13,8 +13,8 @@ import (
 )
 
 // Store contains the values of one route that one loop keeps, in the order in which they were
-// stored. All have the same ttl, so the first expires first, apart from the time that the replies
-// took.
+// stored. All have the same ttl. So they expire in nearly this order: the replies took
+// different times.
 type Store struct {
 	table.NearSettings
 	Learned *stats.Near
@@ -22,9 +22,9 @@ type Store struct {
 	io     *link.IO
 	marks  *Marks
 	strip  string // prefix of clients' keys that servers do not see
-	most   int    // limit of held, in bytes
+	most   int    // maximum of the field held, in bytes
 	held   int
-	values map[uint64]*Value // by hash of the key as servers know it
+	values map[uint64]*Value // the values by the hash of the key, as servers know the key
 	first  *Value
 	last   *Value
 	used   bool // the current table has the route
@@ -33,12 +33,12 @@ type Store struct {
 // Value is one kept value. Its exported fields never change.
 type Value struct {
 	Block []byte // VALUE line and data, with the key as clients know it
-	Flags []byte // client flags, a part of Block; Data too
+	Flags []byte // the client flags: a slice of Block; the field Data is another
 	Data  []byte
 	Asked int64 // when the value was requested, in nanoseconds of the loop's clock
 	Known bool  // the value came from a meta reply without a stale or win flag, so its state is complete
 
-	key    []byte // as servers know it, a part of Block
+	key    []byte // the key as servers know it: a slice of Block
 	hash   uint64
 	mark   mark
 	asked  bool     // a read is refreshing the value
@@ -50,8 +50,8 @@ type Value struct {
 }
 
 const (
-	// valueSize is how many bytes a value counts in addition to its data: the struct and its map
-	// entry.
+	// valueSize is how many bytes a value counts against limits.memory in addition to its data:
+	// the struct and its map entry.
 	valueSize = 256
 
 	// biggest is the size of the largest value that is kept, in bytes. Larger values arrive in
@@ -72,7 +72,7 @@ type Result uint8
 
 const (
 	Ask  Result = iota // send the read to the server: there is no usable value, or this read must refresh it
-	Give               // serve the value
+	Give               // answer the read with the value
 	Wait               // the value has expired and is being refreshed: call Await, or ask the server too
 )
 
@@ -98,7 +98,8 @@ func (s *Store) Find(hash uint64, key []byte, brings bool) (*Value, Result) {
 	return nil, Ask
 }
 
-// Await calls f when v has been refreshed, or will not be. Find must have returned Wait for v.
+// Await makes the near cache call f when v has been refreshed, or when it is known that v will
+// not be. Find must have returned Wait for v.
 func (s *Store) Await(v *Value, f func()) { v.wait = append(v.wait, f) }
 
 func (s *Store) over(v *Value) bool { return s.io.Now-v.Asked >= s.life() }
@@ -190,8 +191,9 @@ func (s *Store) clear() {
 	}
 }
 
-// sweep drops the expired values for which no read may wait, and schedules the next sweep if values
-// are left.
+// sweep drops expired values, the oldest first. It stops at the first value that has not expired, or
+// that a command refreshes, because reads may wait for that value. If values are left, it schedules
+// the next sweep.
 func (s *Store) sweep() {
 	for s.first != nil && s.over(s.first) && s.first.by == nil {
 		s.drop(s.first)

@@ -9,8 +9,8 @@ package replication
 //
 //	stage     keys are served by        a key that gets other replicas
 //	waiting   the former routing table  is served as usual: other instances may not have the new table yet
-//	pausing   the former routing table  may be read where it is, but not written, touched or copied
-//	moving    the new routing table     is moved away from its former servers before anything is decided about it
+//	pausing   the former routing table  may be read where it is, but not written, touched or copied; in package barrier the stages Pausing and Decided
+//	moving    the new routing table     all pools are Done; the key is moved away from its former servers before anything is decided about it
 //
 // So no instance writes by the new routing table while another one writes by the
 // former. A read that has started in the pause repairs nothing, whenever it ends,

@@ -70,7 +70,7 @@ func (e *Replicator) clean(rt *routing.Route, key []byte, hash uint64) bool {
 }
 
 // disableDirectReads makes all loops read replicated keys by tasks, until enableDirectReads is
-// called. It is called when a replica has missed a write or may run one late, before the write is
+// called. Only the loop that owns a key still reads it directly, if the key is clean. It is called when a replica has missed a write or may run one late, before the write is
 // answered.
 func (e *Replicator) disableDirectReads() {
 	if !e.doubts {
@@ -79,8 +79,9 @@ func (e *Replicator) disableDirectReads() {
 	}
 }
 
-// enableDirectReads ends the effect of disableDirectReads for this loop. It does so only if no
-// replica may have a key wrong (the ledgers have no entries), and no late delete is in progress.
+// enableDirectReads withdraws this loop's objection to direct reads, which are gets that one replica
+// answers without a task. It does so only if no replica may have a key wrong (the ledgers have no
+// entries), and no late delete is in progress. Direct reads begin again when no loop objects.
 func (e *Replicator) enableDirectReads() {
 	if !e.doubts || e.LateDeletes > 0 {
 		return

@@ -361,6 +361,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Number
 		o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(at.Of(r.Bytes))), 10, 64)
 	}
+	value := o.Kind == replicate.Hit || o.Kind == replicate.Expiring
 	switch {
 	case a.op == wire.Incr || a.op == wire.Decr:
 		if rep.Kind == wire.Value {
@@ -373,8 +374,8 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Step == replicate.Fetch && o.Kind == replicate.Hit && isPlaceholder(r):
-		o.Kind = replicate.Miss
+	case a.Step == replicate.Fetch && value && isPlaceholder(r):
+		o.Kind, value = replicate.Miss, false
 	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the reply to the client's set has shown no cas, so the Check compares the value
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
@@ -399,7 +400,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	case replicate.Fetch:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.Bytes))), 10, 64)
-		} else if o.Kind == replicate.Hit && bytes.Equal(rep.Body.Of(r.Bytes), t.Body()) || o.Kind == replicate.Miss && c.expired(t) {
+		} else if value && bytes.Equal(rep.Body.Of(r.Bytes), t.Body()) || o.Kind == replicate.Miss && c.expired(t) {
 			o.Value = 1
 		}
 	}

@@ -17,7 +17,7 @@
 //	suspect, or stores keys under new names
 //	buffers increments                         as above, but always as a task: packages counters and failover
 //	has several replicas                       is sent to the replicas by package replication, or
-//	                                           a read to one of them by copies/direct
+//	                                           a read to one of them without a task
 //	has strict consistency                     as above, but always as a task
 //	an operator drained the server             is rejected: Refusal returns the reason
 //	or took it down

@@ -1,6 +1,6 @@
 package routing
 
-// Lookups: the server that serves a key now, and the servers that hold its replicas.
+// This file finds the server that serves a key now, and the servers that hold its replicas.
 
 import (
 	"slices"
@@ -39,15 +39,16 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	return p.Route()
 }
 
-// pass adds server i to the path of a key. It reports whether the path is complete.
+// pass adds server i to the servers that decide where a key is sent. It reports whether the
+// decision is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
-// findRebuilt is Find for a pool that rebuilds its ring without ejected servers.
-// That ring depends on all ejected servers, so the name of a diverted key does too.
-// While any server is between IN and OUT, it is undecided which ring applies, so that
-// server is on the path of every diverted key.
+// findRebuilt does the work of Find for a pool that rebuilds its ring without ejected servers.
+// That ring depends on all ejected servers. So does the name of a key on its substitute server.
+// While a server is neither IN nor OUT, it is undecided which ring applies, and that server
+// takes part in the decision for every key whose owner is not IN.
 func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner int) {
 	out := make([]bool, len(bp.Servers))
 	out[owner] = true
@@ -96,7 +97,7 @@ func (rt *Route) ReadsFirst() bool { return rt.Copies.Read == replicate.First &&
 // Holder is a server that has a replica of a key.
 type Holder struct {
 	Pool   *BoundPool
-	Index  int // index in Pool
+	Index  int // index of the server in Pool.Servers
 	Server *upstream.Server
 }
 
@@ -128,8 +129,8 @@ func (rt *Route) IsNear(h Holder) bool {
 	return rt.Prefer == h.Pool || rt.Prefer == nil && rt.Zone != "" && h.Pool.Pool.Servers[h.Index].Zone == rt.Zone
 }
 
-// AllIn reports whether View.AllIn is true in all pools of the route: no server needs
-// special treatment.
+// AllIn reports whether no server of the route's pools needs special treatment: View.AllIn is
+// true in all of them.
 func (rt *Route) AllIn() bool {
 	for _, bp := range rt.Also {
 		if !bp.View.AllIn() {
@@ -139,9 +140,9 @@ func (rt *Route) AllIn() bool {
 	return rt.View.AllIn()
 }
 
-// readsDirectly reports whether a get may ask one of several replicas without a task.
-// It may not with strict consistency, when a get may ask several replicas, or when the
-// guard, tags or the buffer need to see the command.
+// readsDirectly reports whether a get may ask one of several replicas without a task. It may
+// not with strict consistency, when a get may ask several replicas, or when a guard, tags or
+// buffered increments require a task.
 func (rt *Route) readsDirectly() bool {
 	strict := func(bp *BoundPool) bool { return bp.Pool.Failover.Strict }
 	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil && rt.Buffer == nil &&

@@ -1,6 +1,6 @@
 package routing
 
-// A table as adopted by one loop: its routes, bound to the loop's servers.
+// This file binds a table to one loop: its listeners and routes to the loop's servers.
 
 import (
 	"bytes"
@@ -21,16 +21,16 @@ import (
 // Listener contains the routes of one listening address. It survives reloads; its routes
 // are replaced.
 type Listener struct {
-	Name     string       // network and address
+	Name     string       // network and address of the listener, with a space between them
 	Routes   []Route      // sorted by the number of literal bytes, the most specific route first
-	prefixes []Route      // Routes if all of them have a plain prefix, which needs only a comparison; nil if one has a Match
+	prefixes []Route      // the same as Routes, if all have a plain prefix, which needs only a comparison; nil if a route has a Match
 	Pools    []*BoundPool // the pools of the routes, including gutters
-	Users    *table.Users // the accounts that may log in; nil: no login is needed
+	Users    *table.Users // the users that may log in; nil: no login is needed
 
 	suffixes []string // separators after which clients append tags to a key
 
-	InOrder bool // a pool wants multi-gets answered in order
-	Tagged  bool // a route has tags
+	InOrder bool // a pool has multiget_order: request, so values are sent in the order of the requested keys
+	Tagged  bool // a route has tags on its values
 	Moves   bool // a pool moves keys between servers or keeps replicas
 	Counts  bool // a route creates missing counters
 }
@@ -39,27 +39,27 @@ type Listener struct {
 type Route struct {
 	Listener string // the name of the route's listener
 	Prefix   string
-	Match    string        // used instead of Prefix: see table.Route
-	label    string        // see table.Route
+	Match    string        // pattern of the whole key, used instead of Prefix; empty: Prefix applies
+	label    string        // name of the route in metrics: see table.Route.Label
 	keys     table.Pattern // the keys that the route matches
 	Strip    string        // prefix that is removed from keys sent to servers; empty: none
 	*BoundPool
 
 	GetErrors bool           // a read gets an error instead of a miss if the server can't reply
-	Timeouts  table.Timeouts // for the route's commands
+	Timeouts  table.Timeouts // timeouts of the route's commands
 
-	Autocreate *table.Autocreate    // for incr and decr of a missing counter: how to create it; nil: it stays missing
+	Autocreate *table.Autocreate    // how incr and decr create a missing counter; nil: they do not
 	Buffer     *table.Buffer        // how long increments are buffered; nil: they are not buffered
 	Count      *stats.RouteCounters // counters of this loop for the route's commands; the counters survive reloads
 
 	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
-	Prefer *BoundPool       // pool whose replica reads use first; nil: BoundPool
+	Prefer *BoundPool       // the pool with the replica that reads use first; nil: BoundPool
 	Zone   string           // the zone of this instance: replicas there are nearest
 	Direct bool             // a get may ask one replica without a task
 
-	Guard *RouteGuard // nil: not guarded
-	Tags  *RouteTags  // nil: values have no tags
+	Guard *RouteGuard // stampede protection of the route; nil: none
+	Tags  *RouteTags  // tag settings of the route; nil: its values have no tags
 
 	Keeps *table.NearSettings // which values the near cache stores; nil: none
 	Near  *near.Store         // the near cache of this loop; nil: none
@@ -67,23 +67,23 @@ type Route struct {
 	mayTask bool // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
-// RouteTags is the tag settings of a route, with its tag counters, and those tags that keys have
-// got from clients and not from a pattern.
+// RouteTags has the tag settings of a route, its tag counters, and the tags that clients have
+// named for its keys.
 type RouteTags struct {
 	*table.TagSettings
 	Learned *stats.TagStats
 	Command bool // the route's keys name tags to invalidate, not values
 }
 
-// RouteGuard is the stampede protection settings of a route, with its counters and learned
-// values.
+// RouteGuard has the settings of the stampede protection of a route, with its counters and the
+// measured times of rebuilds.
 type RouteGuard struct {
 	*table.GuardSettings
 	Learned *stats.GuardStats
 }
 
-// Unbound returns a route without servers, for a command that is only refused. It has the
-// settings of a route of another loop that no loop changes.
+// Unbound returns a route without servers, for a command that is only refused. Its parameters
+// are settings of a route that belongs to another loop; no loop changes them.
 func Unbound(pool *table.Pool, guard *RouteGuard, getErrors bool) *Route {
 	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
 }
@@ -94,15 +94,16 @@ func (rt *Route) OneLoop() bool {
 	return rt.Copies.Copies != 0 || rt.Guard != nil || rt.Buffer != nil
 }
 
-// BoundPool is a pool of the table with the engine's servers, by the same index.
+// BoundPool is a pool of the table with the engine's servers, in the same order.
 type BoundPool struct {
 	Pool    *table.Pool
 	Servers []*upstream.Server
 	Owners  *ring.Memo // finds the index of the server that owns a key
 
-	Refusals []string // by server index: the error line for a server that an operator has drained or taken down, else empty; nil: there is no such server
+	Refusals []string // why an operator has drained a server or taken it down, as an error line, by server index; empty: the server is in use. nil: all servers are
 
-	// Only for a pool that moves keys between servers or keeps replicas; otherwise nil.
+	// The fields from View to Gutter are nil unless the pool moves keys between servers or
+	// keeps replicas.
 	View          *health.View       // the decisions of the pool's keeper
 	GutterServers []*upstream.Server // the servers of the gutter
 	Walk          ring.Ring          // the pool's ring, each server once
@@ -188,7 +189,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			r.Count = new(stats.RouteCounters)
 		}
 		delete(counts, r.Name())
-		l.Routes = slices.Insert(l.Routes, 0, r) // before routes with a more specific match
+		l.Routes = slices.Insert(l.Routes, 0, r) // inserted first, so that it also wins over routes with a more specific match
 	}
 	if l.prefixes = l.Routes; slices.ContainsFunc(l.Routes, func(r Route) bool { return r.Match != "" }) {
 		l.prefixes = nil
@@ -229,12 +230,12 @@ func (l *Listener) addPool(bp *BoundPool) {
 	}
 }
 
-// Route returns the route of key if no route has a Match. If it returns nil, use
-// Fitting. It is small enough to be inlined.
+// Route returns the route of key, if every route of the listener has a plain prefix. If it
+// returns nil, the caller must call Fitting. Route is small enough to be inlined.
 func (l *Listener) Route(key []byte) *Route {
 	for i := range l.prefixes {
 		r := &l.prefixes[i]
-		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // most routes have no prefix: checked first because it needs no call
+		if r.Prefix == "" || len(key) >= len(r.Prefix) && string(key[:len(r.Prefix)]) == r.Prefix { // a route without a prefix is checked first, because most routes have none and the check needs no call
 			return r
 		}
 	}
@@ -291,9 +292,9 @@ func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal stri
 	}
 }
 
-// EachInUse is Each for the servers that hold keys now. It skips servers that are out
-// in every pool of l that contains them. It adds the gutter servers that are not out,
-// in pools where some server is not in.
+// EachInUse calls f for every server that has keys of l now, once per address. It skips servers
+// that are out in every pool of l that contains them. It adds the gutter servers that are not
+// out, in pools in which some server is not IN.
 func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 	used := map[*upstream.Server]bool{}
 	for _, p := range l.Pools {

@@ -1,7 +1,7 @@
 package stats
 
-// A snapshot of the connected clients for operators: which send the most requests, hold
-// the most memory or wait the longest.
+// This file lists the connected clients for operators: those that send the most requests, use the
+// most memory or wait the longest.
 
 import (
 	"cmp"
@@ -11,46 +11,47 @@ import (
 
 // ClientSnapshot is the state of one client, as seen by its loop.
 type ClientSnapshot struct {
-	ID        uint64 // the client's number; clients are numbered from 1 since the start
-	Address   string // of the client
-	Listener  string // network and address of the listener that accepted it
-	State     string // as in memcached's stats conns
+	ID        uint64 // number of the client; clients are numbered from 1, in the order of their connections
+	Address   string // address of the client
+	Listener  string // network and address of the listener that has accepted the client
+	State     string // state of the connection, as in memcached's stats conns
 	Age, Idle time.Duration
 	Requests  uint64
-	In, Out   uint64 // bytes read from the client, bytes sent to it
-	InFlight  int    // commands without a reply
-	Held      int64  // bytes of buffers that Ringside holds for it
+	In, Out   uint64 // number of bytes read from the client, and of bytes sent to the client
+	InFlight  int    // number of commands without a reply
+	Held      int64  // size of the buffers that Ringside uses for the client, in bytes
 	Waits     Wait
 }
 
 // Wait describes what a client waits for.
 type Wait struct {
-	Phase  string        // one of the phases below; empty: it waits for nothing
+	Phase  string        // phase in which the client waits: one of the constants Login to Order; empty: the client waits for nothing
 	Server string        // the server for which the client waits; empty: none
 	For    time.Duration // how long the client has waited so far; 0: unknown
-	Why    string        // an explanation for operators
+	Why    string        // what the client waits for, in words, for operators
 }
 
-// The phases in which a client can wait, also used to say where a slow request lost its
-// time.
+// The phases in which a client can wait. Logs of slow commands name the phase in which a command
+// spent the most time.
 const (
-	Login   = "login"   // for the client to log in
-	Command = "command" // for the rest of the client's command
-	Client  = "client"  // for the client to read its replies
-	Connect = "connect" // for a connection to the server
-	Send    = "send"    // for the server to accept the request
-	Queue   = "queue"   // for the server to reply to earlier requests on the connection
-	Answer  = "answer"  // for the server's reply to begin
-	Value   = "value"   // for the rest of the reply
-	Several = "several" // for several requests to servers: replicas, or a server that is ejected
-	Phase   = "phase"   // for the key's server to change its phase
-	Order   = "order"   // for earlier commands on the same key
+	Login   = "login"   // Ringside waits until the client has logged in
+	Command = "command" // Ringside waits for the rest of the client's command
+	Client  = "client"  // Ringside waits until the client reads its replies
+	Connect = "connect" // the command waits for a connection to the server
+	Send    = "send"    // the command waits until the server accepts the request
+	Queue   = "queue"   // the command waits until the server has replied to earlier requests on the connection
+	Answer  = "answer"  // the command waits for the first byte of the server's reply
+	Value   = "value"   // the command waits for the rest of the server's reply
+	Several = "several" // the command waits for several requests to servers, because it has replicas or its server is ejected
+	Phase   = "phase"   // the command waits until the key's server changes its phase
+	Order   = "order"   // the command waits for earlier commands on the same key
 )
 
-// ClientOrder compares two clients: a negative result sorts a before b.
+// ClientOrder compares two clients. A negative result means that a comes before b in the list.
 type ClientOrder func(a, b *ClientSnapshot) int
 
-// ClientOrders are the orders by name. All but id sort the largest value first.
+// ClientOrders are the orders in which clients can be listed, by name. The order id lists the
+// lowest number first. All others list the largest value first.
 var ClientOrders = map[string]ClientOrder{
 	"held":      func(a, b *ClientSnapshot) int { return cmp.Compare(b.Held, a.Held) },
 	"age":       func(a, b *ClientSnapshot) int { return cmp.Compare(b.Age, a.Age) },
@@ -62,17 +63,17 @@ var ClientOrders = map[string]ClientOrder{
 	"id":        func(a, b *ClientSnapshot) int { return cmp.Compare(a.ID, b.ID) },
 }
 
-// ClientList collects the clients of all loops and keeps the first ones by an order.
+// ClientList collects the clients of all loops. It keeps only the first ones in the order By.
 type ClientList struct {
 	By   ClientOrder
-	Most int // the maximum length of List; 0: no limit
+	Most int // maximum number of clients in List; 0: no limit
 
-	All   int // the number of connected clients
+	All   int // number of all connected clients
 	List  []ClientSnapshot
-	Waits map[uint64]Wait // what clients wait for at servers, by client ID; the loop that runs the commands on a key is not always the client's loop
+	Waits map[uint64]Wait // what clients wait for at servers, by number of the client; separate, because the loop that runs the commands on a key may not be the client's loop
 }
 
-// Cut sorts list and returns its first Most clients.
+// Cut sorts the clients in list by the order By. It returns the first Most of them.
 func (l *ClientList) Cut(list []ClientSnapshot) []ClientSnapshot {
 	slices.SortFunc(list, func(a, b ClientSnapshot) int {
 		return cmp.Or(l.By(&a, &b), cmp.Compare(b.InFlight, a.InFlight), cmp.Compare(a.ID, b.ID))
@@ -83,15 +84,16 @@ func (l *ClientList) Cut(list []ClientSnapshot) []ClientSnapshot {
 	return list
 }
 
-// RecordWait records what a client waits for, unless it already waits longer for something
-// else.
+// RecordWait records what a client waits for. If something is recorded already, the longer wait is
+// kept.
 func (l *ClientList) RecordWait(client uint64, w Wait) {
 	if was, ok := l.Waits[client]; !ok || w.For > was.For {
 		l.Waits[client] = w
 	}
 }
 
-// End sorts the clients of all loops and fills in what each of them waits for.
+// End is called when the clients of all loops are in the list. It sorts them, and adds what each of
+// them waits for.
 func (l *ClientList) End() {
 	l.List = l.Cut(l.List)
 	for i := range l.List {

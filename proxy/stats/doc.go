@@ -3,7 +3,7 @@
 //
 //	engine's goroutine                   any goroutine           used by
 //	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
-//	ServerCounters                       loops                   /metrics (package admin/metrics)
+//	ServerCounters                       loops                   /metrics (package admin)
 //	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
 //	stats replies of servers ────────► Merge… ─────────────────► stats, stats items, stats slabs …
 //
@@ -62,7 +62,6 @@
 //
 // # Limits
 //
-// It sends no requests: package proxy asks servers and loops (proxy/stats.go,
-// proxy/stats_own.go). It keeps no history. The names of metrics are in package
-// admin/metrics.
+// The package sends no requests: package proxy asks servers and loops (proxy/stats.go,
+// proxy/stats_own.go). It keeps no history. The names of the metrics are in package admin.
 package stats

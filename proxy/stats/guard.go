@@ -1,6 +1,7 @@
 package stats
 
-// The counters of a guarded route, and the rebuild times that the guard has measured, over all loops.
+// This file has the counters of a route with a guard, and what the guard has learned about rebuild
+// times. Both are for all loops together.
 
 import (
 	"sync"
@@ -8,73 +9,73 @@ import (
 	"time"
 )
 
-// GuardEvent is an event on a guarded route.
+// GuardEvent is an event on a route with a guard.
 type GuardEvent uint8
 
-// The events.
+// The events on a route with a guard.
 const (
 	GuardLeaseGranted  GuardEvent = iota // a client was granted a lease: its reply tells it to rebuild the value
-	GuardFill                            // a lease holder's set was stored
+	GuardFill                            // a client with a lease stored the rebuilt value
 	GuardExists                          // a set came too late: another client has stored another value
 	GuardGone                            // a set came too late: the key was deleted, or its lease expired
-	GuardVoid                            // a set was not stored because its miss is no longer known
+	GuardVoid                            // a set was not stored because its miss is not known any more
 	GuardWait                            // a get had to wait because another client rebuilds the value
 	GuardSaved                           // a waiting get received a value
 	GuardLate                            // the wait of a get timed out
-	GuardStale                           // an old value was returned
+	GuardStale                           // a stale value was returned to a get
 	GuardEarly                           // a client was granted a lease before the value expired
-	GuardLeaseCanceled                   // a lease holder disconnected, and its lease ended
-	GuardLeaseExpired                    // a lease holder did not return within its lease, so another client got one
+	GuardLeaseCanceled                   // a client with a lease disconnected, so its lease ended
+	GuardLeaseExpired                    // a client with a lease did not store a value before its lease expired, so another client got one
 	GuardPoll                            // a request to a server on behalf of waiting gets
 	GuardForgotten                       // a miss was dropped from the table because the table was full
-	GuardNeverFilled                     // a get did not wait, because no client ever stores a value of its key
+	GuardNeverFilled                     // a get did not wait for a rebuild, because clients never store a value of its key
 	GuardExtraRequest                    // a request to a server that only the guard needs
-	GuardWrite                           // a command other than a read
-	GuardOff                             // a command to a server without meta commands or cas, which can't be guarded
+	GuardWrite                           // a write or another command that is not a read was executed
+	GuardOff                             // a command was not guarded, because its server has no meta commands or no cas
 	NumGuardEvents
 )
 
-// Count counts an event.
+// Count counts one event on the route.
 func (g *GuardStats) Count(e GuardEvent) { g.count[e].Add(1) }
 
-// Counted returns how often an event happened.
+// Counted returns how often the event e has happened on the route.
 func (g *GuardStats) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
 
-// GuardStats is what is known about one guarded route, over all loops and reloads of a
-// process. A cache hit uses none of it.
+// GuardStats has the counters of one route with a guard and what the guard has learned. It is for
+// all loops and reloads of a process. A cache hit uses none of it.
 type GuardStats struct {
-	Route string // the label of the route: see table.Route
+	Route string // label of the route; see table.Route
 
 	count [NumGuardEvents]atomic.Uint64
 
-	Waiting, Misses atomic.Int64 // current numbers: waiting gets; misses whose rebuild has not been stored yet
+	Waiting, Misses atomic.Int64 // current numbers of waiting gets, and of misses whose rebuilt value has not been stored yet
 
-	lease atomic.Int64 // how long rebuilds were seen to take, in nanoseconds; 0: use the configured lease
-	slow  atomic.Int64 // duration of slow rebuilds, in nanoseconds
+	lease atomic.Int64 // lease learned from slow rebuilds, in nanoseconds; 0: none, and the configured lease applies
+	slow  atomic.Int64 // duration of slow rebuilds in nanoseconds: about the longest recent one
 
 	mu              sync.Mutex
-	fadedAt         int64         // when lease was lowered last
-	usual           time.Duration // a moving average of the duration of rebuilds
-	won, filled     int           // number of leases that ended since the last evaluation, and of those whose holder has stored a value
-	unheld          bool          // too few lease holders have stored a value, so no get waits
+	fadedAt         int64         // time at which the learned lease was lowered or set last
+	usual           time.Duration // moving average of the duration of rebuilds
+	won, filled     int           // number of leases that ended since the last evaluation, and of those after which the client had stored a value
+	unheld          bool          // true if clients with leases store values too rarely, so that gets do not wait for them
 	waited, rebuilt Histogram
 }
 
-// GuardSnapshot is a copy of the numbers of a route that are protected by a lock.
+// GuardSnapshot is a copy of the histograms of a route: how long gets waited, and how long rebuilds
+// took.
 type GuardSnapshot struct {
 	Waited, Rebuilt Histogram
 }
 
-// Snapshot copies the histograms.
+// Snapshot returns a copy of the histograms of the route.
 func (g *GuardStats) Snapshot() GuardSnapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return GuardSnapshot{g.waited, g.rebuilt}
 }
 
-// TookTooLong handles a set that was rejected because it was late: `age` is the time
-// since its miss. Rebuilds take longer than the lease, so the lease becomes twice that
-// age, limited by the parameter `most`.
+// TookTooLong is called when a set was rejected because it came too late. age is the time since the
+// miss of its key. The learned lease becomes twice that age, but at most `most`.
 func (g *GuardStats) TookTooLong(age, most time.Duration, now int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -82,13 +83,12 @@ func (g *GuardStats) TookTooLong(age, most time.Duration, now int64) {
 	g.fadedAt = now
 }
 
-// Lease returns how long a rebuild may take: the learned time, but not less than the
-// parameter `least`.
+// Lease returns how long a rebuild may take: the learned lease, or `least` if that is longer.
 func (g *GuardStats) Lease(least time.Duration) time.Duration {
 	return max(least, time.Duration(g.lease.Load()))
 }
 
-// Won counts a granted lease. Every minute it also lowers the learned lease by a tenth.
+// Won counts a lease that was granted. Each minute it also lowers the learned lease by a tenth.
 func (g *GuardStats) Won(now int64) {
 	g.Count(GuardLeaseGranted)
 	g.mu.Lock()
@@ -114,10 +114,10 @@ func (g *GuardStats) Rebuilt(took time.Duration) {
 	g.usual += (took - g.usual) / 8
 }
 
-// Slow returns the duration of slow rebuilds of the route.
+// Slow returns how long slow rebuilds of the route take. It is about the longest recent duration.
 func (g *GuardStats) Slow() time.Duration { return time.Duration(g.slow.Load()) }
 
-// Usual returns the usual duration of a rebuild of the route.
+// Usual returns how long rebuilds of the route usually take, as a moving average.
 func (g *GuardStats) Usual() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -131,8 +131,9 @@ func (g *GuardStats) Waited(ns int64) {
 	g.waited.Observe(ns)
 }
 
-// Ended records that a lease has ended, and whether its holder has stored a value (filled). If
-// fewer than half of the last hundred holders have, gets of the route no longer wait for rebuilds.
+// Ended records that a lease has ended, and whether its client has stored a value (filled). After
+// each hundred leases it decides anew. If clients have stored values for fewer than half of them,
+// gets of the route do not wait for rebuilds.
 func (g *GuardStats) Ended(filled bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -146,7 +147,7 @@ func (g *GuardStats) Ended(filled bool) {
 	}
 }
 
-// Holds reports whether gets of the route may wait for a rebuild.
+// Holds reports whether gets of the route may wait for another client's rebuild.
 func (g *GuardStats) Holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

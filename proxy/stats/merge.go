@@ -1,6 +1,6 @@
 package stats
 
-// Merging of the statistics of several servers into one list.
+// This file merges the stats replies of several servers into one list.
 
 import (
 	"bytes"
@@ -15,18 +15,18 @@ import (
 	"ringside/proxy/wire"
 )
 
-// A statRule merges the values that servers sent for one name into one value. Servers
-// that did not send the name are not in values. If it returns false, the name is left
-// out.
+// A statRule merges the values that servers sent for one name into one value. values has no entry
+// for a server that did not send the name. servers is the number of servers. If the rule returns
+// false, the name is left out of the merged reply.
 type statRule func(values []string, servers int) (string, bool)
 
-// About is the numbers of Ringside itself that a merged reply contains.
+// About has the numbers of Ringside itself that are part of a merged reply.
 type About struct {
 	Pid, Loops     int
 	Asked, Missing int
 }
 
-// generalRules are the rules for names in stats that are not summed.
+// generalRules are the rules for those names in a reply to `stats` that are not summed.
 var generalRules = map[string]statRule{
 	"uptime":           least,
 	"time":             least,
@@ -45,21 +45,23 @@ var generalRules = map[string]statRule{
 	"extstore_memory_pressure":       most,
 }
 
-// itemsRules are the rules for stats items, by the part of the name after the class.
+// itemsRules are the rules for `stats items`. The key is the part of the name after the number of
+// the slab class.
 var itemsRules = map[string]statRule{
 	"age":          most,
 	"age_hot":      most,
 	"age_warm":     most,
-	"evicted_time": leastNotZero, // 0 means that the class has evicted nothing
+	"evicted_time": leastNotZero, // the value 0 means that the slab class has evicted nothing
 }
 
-// slabsRules are the rules for stats slabs, by the part of the name after the class.
+// slabsRules are the rules for `stats slabs`. The key is the part of the name after the number of
+// the slab class.
 var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same}
 
-// sizesRules are the rules for stats sizes.
+// sizesRules are the rules for `stats sizes`, by name.
 var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
 
-// MergeGeneral merges the replies of several servers to stats and appends the result.
+// MergeGeneral merges the replies of several servers to `stats` and appends the result to dst.
 func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
 	for _, st := range union(answers) {
 		value, ok := st.apply(generalRules[st.name], len(answers))
@@ -78,7 +80,8 @@ func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
-// MergeSettings is MergeGeneral for stats settings.
+// MergeSettings merges the replies of several servers to `stats settings` and appends the result to
+// dst.
 func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
 	for _, st := range union(answers) {
 		value, _ := sameEverywhere(st.values, len(answers))
@@ -87,17 +90,17 @@ func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
-// MergeItems is MergeGeneral for stats items.
+// MergeItems merges the replies of several servers to `stats items` and appends the result to dst.
 func MergeItems(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, union(answers), itemsRules, len(answers))
 }
 
-// MergeSizes is MergeGeneral for stats sizes.
+// MergeSizes merges the replies of several servers to `stats sizes` and appends the result to dst.
 func MergeSizes(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, union(answers), sizesRules, len(answers))
 }
 
-// MergeSlabs is MergeGeneral for stats slabs.
+// MergeSlabs merges the replies of several servers to `stats slabs` and appends the result to dst.
 func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
 	list := union(answers)
 	active := map[uint64]bool{}
@@ -114,8 +117,9 @@ func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
 	return mergeClasses(dst, list, slabsRules, len(answers))
 }
 
-// mergeClasses merges list and appends it, sorted by the number in the names; names
-// without one come last. The rules are chosen by the part of the name after the number.
+// mergeClasses merges the values of each name in list and appends them. It sorts the names by the
+// number in them, and names without a number are last. The key of rules is the part of a name after
+// the number.
 func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers int) []byte {
 	slices.SortStableFunc(list, func(a, b *stat) int {
 		classA, _ := classOf(a.name)
@@ -131,11 +135,12 @@ func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers i
 	return append(dst, wire.EndLine...)
 }
 
-// noClass is the class of a name without a number.
+// noClass is the result of classOf for a name without a number. It is larger than every number, so
+// such a name is last.
 const noClass = math.MaxUint64
 
-// classOf splits a name such as "items:5:age", "5:chunk_size" or "96" into the number
-// and the part after it.
+// classOf splits a name such as "items:5:age", "5:chunk_size" or "96". It returns the number and
+// the part of the name after it.
 func classOf(name string) (class uint64, field string) {
 	number, field, _ := strings.Cut(strings.TrimPrefix(name, "items:"), ":")
 	class, err := strconv.ParseUint(number, 10, 32)
@@ -145,15 +150,15 @@ func classOf(name string) (class uint64, field string) {
 	return class, field
 }
 
-// stat is one name and the values that servers sent for it.
+// stat is one name of a stats reply, with the values that servers sent for it.
 type stat struct {
 	name   string
 	values []string
-	from   int // index of the server reply that the last value came from
+	from   int // index of the server that sent the value that was added last
 	next   *stat
 }
 
-// apply merges the values of all servers; without a rule it sums them.
+// apply merges the values of all servers by the rule r. If r is nil, it sums them.
 func (st *stat) apply(r statRule, servers int) (string, bool) {
 	if r == nil {
 		r = total
@@ -161,8 +166,8 @@ func (st *stat) apply(r statRule, servers int) (string, bool) {
 	return r(st.values, servers)
 }
 
-// union lists the names of all replies in order. A name that is missing in earlier
-// replies is inserted after the name that precedes it in its own reply.
+// union lists the names of all replies, each once. They are in the order of the replies. A name
+// that earlier replies lack is inserted after the name that precedes it in its own reply.
 func union(answers [][]byte) (list []*stat) {
 	var head stat
 	known := map[string]*stat{}
@@ -178,7 +183,7 @@ func union(answers [][]byte) (list []*stat) {
 				st = &stat{name: name, from: -1, next: at.next}
 				known[name], at.next = st, st
 			}
-			if st.from < i { // a name occurs once per reply; if it is repeated, the first value counts
+			if st.from < i { // a reply should have each name once; if it repeats a name, only the first value counts
 				st.values, st.from = append(st.values, value), i
 			}
 			at = st
@@ -190,14 +195,16 @@ func union(answers [][]byte) (list []*stat) {
 	return list
 }
 
-// ParseStat parses STAT <name> <value>. The value may be empty or contain spaces.
+// ParseStat parses a line of the form STAT <name> <value>. The value may be empty or contain
+// spaces.
 func ParseStat(line []byte) (name, value string, ok bool) {
 	rest, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), "STAT ")
 	name, value, _ = strings.Cut(rest, " ")
 	return name, value, ok && name != ""
 }
 
-// AppendStat appends one line. CR and LF in it are replaced by spaces.
+// AppendStat appends a line STAT <name> <value>. If the name or the value contains CR or LF, they
+// are replaced by spaces.
 func AppendStat(dst []byte, name, value string) []byte {
 	at := len(dst)
 	dst = append(append(append(append(dst, "STAT "...), name...), ' '), value...)
@@ -209,7 +216,8 @@ func AppendStat(dst []byte, name, value string) []byte {
 	return append(dst, wire.CRLF...)
 }
 
-// numbers parses values. It returns false if one of them is not a non-negative integer.
+// numbers parses values as integers. It returns false if one of them is not an integer or is
+// negative.
 func numbers(values []string) ([]uint64, bool) {
 	list := make([]uint64, len(values))
 	for i, v := range values {
@@ -222,15 +230,15 @@ func numbers(values []string) ([]uint64, bool) {
 	return list, true
 }
 
-// Decimal formats n.
+// Decimal returns n as decimal text.
 func Decimal(n uint64) string { return strconv.FormatUint(n, 10) }
 
-// common returns the value of all servers. It returns false if they differ.
+// common returns the value that all servers have sent. It returns false if their values differ.
 func common(values []string, _ int) (string, bool) {
 	return values[0], !slices.ContainsFunc(values, func(v string) bool { return v != values[0] })
 }
 
-// same returns the value of all servers, or mixed if they differ.
+// same returns the value that all servers have sent, or the text mixed if their values differ.
 func same(values []string, servers int) (string, bool) {
 	if v, ok := common(values, servers); ok {
 		return v, true
@@ -238,8 +246,8 @@ func same(values []string, servers int) (string, bool) {
 	return "mixed", true
 }
 
-// sameEverywhere is same, but also returns mixed if some servers did not send the
-// value.
+// sameEverywhere returns the value that all servers have sent. It returns the text mixed if values
+// differ or if a server has sent none.
 func sameEverywhere(values []string, servers int) (string, bool) {
 	if len(values) < servers {
 		return "mixed", true
@@ -247,8 +255,8 @@ func sameEverywhere(values []string, servers int) (string, bool) {
 	return same(values, servers)
 }
 
-// ofIntegers merges integers with one. Values that are not integers are merged with
-// common.
+// ofIntegers merges values with the function one if all are integers. Otherwise it returns the
+// common value, or false if the values differ.
 func ofIntegers(values []string, servers int, one func([]uint64) uint64) (string, bool) {
 	list, ok := numbers(values)
 	if !ok {
@@ -257,10 +265,10 @@ func ofIntegers(values []string, servers int, one func([]uint64) uint64) (string
 	return Decimal(one(list)), true
 }
 
-// total sums integers.
+// total returns the sum of the values.
 func total(values []string, servers int) (string, bool) { return ofIntegers(values, servers, sum) }
 
-// sum adds up list, capped at the largest uint64.
+// sum returns the sum of list, or the largest uint64 if the sum is larger.
 func sum(list []uint64) (total uint64) {
 	for _, n := range list {
 		var carry uint64
@@ -271,19 +279,20 @@ func sum(list []uint64) (total uint64) {
 	return total
 }
 
-// least returns the smallest integer.
+// least returns the smallest of the values.
 func least(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, slices.Min[[]uint64])
 }
 
-// leastNotZero returns the smallest integer other than 0, which means no value.
+// leastNotZero returns the smallest of the values that are not 0. It returns 0 only if all values
+// are 0.
 func leastNotZero(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
-		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // a-1 wraps around for 0, so 0 sorts last
+		return slices.MinFunc(list, func(a, b uint64) int { return cmp.Compare(a-1, b-1) }) // for 0, a-1 wraps around to the largest number, so 0 is last
 	})
 }
 
-// most returns the largest number, formatted as its server sent it.
+// most returns the largest of the values, as the server has formatted it.
 func most(values []string, servers int) (string, bool) {
 	best, top := "", math.Inf(-1)
 	for _, v := range values {
@@ -298,7 +307,7 @@ func most(values []string, servers int) (string, bool) {
 	return best, best != ""
 }
 
-// seconds sums times such as 0.005469.
+// seconds returns the sum of values that are times in seconds, such as 0.005469.
 func seconds(values []string, servers int) (string, bool) {
 	all := 0.0
 	for _, v := range values {
@@ -311,8 +320,8 @@ func seconds(values []string, servers int) (string, bool) {
 	return fmt.Sprintf("%.6f", all), true
 }
 
-// buckets returns the power of two of the number of buckets in all hash tables. The
-// values are the powers of the single tables.
+// buckets merges the sizes of hash tables. A value is the size of one table, as a power of two. The
+// result is the size of all tables together, as a power of two.
 func buckets(values []string, servers int) (string, bool) {
 	return ofIntegers(values, servers, func(list []uint64) uint64 {
 		for i, power := range list {
@@ -322,7 +331,7 @@ func buckets(values []string, servers int) (string, bool) {
 	})
 }
 
-// lowest returns the lowest memcached version, formatted as its server sent it.
+// lowest returns the lowest memcached version, as the server has formatted it.
 func lowest(values []string, servers int) (string, bool) {
 	var low wire.Release
 	text := ""
@@ -337,8 +346,8 @@ func lowest(values []string, servers int) (string, bool) {
 	return text, true
 }
 
-// MergePrefixes is MergeGeneral for stats detail dump. It sums lines of the form PREFIX
-// <prefix> get n hit n set n del n.
+// MergePrefixes merges the replies of several servers to `stats detail dump` and appends the result
+// to dst. It sums lines of the form PREFIX <prefix> get n hit n set n del n.
 func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
 	const words = 10
 	var order []string
@@ -371,7 +380,7 @@ func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
 	return append(dst, wire.EndLine...)
 }
 
-// AppendItems appends at most limit ITEM lines, or all of them if limit is 0.
+// AppendItems appends the ITEM lines of all replies, at most limit lines; 0: no limit.
 func AppendItems(dst []byte, answers [][]byte, limit uint64) []byte {
 	shown := uint64(0)
 	for _, answer := range answers {

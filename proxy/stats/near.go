@@ -1,31 +1,32 @@
 package stats
 
-// The counters of routes with a near cache, which keeps values in Ringside.
+// This file has the counters of routes with a near cache.
 
 import "sync/atomic"
 
 // NearCounts is what one loop has counted for a route with a near cache.
 type NearCounts struct {
-	Hits  uint64 // keys answered from the near cache
-	Asked uint64 // keys that the near cache did not have, so they were requested from a server
-	Age   uint64 // sum of the ages of the values returned from it, in nanoseconds
+	Hits  uint64 // number of keys that the near cache had
+	Asked uint64 // number of keys that the near cache did not have, so that they were requested from a server
+	Age   uint64 // sum of the ages of the values that the near cache returned, in nanoseconds
 }
 
-// Add adds the counts of o.
+// Add adds the counts of o to c.
 func (c *NearCounts) Add(o *NearCounts) {
 	c.Hits += o.Hits
 	c.Asked += o.Asked
 	c.Age += o.Age
 }
 
-// Share returns the fraction of keys answered from the near cache, from 0 to 1. It
-// returns false if no key was looked up.
+// Share returns the fraction of the requested keys that the near cache had, from 0 to 1. It returns
+// false if no key was requested.
 func (c *NearCounts) Share() (share float64, known bool) {
 	n := c.Hits + c.Asked
 	return float64(c.Hits) / float64(max(n, 1)), n > 0
 }
 
-// Report appends lines of stats routes, unless no key was looked up.
+// Report appends lines about the near cache to a reply to `stats routes`. It appends nothing if no
+// key was requested.
 func (c *NearCounts) Report(r *Report) {
 	share, known := c.Share()
 	if !known {
@@ -39,8 +40,8 @@ func (c *NearCounts) Report(r *Report) {
 	}
 }
 
-// Near is the near cache of one route, over all loops.
+// Near describes the near cache of one route, for all loops together.
 type Near struct {
-	Route         string       // the label of the route: see table.Route
-	Bytes, Values atomic.Int64 // current totals
+	Route         string       // label of the route; see table.Route
+	Bytes, Values atomic.Int64 // current size of the values in the near cache, and their current number
 }

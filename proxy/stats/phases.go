@@ -1,6 +1,6 @@
 package stats
 
-// The decisions of the keepers, for operators.
+// This file describes the decisions of keepers, for operators.
 
 import (
 	"time"
@@ -14,26 +14,26 @@ import (
 type PhaseSnapshot struct {
 	Pool     string
 	Target   table.Target
-	Gutter   bool // the server belongs to the pool's gutter, not to the pool
+	Gutter   bool // true if the server belongs to the gutter of the pool
 	Phase    health.Phase
-	Number   uint32 // grows by one with each phase; Phase is Number mod 6
+	Number   uint32 // number of the phase, which grows by one with each phase; Phase is Number modulo 6
 	Suspect  bool
-	Why      string // reason of the suspicion; if there is none, reason of the phase
+	Why      string // why the server is suspect; if it is not suspect, why it is in its phase
 	Override health.Override
-	Renamed  bool          // the server refused flush_all, so its keys have other names now
-	Since    time.Duration // how long the server has been suspect, or in the phase if it is not suspect
-	InPhase  time.Duration // how long the server has been in the phase, suspect or not
-	Lease    time.Duration // time left of the lease; negative: it has expired
-	ValidFor time.Duration // how long the server's replies can still be trusted; unlimited without strict consistency
-	Step     string        // what happens next, for operators
-	Due      time.Duration // time until Step happens; 0: it depends on other instances or servers
+	Renamed  bool          // true if the server has refused flush_all; its keys have other names now
+	Since    time.Duration // how long the server has been suspect; if it is not suspect, how long it has been in its phase
+	InPhase  time.Duration // how long the server has been in its phase, whether it is suspect or not
+	Lease    time.Duration // how long the lease of the server is still valid; negative: it has expired
+	ValidFor time.Duration // how long the replies of the server can still be trusted; without strict consistency: unlimited
+	Step     string        // what the keeper does next with the server, in words, for operators
+	Due      time.Duration // time until Step happens; 0: Step depends on other instances or servers, not on time
 }
 
-// PhaseEvents counts one kind of keeper decision.
+// PhaseEvents counts how often a keeper has made one kind of decision.
 type PhaseEvents struct {
 	Pool   string
-	Server string // empty: the decision is about the pool
-	To     string // the new state: up, suspect, a phase, or a state of the pool
+	Server string // name of the server; empty: the decision is about the pool
+	To     string // new state of the server or the pool: up, suspect, a phase, or a state of the pool
 	Count  uint64
 }
 
@@ -43,7 +43,8 @@ type Roll struct {
 	health.Roll
 }
 
-// Phase finds a server of a pool. It returns nil if the pool has no keeper.
+// Phase returns the state of one server of a pool. It returns nil if the pool has no keeper or no
+// such server.
 func (s *Snapshot) Phase(pool, server string) *PhaseSnapshot {
 	for i := range s.Phases {
 		if m := &s.Phases[i]; m.Pool == pool && m.Target.Name == server {
@@ -56,7 +57,7 @@ func (s *Snapshot) Phase(pool, server string) *PhaseSnapshot {
 // Outages returns how often the server was ejected, including the current outage.
 func (m *PhaseSnapshot) Outages() uint32 { return health.Outages(m.Number) }
 
-// State returns one word for how the pool uses the server: up, suspect, or its phase.
+// State returns one word for how the pool uses the server: up, suspect, or the name of its phase.
 func (m *PhaseSnapshot) State() string {
 	switch {
 	case m.Phase != health.In:
@@ -67,7 +68,7 @@ func (m *PhaseSnapshot) State() string {
 	return "up"
 }
 
-// Report appends the server's state as lines of stats servers.
+// Report appends lines about the server's phase to a reply to `stats servers`.
 func (m *PhaseSnapshot) Report(r *Report) {
 	of := ":" + m.Pool
 	r.Text("phase"+of, m.Phase.String())

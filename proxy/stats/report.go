@@ -1,30 +1,31 @@
 package stats
 
-// Formatting of statistics as STAT lines.
+// This file formats statistics as STAT lines.
 
 import "strconv"
 
-// Report appends lines STAT <prefix><name> <value>.
+// Report appends lines of the form STAT <prefix><name> <value> to Dst.
 type Report struct {
 	Dst    []byte
 	Prefix string
 }
 
-// Text appends a line.
+// Text appends a line with a text as value.
 func (r *Report) Text(name, value string) { r.Dst = AppendStat(r.Dst, r.Prefix+name, value) }
 
-// Count appends a line with a number.
+// Count appends a line with a number as value.
 func (r *Report) Count(name string, n uint64) { r.Text(name, Decimal(n)) }
 
-// Int appends a line with a number; negative numbers become 0.
+// Int appends a line with a number as value. A negative number becomes 0.
 func (r *Report) Int(name string, n int) { r.Count(name, uint64(max(n, 0))) }
 
-// Percent appends a line with a fraction from 0 to 1 as a percentage.
+// Percent appends a line with a percentage as value. share is a fraction from 0 to 1.
 func (r *Report) Percent(name string, share float64) {
 	r.Text(name, strconv.FormatFloat(100*share, 'f', 2, 64))
 }
 
-// Latency appends quantiles in microseconds, unless the histogram is empty.
+// Latency appends lines with the median and the 99th percentile of h in microseconds. It appends
+// nothing if h is empty.
 func (r *Report) Latency(name string, h *Histogram) {
 	if h.Count() > 0 {
 		r.Count(name+"p50_us", h.Quantile(0.50)/1000)
@@ -32,8 +33,8 @@ func (r *Report) Latency(name string, h *Histogram) {
 	}
 }
 
-// Quantile returns an upper bound of the quantile q, in nanoseconds. It is at most 19 %
-// too high.
+// Quantile returns the quantile q of the durations, in nanoseconds. The result is the upper bound
+// of a bucket, so it is up to 19 % too high.
 func (h *Histogram) Quantile(q float64) uint64 {
 	rank, seen := uint64(q*float64(h.Count())), uint64(0)
 	for i, n := range h.Buckets {
@@ -44,7 +45,7 @@ func (h *Histogram) Quantile(q float64) uint64 {
 	return Bound(len(h.Buckets) - 1)
 }
 
-// Report appends the server's state and counters as lines of stats servers.
+// Report appends lines with the server's state and counters to a reply to `stats servers`.
 func (t *ServerSnapshot) Report(r *Report) {
 	state, version := "unknown", t.Version
 	switch {

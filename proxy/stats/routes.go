@@ -1,13 +1,13 @@
 package stats
 
-// The counters of a route: hits and misses of its keys, and outcomes of its commands.
+// This file has the counters of a route: hits and misses of its keys, and outcomes of its commands.
 
 import (
 	"ringside/proxy/watch/missreason"
 	"ringside/proxy/wire"
 )
 
-// Requests counts commands by kind and outcome.
+// Requests counts commands by command and outcome.
 type Requests [wire.NumOps][NumOutcomes]uint64
 
 func (into *Requests) add(o *Requests) {
@@ -21,8 +21,9 @@ func (into *Requests) add(o *Requests) {
 // KeyCounts counts the keys requested by get, gets, gat, gats and mg.
 type KeyCounts struct{ KeysHit, KeysMissed, KeysFailed uint64 }
 
-// Count counts a read of keys keys that found hits of them. If a server failed, it is
-// unknown which of the other keys are true misses, so they count as failed.
+// Count counts a read. keys is the number of keys that it requested, and hits the number of keys
+// that it found. failed means that a server failed. It is then unknown which of the missing keys
+// exist, so they count as failed.
 func (c *KeyCounts) Count(keys, hits int, failed bool) {
 	c.KeysHit += uint64(hits)
 	switch missed := keys - hits; {
@@ -40,39 +41,38 @@ func (c *KeyCounts) add(o *KeyCounts) {
 	c.KeysFailed += o.KeysFailed
 }
 
-// HitShare returns the fraction of keys that were found, from 0 to 1. It returns false
-// if no key was requested.
+// HitShare returns the fraction of the requested keys that were found, from 0 to 1. It returns
+// false if no key was requested.
 func (c *KeyCounts) HitShare() (share float64, known bool) {
 	n := c.KeysHit + c.KeysMissed + c.KeysFailed
 	return float64(c.KeysHit) / float64(max(n, 1)), n > 0
 }
 
-// RouteName identifies a route.
+// RouteName identifies a route by its listener, label and pool.
 type RouteName struct {
-	Listener string // network and address
-	Route    string // the label of the route: see table.Route
+	Listener string // network and address of the listener
+	Route    string // label of the route; see table.Route
 	Pool     string
 }
 
-// RouteCounters is what one engine has counted for commands on the keys of one route. A
-// read with keys of several routes counts as a command of the first key's route. Each
-// key counts in its own route.
+// RouteCounters is what one engine has counted for one route. If a read has keys of several routes,
+// the command counts for the route of its first key. Each key counts for its own route.
 type RouteCounters struct {
 	Requests Requests
 	KeyCounts
-	Near   NearCounts          // of a route with a near cache
-	Misses *missreason.Account // why reads of the route miss; nil: not recorded
+	Near   NearCounts          // counts of the near cache, if the route has one
+	Misses *missreason.Account // miss reasons of the route; nil: they are not recorded
 }
 
-// Add adds the counts of o.
+// Add adds the counts of o to into, except Misses, which all loops share.
 func (into *RouteCounters) Add(o *RouteCounters) {
 	into.Requests.add(&o.Requests)
 	into.KeyCounts.add(&o.KeyCounts)
 	into.Near.Add(&o.Near)
 }
 
-// AddRoute adds the counters that one engine has for a route. The engine's own Counters
-// do not include them.
+// AddRoute adds what one engine has counted for a route, to the route and to the total of all
+// routes. The Counters of the engine do not include these counts.
 func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
 	if s.Routes == nil {
 		s.Routes = map[RouteName]*RouteCounters{}
@@ -86,15 +86,15 @@ func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
 	s.RouteCounters.Add(c)
 }
 
-// Report appends the route's counters as lines of stats routes.
+// Report appends lines with the route's counters to a reply to `stats routes`.
 func (c *RouteCounters) Report(r *Report) {
 	c.KeyCounts.Report(r)
 	c.Near.Report(r)
 	c.Requests.Report(r)
 }
 
-// Report appends the number of keys by result, and the hit rate in percent once there
-// is one.
+// Report appends the numbers of keys that hit, missed and failed. It also appends the hit rate in
+// percent if keys were requested.
 func (c *KeyCounts) Report(r *Report) {
 	r.Count("keys_hit", c.KeysHit)
 	r.Count("keys_missed", c.KeysMissed)
@@ -104,7 +104,7 @@ func (c *KeyCounts) Report(r *Report) {
 	}
 }
 
-// Report appends the number of commands by kind and outcome.
+// Report appends the number of commands for each command and outcome, without zeros.
 func (c *Requests) Report(r *Report) {
 	for op := range wire.NumOps {
 		for o, n := range c[op] {

@@ -1,6 +1,7 @@
 package stats
 
-// The counters and learned values of a route with tags, over all loops.
+// This file has the counters of a route with tags, and the tags of keys that it remembers. Both are
+// for all loops together.
 
 import (
 	"sync"
@@ -12,37 +13,36 @@ import (
 // TagEvent is an event on a route with tags.
 type TagEvent uint8
 
-// The events.
+// The events on a route with tags.
 const (
 	TagHit         TagEvent = iota // a value was found, and none of its tags had been invalidated
 	TagInvalid                     // a tag of the value was invalidated, or the value lacks a tag that its key must have
-	TagBroken                      // the head of a value, which lists its tags, could not be parsed
-	TagLateSet                     // a set was not stored because a tag may have been invalidated since its miss
-	TagSecondRound                 // a value had tags that were not requested with it, so their versions needed a second request
+	TagBroken                      // the header of a value, which lists its tags, could not be parsed
+	TagLateSet                     // a set was not stored because one of its tags may have been invalidated since the miss
+	TagSecondRound                 // a value had tags that were not requested together with the value, so their versions needed a second request
 	TagTooMany                     // a client named more tags than limits.tags_per_value
 	NumTagEvents
 )
 
-// TagStats is what is known about one route with tags, over all loops and reloads of a
-// process.
+// TagStats has the counters of one route with tags and the tags of keys that it remembers. It is
+// for all loops and reloads of a process.
 type TagStats struct {
-	Route string // the label of the route: see table.Route
+	Route string // label of the route; see table.Route
 
 	count [NumTagEvents]atomic.Uint64
 
 	mu    sync.RWMutex
-	known map[uint64][]stamp.Tag // tags of a key that no pattern yields, by the hash of the key
+	known map[uint64][]stamp.Tag // tags of a key that clients have named and no pattern yields, by the hash of the key
 }
 
-// Count counts an event.
+// Count counts one event on the route.
 func (t *TagStats) Count(e TagEvent) { t.count[e].Add(1) }
 
-// Counted returns how often an event happened.
+// Counted returns how often the event e has happened on the route.
 func (t *TagStats) Counted(e TagEvent) uint64 { return t.count[e].Load() }
 
-// Remember records the tags of a key's value. The parameter `most` limits the number of
-// keys. Keys are identified by their hash only: if two keys share one, some requests
-// ask for more tags than they need.
+// Remember records the tags of a key, for at most `most` keys. The hash identifies the key. If two
+// keys have the same hash, some requests ask for more tags than they need.
 func (t *TagStats) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -50,7 +50,7 @@ func (t *TagStats) Remember(hash uint64, tags []stamp.Tag, most int) {
 		t.known = map[uint64][]stamp.Tag{}
 	}
 	if _, ok := t.known[hash]; !ok && len(t.known) >= most {
-		for old := range t.known { // the map yields a random key
+		for old := range t.known { // deletes a random key, because a map yields its keys in random order
 			delete(t.known, old)
 			break
 		}
@@ -58,7 +58,7 @@ func (t *TagStats) Remember(hash uint64, tags []stamp.Tag, most int) {
 	t.known[hash] = tags
 }
 
-// AppendKnown appends the remembered tags of a key, without duplicates.
+// AppendKnown appends to dst the tags that are remembered for a key, without duplicates.
 func (t *TagStats) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -68,7 +68,7 @@ func (t *TagStats) AppendKnown(dst []stamp.Tag, hash uint64) []stamp.Tag {
 	return dst
 }
 
-// Remembered returns the number of keys with known tags.
+// Remembered returns the number of keys with remembered tags.
 func (t *TagStats) Remembered() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -81,15 +81,15 @@ type Invalidations struct {
 	ended InvalidationCounts
 }
 
-// InvalidationCounts is a snapshot of Invalidations.
+// InvalidationCounts is a copy of the counts of Invalidations.
 type InvalidationCounts struct {
 	Taken   Histogram
-	Bad     uint64 // at least one server did not get it
-	Foreign uint64 // other instances have another server list, so it may not have reached all of their servers
+	Bad     uint64 // number of invalidations that at least one server did not confirm
+	Foreign uint64 // number of invalidations while another instance had another server list, so they may not have reached all its servers
 }
 
-// Ended counts one invalidation. ns is how long it took, all whether every server got
-// it, foreign whether other instances may know more servers.
+// Ended counts one invalidation. ns is its duration in nanoseconds. all means that every server has
+// confirmed it. foreign means that another instance has another server list.
 func (i *Invalidations) Ended(ns int64, all, foreign bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -102,7 +102,7 @@ func (i *Invalidations) Ended(ns int64, all, foreign bool) {
 	}
 }
 
-// Snapshot returns the counts so far.
+// Snapshot returns a copy of the counts so far.
 func (i *Invalidations) Snapshot() InvalidationCounts {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -1,9 +1,9 @@
 package stats
 
-// Differences between two snapshots.
+// This file computes differences between two snapshots.
 
-// Since returns what h has counted after the parameter `before` was copied from it. If
-// h was reset in between, all of h counts.
+// Since returns what h has counted since `before` was copied from it. If h was reset after that, it
+// returns all of h.
 func (h *Histogram) Since(before *Histogram) (d Histogram) {
 	if before.Sum > h.Sum {
 		return *h
@@ -15,8 +15,8 @@ func (h *Histogram) Since(before *Histogram) (d Histogram) {
 	return d
 }
 
-// Since returns how much a counter has grown. If it was reset in between, all of it
-// counts.
+// Since returns how much a counter has grown from before to now. If now is less, the counter was
+// reset, and the result is now.
 func Since(now, before uint64) uint64 {
 	if before > now {
 		return now

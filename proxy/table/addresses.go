@@ -1,6 +1,6 @@
 package table
 
-// Server names with several addresses.
+// This file detects server names with several addresses.
 
 import (
 	"net/netip"

@@ -1,21 +1,22 @@
 package table
 
-// The settings of a route that prevent several clients from rebuilding one value at once.
+// This file defines the settings of a route that prevent several clients from rebuilding one
+// value at once.
 
 import "time"
 
 // GuardSettings holds the settings of a guarded route. Package guard implements them.
 type GuardSettings struct {
-	Hide bool // no guard: only hide from clients what guards of other instances store on the servers
+	Hide bool // the route has no guard: Ringside only hides from clients what guards of other instances store on the servers
 
 	Lease    time.Duration // how long one rebuild can take before another client may start one
 	LeaseMax time.Duration // upper bound of the lease, which grows with the measured duration of rebuilds
 	Wait     time.Duration // how long a get can wait for the rebuild of another client; 0: it does not wait
 	Early    time.Duration // how long before the expiry of a value it is rebuilt; 0: not before it expires
 	Auto     bool          // replaces Early by twice the duration of the route's slow rebuilds
-	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not
+	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not served
 
-	HoldMany      bool // the keys of a multi-get wait too
+	HoldMany      bool // each key of a multi-get can wait for a rebuild by another client, too
 	OnlyAfterMiss bool // clients set a key only after a miss, so every set is a rebuild
 
 	Late    GuardLate

@@ -1,6 +1,6 @@
 package table
 
-// The servers that keep the replicas of a key.
+// This file computes the servers that keep the replicas of a key.
 
 import (
 	"ringside/replicate"
@@ -39,11 +39,11 @@ func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy
 	})
 }
 
-// servers appends to dst the first n servers of an order. It skips a server that is the same
+// members appends to dst the first n servers of an order. It skips a server that is the same
 // as, or excludes, one that it has appended. order(i) returns the i-th server to try, or -1 at
 // the end. same reports whether two servers exclude each other, because they must not both keep
-// a replica of a key. If n is replicate.All, all possible servers are appended. There can be
-// fewer than n, and there are at most replicate.Max.
+// a replica of a key. If n is replicate.All, all possible servers are appended. members may
+// append fewer than n servers, and appends at most replicate.Max.
 func members(dst []int, order func(i int) int, n int, same func(a, b int) bool) []int {
 	if n == replicate.All || n > replicate.Max {
 		n = replicate.Max

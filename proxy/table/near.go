@@ -1,6 +1,6 @@
 package table
 
-// The near cache settings of a route: values that Ringside itself keeps.
+// This file defines the near cache settings of a route: Ringside itself keeps values.
 
 import "time"
 

@@ -1,6 +1,6 @@
 package table
 
-// Which keys match a route.
+// This file decides which keys match a route.
 
 import (
 	"bytes"

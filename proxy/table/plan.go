@@ -1,6 +1,6 @@
 package table
 
-// The servers of a key, computed without any request to a server.
+// This file computes the servers of a key, without any request to a server.
 
 import (
 	"ringside/ring"
@@ -23,9 +23,9 @@ type Plan struct {
 	// the owner and all servers before it are dead. No server is listed twice.
 	Successors []int
 
-	// Copies are the servers that keep a replica, the primary first. It is nil if
-	// only the owner stores the key. Replicas have no substitute servers, so Substitutes
-	// is empty if Replicas is set.
+	// Copies are the servers that keep a replica, the primary first. It is nil if only the
+	// owner stores the key. Replicas have no substitute servers, so Substitutes is empty if
+	// Copies is set.
 	Copies []PoolServer
 
 	// Substitutes are the substitute servers for an ejected owner, in order: the second
@@ -37,10 +37,10 @@ type Plan struct {
 // PoolServer is a server of a pool.
 type PoolServer struct {
 	Pool   *Pool
-	Server int // index in Pool.Servers
+	Server int // index of the server in Pool.Servers
 }
 
-// Target returns the server itself.
+// Target returns the Target of the server that m names.
 func (m PoolServer) Target() *Target { return &m.Pool.Servers[m.Server] }
 
 // Plan computes the servers of key on the listener l. A key that the client sends in base64

@@ -1,7 +1,7 @@
 package table
 
-// The JSON form of a plan for `ringside route --json` and the dashboard, and the reasons why a
-// key has no server.
+// This file defines the JSON form of a plan for `ringside route --json` and the dashboard, and
+// the reasons why a key has no server.
 
 import (
 	"fmt"
@@ -19,9 +19,9 @@ type Planned struct {
 	Hashed      string          `json:"hashed,omitempty"`
 	Hash        string          `json:"hash,omitempty"`  // hexadecimal, because a JSON number cannot hold 64 bits
 	Hits        string          `json:"hits,omitempty"`  // the kind of ring element that the hash selected: point, bucket, entry or score
-	Point       string          `json:"point,omitempty"` // its value in hexadecimal, if it has one
-	Index       *int            `json:"index,omitempty"` // its index
-	Of          int             `json:"of,omitempty"`    // the number of such elements
+	Point       string          `json:"point,omitempty"` // value of the ring element that the hash selected, in hexadecimal; empty: it has none
+	Index       *int            `json:"index,omitempty"` // index of the ring element that the hash selected; nil: it has none
+	Of          int             `json:"of,omitempty"`    // number of elements of the ring; 0: they are not numbered
 	Owner       string          `json:"owner,omitempty"`
 	Address     string          `json:"address,omitempty"`
 	Successors  []string        `json:"successors,omitempty"`

@@ -1,6 +1,7 @@
 package table
 
-// Hashes of a table, which instances compare to detect different configurations.
+// This file computes hashes of a table, which instances compare to detect different
+// configurations.
 
 import (
 	"fmt"
@@ -66,8 +67,8 @@ func (t *Table) PrintCopies(p *Pool) uint64 {
 	return max(h.Sum64(), 1)
 }
 
-// printServers returns a text that determines which servers of p keep which keys, if replicas
-// are kept apart by apart.
+// printServers returns a text that determines which servers of p keep which keys. apart says in
+// what two replicas of a key must differ: host, zone or address.
 func (p *Pool) printServers(apart replicate.Apart) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pool %q %q", p.Name, p.Place.Fingerprint)

@@ -1,6 +1,6 @@
 package table
 
-// The types of a table: the configuration as plain data for the engines.
+// This file defines the types of a table: the configuration as plain data for the engines.
 
 import (
 	"slices"
@@ -11,8 +11,8 @@ import (
 	"ringside/ring"
 )
 
-// Table is one generation of listeners, routes, pools and servers. It is immutable once it
-// was passed to Swap: a reload builds another one.
+// Table is one generation of listeners, routes, pools and servers. It is immutable once
+// proxy.Proxy.SetTable has received it: a reload builds another one.
 type Table struct {
 	Listeners []Listener
 	Pools     []*Pool
@@ -43,7 +43,7 @@ type Listener struct {
 // Route sends the keys that begin with Prefix, or match Match, to Pool. If several routes
 // match a key, the most specific one wins (Pattern.Literal), whatever their order.
 type Route struct {
-	Class  string // name of the preset, for people; empty: none
+	Class  string // name of the preset that the configuration gives the route, for people; empty: none
 	Prefix string
 	Match  string // pattern of the whole key, * matches any bytes; empty: Prefix applies
 	Pool   *Pool
@@ -94,7 +94,7 @@ type Pool struct {
 	InOrder      bool // values of a multi-get are sent in the order of its keys, after all servers have replied
 	DenyFlush    bool // reject flush_all
 	JoinGets     bool // combine gets that are sent to a server together into one get with several keys
-	Connections  int  // to each server, from each loop
+	Connections  int  // number of connections to each server, from each loop
 	Preconnect   bool // connect when an engine switches to the table, not at the first request
 	QueueLimit   int  // maximum number of client requests that wait for one server, in each loop
 	Timeouts     Timeouts
@@ -102,9 +102,9 @@ type Pool struct {
 	RetryBackoff Backoff
 	Failover     Failover
 
-	// Without returns the ring without the ejected servers, for a client that
-	// rebuilds its ring. It is nil if substitute servers are the next ones of
-	// Place.Ring after the owner. All loops call it concurrently, for each key, so it
+	// Without returns the pool's ring without the servers with out[i] set, for pools that
+	// rebuild their ring without ejected servers. It is nil if substitute servers are the next
+	// ones of Place.Ring after the owner. All loops call it concurrently, for each key, so it
 	// must cache the rings.
 	Without func(out []bool) (ring.Ring, error)
 }
@@ -125,7 +125,7 @@ type Mode uint8
 const (
 	FailFast Mode = iota // nowhere: reads miss, writes are rejected
 	Rehash               // to other servers of the pool
-	Gutter               // to another pool
+	Gutter               // to another pool, the gutter
 )
 
 func (m Mode) String() string { return [...]string{"fail_fast", "rehash", "gutter"}[m] }
@@ -137,7 +137,7 @@ type Target struct {
 	Address string // host:port or a path
 	Weight  int
 	Host    string // machine; with replicate.Hosts, replicas are on different ones
-	Zone    string // with replicate.Zones, replicas are in different ones; empty: none
+	Zone    string // zone of the server; with replicate.Zones, the replicas of a key are in different zones; empty: none
 }
 
 // Apart returns the host, the zone or the address of t; the parameter `a` says which. Two
@@ -155,10 +155,10 @@ func (t *Target) Apart(a replicate.Apart) string {
 // Timeouts bound how long a request may wait. While bytes of a reply keep arriving, only
 // Total ends it.
 type Timeouts struct {
-	Connect  time.Duration // to connect to a server
-	Request  time.Duration // that a server can send nothing: before the first byte of a reply, or between two bytes
-	Deadline time.Duration // from a client's command to the first byte of its reply, whatever it waits for
-	Total    time.Duration // from a client's command to the last byte of its reply; 0: unlimited
+	Connect  time.Duration // maximum time to connect to a server
+	Request  time.Duration // maximum time in which a server sends nothing: before the first byte of a reply, or between two bytes
+	Deadline time.Duration // maximum time from a client's command to the first byte of its reply, whatever the command waits for
+	Total    time.Duration // maximum time from a client's command to the last byte of its reply; 0: unlimited
 }
 
 // Within returns the timeouts for one request of a command. left is the time until the
@@ -185,22 +185,22 @@ type Backoff struct{ First, Max time.Duration }
 // Limits bound the resources that clients can use. The documentation of package client
 // describes what happens at each limit. The file link/memory.go describes the limit Memory.
 type Limits struct {
-	Clients    int           // connections at the same time; further ones receive an error and are closed
-	Key        int           // bytes of a key
-	Line       int           // bytes of a command line
-	Value      int           // bytes of a value
-	InFlight   int           // requests of one client without a reply; above it, Ringside stops reading from the client
-	Output     int           // unsent bytes for one client above which Ringside stops reading from it
-	OutputHard int           // unsent bytes for one client above which it is disconnected
-	Memory     int64         // bytes buffered for all clients and servers together
+	Clients    int           // maximum number of client connections; further clients receive an error and are closed
+	Key        int           // maximum length of a key, in bytes
+	Line       int           // maximum length of a command line, in bytes
+	Value      int           // maximum size of a value, in bytes
+	InFlight   int           // number of requests of one client without a reply at which Ringside stops reading from the client
+	Output     int           // number of unsent bytes for one client at which Ringside stops reading from the client
+	OutputHard int           // number of unsent bytes for one client above which the client is disconnected
+	Memory     int64         // maximum number of bytes buffered for all clients and servers together
 	Idle       time.Duration // a client with nothing in flight is disconnected after this time without a byte; 0: never
 	Unfinished time.Duration // a client in the middle of a command is disconnected after this time without a byte; 0: never
-	Waiting    int           // gets that wait on guarded routes
-	Tickets    int           // misses on guarded routes that are remembered until their set
-	Tags       int           // tags of one value
-	TagKeys    int           // keys that are remembered with the tags that clients named for them
+	Waiting    int           // maximum number of gets that wait on guarded routes
+	Tickets    int           // maximum number of misses on guarded routes that are remembered until the set that follows each
+	Tags       int           // maximum number of tags of one value
+	TagKeys    int           // maximum number of keys that are remembered with the tags that clients named for them
 	Linger     time.Duration // how long new clients are accepted after SIGTERM, while /readyz already fails
-	Drain      time.Duration // after Linger: how long requests in flight may take until the process ends
+	Drain      time.Duration // after Linger: how long requests in flight may take, at most, before the process ends
 }
 
 // NeedsKeeper reports whether p, a pool of t, ejects servers and so needs a keeper. It does if

@@ -1,6 +1,6 @@
 package table
 
-// The tag settings of a route.
+// This file defines the tag settings of a route.
 
 import (
 	"errors"

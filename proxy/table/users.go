@@ -1,6 +1,6 @@
 package table
 
-// The users that can authenticate on a listener.
+// This file defines the users that can authenticate on a listener.
 
 import (
 	"bytes"
@@ -15,8 +15,8 @@ import (
 type Users struct{ all []user }
 
 type user struct {
-	name     [sha256.Size]byte // SHA-256 of the name
-	password [sha256.Size]byte // SHA-256 of the password followed by salt
+	name     [sha256.Size]byte // SHA-256 hash of the user's name
+	password [sha256.Size]byte // SHA-256 hash of the password with the salt after it
 	salt     []byte
 }
 
@@ -72,7 +72,7 @@ func (u *Users) Know(name, password []byte) (id UserID, known bool) {
 	return id, found == 1
 }
 
-// Has reports whether id is one of the users. A reload can have removed it.
+// Has reports whether id is one of the users. A reload can have removed the user.
 func (u *Users) Has(id UserID) bool {
 	for i := range u.all {
 		if u.all[i].name == id {
@@ -82,9 +82,9 @@ func (u *Users) Has(id UserID) bool {
 	return false
 }
 
-// Changes returns how many users of old u does not have, how many users of u old does not
-// have, and how many both have with other passwords. A password that is hashed with
-// another salt counts as another one.
+// Changes compares the users of u with those of old, the file before a reload. It returns how
+// many users only old has, how many only u has, and how many both have with different
+// passwords. A password that is hashed with another salt counts as different.
 func (u *Users) Changes(old *Users) (removed, added, changed int) {
 	was, is := old.passwords(), u.passwords()
 	for name, list := range was {
@@ -102,7 +102,7 @@ func (u *Users) Changes(old *Users) (removed, added, changed int) {
 	return removed, added, changed
 }
 
-// passwords returns the passwords of each user, each with its salt.
+// passwords returns the hashed passwords of each user, each followed by its salt.
 func (u *Users) passwords() map[UserID]map[string]bool {
 	all := map[UserID]map[string]bool{}
 	for _, one := range u.all {

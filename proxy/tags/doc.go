@@ -77,5 +77,3 @@
 //
 // An acknowledgement without a reply from the silent servers: it would need that lowest valid cas.
 package tags
-
-// Package documentation.

@@ -1,6 +1,7 @@
 package tags
 
-// A get of values with tags as an ordinary exchange. A valid value needs nothing else.
+// This file serves a get of values with tags as an ordinary exchange, without a task, if the
+// values are valid.
 
 import (
 	"strconv"
@@ -19,7 +20,7 @@ type Tags struct {
 	*guard.Guard
 	Named []stamp.Tag          // tags that the request in Clients.Req names
 	Pools []*routing.BoundPool // pools with tagged routes, and their gutters
-	Count *stats.Invalidations // counters of the process
+	Count *stats.Invalidations // counters of the invalidations by this process
 	all   []stamp.Tag          // tags of the key that is being requested
 	key   []byte               // scratch space for a decoded key
 	open  []*reading           // the readings with requests that have no reply yet
@@ -35,20 +36,20 @@ type reading struct {
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
-	known  stamp.Known  // versions, in the order of the requests
+	known  stamp.Known  // the tags that this reading requests, in order, with the versions that have arrived
 	now    guard.Stamps // tags and versions for the key that gets its reply next
-	told   int          // number of versions that have arrived
+	told   int          // number of versions that have arrived so far
 	must   []stamp.Tag  // required tags of all keys, one key after the other
-	ends   []int        // for each key, the end of its tags in must
+	ends   []int        // for each key, the end of its tags in the slice must
 	next   int          // index of the key that gets its reply next
-	asking int          // number of attempts that have not ended
-	at     int          // index in Tags.open
-	later  *reading     // next in the free list
+	asking int          // number of the attempts of this reading that have not ended
+	at     int          // index of this reading in Tags.open
+	later  *reading     // the next reading in the free list
 }
 
-// Ask sends the read of one key of x on c. share is the index of the key's route in the shares of
-// x: see client.Exchange.Share. key includes the prefix that the route strips. It does nothing and
-// returns false if the read needs a task.
+// Ask sends the read of one key of x on c. share is the index of the key's route in the shares
+// of x: see client.Exchange.Share. key includes the prefix that the route strips. Ask does
+// nothing and returns false if the read needs a task.
 func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
 	name := key[len(rt.Strip):]
 	switch {
@@ -82,7 +83,7 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 
 // reading returns the reading of x on c. If there is none, it creates one.
 func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
-	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the keys of one exchange are requested in a row
+	for i := len(t.open); i > 0 && t.open[i-1].x == x; i-- { // the readings of one exchange are at the end of the list, because its keys are requested in a row
 		if r := t.open[i-1]; r.c == c {
 			return r
 		}
@@ -131,7 +132,7 @@ func (v *version) Client() uint64 { return v.x.Client() }
 
 func (v *version) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind.Failed() {
-		v.known[v.told].Tag = 0 // the version is requested again if it is needed
+		v.known[v.told].Tag = 0 // the server replied with an error: without a version, the tag is requested again if it is needed
 	} else if at, ok := wire.FlagArg(b, r.MetaFlags, 'c'); ok {
 		v.known[v.told].Cas, _ = strconv.ParseUint(string(at.Of(b)), 10, 64)
 	}

@@ -1,7 +1,7 @@
 package tags
 
-// Invalidations: the item of a tag is deleted on all servers that may have values with
-// the tag.
+// This file implements invalidations. The item of a tag is deleted on all servers that may have
+// values with the tag.
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ import (
 // Answer is the result of an invalidation at one server of a pool.
 type Answer struct {
 	Pool, Server string // Server is empty if the result is of the pool as a whole
-	Why          string // the reason why it failed; empty: the server has done it
+	Why          string // the reason why the server has not invalidated the tags; empty: it has
 	Skipped      bool   // the server is out: it is flushed before it serves reads again
 }
 
@@ -35,10 +35,10 @@ func (t *Tags) Handle(k *task.Task) bool {
 	}
 	name := []byte(strings.TrimPrefix(rt.Strip+string(k.Key), rt.Prefix))
 	switch err := stamp.CheckName(name); {
-	case k.Removal(): // the client got an error already
+	case k.Removal(): // Ringside has rejected a value for this key, so AnswerKind sends the error for that
 		k.AnswerKind(wire.Deleted)
 	case k.Op <= wire.Gats:
-		k.AnswerKind(task.MissKind(k)) // such a key never has a value
+		k.AnswerKind(task.MissKind(k)) // a key that is the name of a tag never has a value
 	case k.Op != wire.Delete:
 		k.Reject(wire.AppendClientError(nil, fmt.Sprintf("keys that begin with %s are names of tags: they can be deleted, which invalidates them, and nothing else", rt.Prefix)))
 	case err != nil:
@@ -120,7 +120,7 @@ type invalidation struct {
 	began   int64
 	answers []Answer
 	waits   bool
-	foreign bool // other instances may know servers that this one does not
+	foreign bool // other instances may know servers of the pools that this instance does not know
 	open    int
 	then    func(answers []Answer, waits bool)
 }

@@ -1,6 +1,6 @@
 package tags
 
-// Tags that clients append to the key in a command.
+// This file handles tags that clients append to the key in a command.
 
 import (
 	"bytes"

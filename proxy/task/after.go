@@ -1,6 +1,7 @@
 package task
 
-// Timers of rules, which run whether a reply has arrived by then or not.
+// This file implements the timers of rules, which run whether a reply has arrived by then or
+// not.
 
 import (
 	"container/heap"
@@ -25,7 +26,7 @@ func (h *timers) Push(x any)        { *h = append(*h, x.(timer)) }
 func (h *timers) Pop() any {
 	last := len(*h) - 1
 	x := (*h)[last]
-	(*h)[last] = timer{} // else the array keeps the task alive
+	(*h)[last] = timer{} // clears the popped entry, because the array would otherwise keep its task from being freed
 	*h = (*h)[:last]
 	return x
 }

@@ -49,10 +49,10 @@
 //
 // # What it does not do
 //
-// It decides nothing about a command: a Handler gives it a rule, and the rule sends requests and
-// replies to the client. A rule may also consist of steps (Task.Step): whole commands, each served
-// by a handler, which reports its reply to the rule. meaning.go has the functions on a command's
-// meaning that all handlers share. The handlers, in the order in which a task is offered to them,
-// are packages near/serve, tags, guard, counters, copies, and failover, which accepts every task
-// that no other has accepted.
+// It decides nothing about a command: a Handler gives it a rule, and the rule sends requests
+// and replies to the client. A rule may also consist of steps (Task.Step): whole commands, each
+// served by a handler, which reports its reply to the rule. meaning.go has the functions on a
+// command's meaning that all handlers share. The handlers, in the order in which a task is
+// offered to them, are the near cache (nearReads in package proxy), packages tags, guard,
+// counters and replication, and failover, which accepts every task that no other has accepted.
 package task

@@ -1,9 +1,9 @@
 package task
 
-// The order of the tasks on one key. One client's commands on a key take effect in the
-// order in which it sent them, though each may need several requests to several servers.
-// Writes to a replicated key run one after another, so that all replicas see them in one
-// order.
+// This file implements the order of the tasks on one key. One client's commands on a key take
+// effect in the order in which it sent them, though each may need several requests to several
+// servers. Writes to a replicated key run one after another, so that all replicas see them in
+// one order.
 
 import (
 	"bytes"
@@ -22,13 +22,13 @@ import (
 // queue has the commands of one line: the running ones and the waiting ones. Reads run
 // together, all other commands alone.
 //
-// A command that waits in a line has not begun. A command that has its turn in the line of
-// its client may wait for the line of the key, but never the other way round. So there is
-// no cycle of waits, and each command ends by its own deadline. So does a command that
-// waits for a repair, which has no deadline of a client.
+// A command that waits in a line has not begun. A command that has its turn in the line of its
+// client may wait for the line of the key, but never the other way round. So there is no cycle
+// of waits, and each command ends by its own deadline. A command that waits for a repair, which
+// has no deadline of a client, also ends by its own.
 type queue struct {
-	reads int     // running tasks that only read
-	alone *Task   // the running task that changes something; nil: none
+	reads int     // number of running tasks that only read the key
+	alone *Task   // the running task that changes the key; nil: none
 	queue []*Task // waiting tasks, in order
 }
 
@@ -54,8 +54,8 @@ func ownLine(client, hash uint64) Line { return Line{client &^ upstream.Bulky, h
 // the hash of the key.
 func KeyLine(hash uint64) Line { return Line{0, hash} }
 
-// Admit starts t, which its client has just sent, as soon as the client's earlier commands
-// on the key are done.
+// Admit adds t, a command that its client has just sent, to the client's line on the key. t
+// starts when the client's earlier commands on the key are done.
 func (e *Tasks) Admit(t *Task) {
 	t.x.Session.Tasks++
 	if t.inLine = true; e.Claim(t, t.ownLine()) {
@@ -63,29 +63,29 @@ func (e *Tasks) Admit(t *Task) {
 	}
 }
 
-// Follows reports whether a command of the client on key must wait for an earlier one. That
-// is a task that is neither done nor in flight on the connection that the next command
-// would use.
+// Follows reports whether a command of the client s on key must wait for an earlier one: s has
+// a task on the key that is still in its line.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
 }
 
-// FollowsHash is like Follows, for the key with that hash.
+// FollowsHash reports whether a command of the client s on the key with this hash must wait for
+// an earlier task of s on the key.
 func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash)
 }
 
-// Works reports whether a command of a client on a key with that hash is running or
-// waiting. A client that has disconnected may still have some.
+// Works reports whether a task of a client on the key with this hash is running or waiting. A
+// client that has disconnected may still have some.
 func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
-// A read may need no task where other commands on its key do: it is a request in flight, in
-// no line. A later command of its client that changes the key must still wait for it. So
-// Session.Reads has the hash of its key, and the reads that a line counts include these
-// reads in flight.
+// A read may be sent without a task, in no line, on a route where other commands use tasks. A
+// later command of its client that changes the key must still wait for the read. So
+// Session.Reads has the hash of the key of such a read, and a line counts it with the reads of
+// its tasks.
 
-// line returns the line of that name. If there is none, line creates it, with the reads of
-// s on the key that are in flight.
+// line returns the line with the given name. If there is none, line creates it, and counts the
+// reads of s on the key that are in flight without a task.
 func (e *Tasks) line(name Line, s *client.Session) *queue {
 	l := e.Lines[name]
 	if l == nil {
@@ -105,9 +105,9 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 	return l
 }
 
-// TakeOver starts t, which replaces a read of its client that needed no task so far. key is the
-// key of that read, as servers know it. t gets the place of the read in the client's line. If a
-// reload has given the key another name at the servers, that line is not the line of t, so t is
+// TakeOver starts t, which replaces a read that its client has sent without a task. key is the
+// key of the read, as servers know it. t takes the turn of the read in the client's line. If a
+// reload has given the key another name at the servers, t belongs to another line, and is
 // admitted like a new command.
 func (e *Tasks) TakeOver(t *Task, key []byte) {
 	s := t.x.Session
@@ -123,8 +123,8 @@ func (e *Tasks) TakeOver(t *Task, key []byte) {
 	e.dispatch(t)
 }
 
-// BeginRead records a read of s that needs no task and is about to be sent, on the key with
-// that hash.
+// BeginRead records a read of s on the key with this hash. The read needs no task, and is about
+// to be sent.
 func (e *Tasks) BeginRead(s *client.Session, hash uint64) {
 	s.Reads = append(s.Reads, hash)
 	if len(e.Lines) > 0 {
@@ -143,7 +143,7 @@ func (e *Tasks) EndRead(s *client.Session, key []byte) {
 	e.endRead(s, hash)
 }
 
-// endRead is EndRead for a key by its hash.
+// endRead ends a read of s that needed no task. hash is the hash of its key.
 func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	e.readsLess(s, hash)
 	if len(e.Lines) == 0 {
@@ -156,8 +156,8 @@ func (e *Tasks) endRead(s *client.Session, hash uint64) {
 	}
 }
 
-// readsLess removes one read of the key with that hash from s.Reads, the client's reads in flight
-// that need no task.
+// readsLess removes one read of the key with the given hash from s.Reads, the client's reads in
+// flight that need no task.
 func (e *Tasks) readsLess(s *client.Session, hash uint64) {
 	i := slices.Index(s.Reads, hash)
 	s.Reads = slices.Delete(s.Reads, i, i+1)
@@ -171,24 +171,25 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether the client s has a command on the key with that hash that has no reply
-// yet: a task that runs or waits in the queue of the client's commands on the key, or a read
-// without a task.
+// InProgress reports whether the client s has a command on the key with this hash that has no
+// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a
+// read without a task.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
 	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
 }
 
-// ReleaseLine lets the client's next command on t's key begin although t has no reply yet.
-// It does nothing during a backfill (see Backfilled). It does nothing either if another
-// loop runs t: the line belongs to the client's loop, and the next command may use another
-// connection. In that case conclude releases the line.
+// ReleaseLine starts the client's next command on t's key although t has no reply yet. It does
+// nothing during a backfill: Backfilled starts the command then. It does nothing if another
+// loop runs t either: the line belongs to the client's loop, and the next command may use
+// another connection. Then the command starts when t has its reply: see conclude.
 func (t *Task) ReleaseLine() {
 	if t.ClientLoop == t.Loop && !t.Backfilling {
 		t.Loop.releaseLine(t)
 	}
 }
 
-// releaseLine lets the client's next command on t's key begin. e is the loop of t's client.
+// releaseLine starts the client's next command on t's key, if it waits for t. e is the loop of
+// the client.
 func (e *Tasks) releaseLine(t *Task) {
 	if t.inLine {
 		t.inLine = false
@@ -209,8 +210,8 @@ func (t *Task) Backfilled() {
 	}
 }
 
-// Claim adds t to a line. It reports whether t may begin now. If not, t is started when its
-// turn comes, or has failed because the line is full.
+// Claim adds t to the line with the given name. It reports whether t may begin now. If not, t
+// starts later when its turn comes, or has failed because the line is full.
 func (e *Tasks) Claim(t *Task, name Line) bool {
 	var s *client.Session
 	if name.client != 0 {
@@ -218,14 +219,14 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	}
 	l := e.line(name, s)
 	switch {
-	case l.alone == t: // t has its turn already: t was parked, or is started again
+	case l.alone == t: // t has its turn already, because it was parked or is started a second time
 		return true
 	case e.LineFull(name):
 		t.leaves(name)
 		t.Fail("too many commands wait on this key", stats.QueueFull)
 		return false
 	}
-	if len(l.queue) == 0 && l.begins(t) { // most find the line empty, and need no slot in it
+	if len(l.queue) == 0 && l.begins(t) { // a line without waiting tasks: t is not stored in it
 		return true
 	}
 	l.queue = append(l.queue, t)
@@ -235,8 +236,8 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	return false
 }
 
-// leaves records that t, which waits in the line of that name, will have no turn there.
-// Only the client's loop may use inLine, so the line of a key must not.
+// leaves records that t, which waits in the line with the given name, will have no turn there.
+// In the line of a key it does nothing, because only the client's loop may use inLine.
 func (t *Task) leaves(name Line) {
 	if name.client != 0 {
 		t.inLine = false
@@ -247,7 +248,7 @@ func (t *Task) leaves(name Line) {
 // deadline when its turn begins.
 func (t *Task) hasDeadline() bool { return t.x != nil || t.step != nil }
 
-// next starts the first waiting task and returns it, or nil if it may not begin.
+// next removes the first waiting task from the line and returns it, if it may begin; else nil.
 func (l *queue) next() *Task {
 	if len(l.queue) == 0 || !l.begins(l.queue[0]) {
 		return nil
@@ -257,7 +258,8 @@ func (l *queue) next() *Task {
 	return t
 }
 
-// begins starts t, if it may begin.
+// begins records that t has its turn in the line, if it may begin now. It reports whether it
+// may.
 func (l *queue) begins(t *Task) bool {
 	switch {
 	case l.alone != nil || l.reads > 0 && !t.reads:
@@ -288,7 +290,7 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 	switch {
 	case l == nil:
 		return
-	case t.reads && name.client != 0: // the line of a key has only writes
+	case t.reads && name.client != 0: // t ends in the line of its client; the line of a key has only writes
 		l.reads--
 	case l.alone != t:
 		return
@@ -298,7 +300,8 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 	e.advance(name, l)
 }
 
-// advance starts the tasks that may begin now.
+// advance schedules the tasks of a line that may begin now, and deletes the line if no task is
+// in it.
 func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
 		e.Runnable = append(e.Runnable, next)
@@ -309,12 +312,12 @@ func (e *Tasks) advance(name Line, l *queue) {
 	}
 }
 
-// expire fails the tasks that wait in a line past their deadline. It checks all lines,
-// about once per deadline: the next check is when the first of the waiting tasks is due,
-// and tasks that are added later are due later.
+// expire fails the tasks that wait in a line past their deadline. It checks all lines at once,
+// about once per deadline: it sets the timer to the earliest deadline of the tasks that still
+// wait.
 func (e *Tasks) expire() {
 	var late []*Task
-	names := slices.SortedFunc(maps.Keys(e.Lines), func(a, b Line) int { // not in map order
+	names := slices.SortedFunc(maps.Keys(e.Lines), func(a, b Line) int { // in a fixed order, so that the same input has the same effects
 		return cmp.Or(cmp.Compare(a.client, b.client), cmp.Compare(a.key, b.key))
 	})
 	for _, name := range names {
@@ -347,21 +350,20 @@ func (e *Tasks) DispatchAgain(t *Task) {
 	e.Wake()
 }
 
-// DispatchRunnable starts the tasks in Runnable. End calls it, not the end of the task
-// before: a long line must not become a deep stack.
+// DispatchRunnable starts the tasks in Runnable. The engine calls it at the end of a wakeup.
+// Were a task started by the end of the one before, a long line would become a deep stack.
 func (e *Tasks) DispatchRunnable() {
-	for i := 0; i < len(e.Runnable); i++ { // the list may grow
+	for i := 0; i < len(e.Runnable); i++ { // Runnable may grow while its tasks are started
 		e.dispatch(e.Runnable[i])
 	}
 	clear(e.Runnable)
 	e.Runnable = e.Runnable[:0]
 }
 
-// moveToLoop moves t to another loop, which runs it. Its reply returns to the client's loop:
-// see conclude. The other loop must not use t's route: it belongs to this loop, which may
-// replace it. If the other loop has no such route, t is refused there, so that the guard of
-// the key's loop records the miss. For that t gets a route with the settings that no loop
-// changes.
+// moveToLoop moves t to the loop o, which runs it. The reply returns to the client's loop: see
+// conclude. o must not use t's route, which belongs to the loop of t, and finds its own by
+// prefix and pool. If o has no such route, it refuses t, so that the guard of the key records
+// the miss; for this, t gets a route without servers.
 func (t *Task) moveToLoop(o *Tasks) {
 	rt, deadline := t.Route, t.Deadline
 	listener, prefix, match := rt.Listener, rt.Prefix, rt.Match
@@ -386,9 +388,9 @@ func (t *Task) moveToLoop(o *Tasks) {
 	})
 }
 
-// conclude ends the task's part of its exchange by f, on the client's loop. f returns the
-// outcome, and the size in bytes of the value that was found. server is the label of the
-// server that replied; if none has, why is the reason.
+// conclude ends the part of t in its exchange: f sends the reply, on the client's loop. f
+// returns the outcome, and the size in bytes of the value that was found. server is the label
+// of the server that replied; if none has, why is the reason.
 func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange) (o stats.Outcome, found int)) {
 	if t.ClientDone {
 		return
@@ -396,7 +398,7 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 	t.ClientDone = true
 	t.Loop.Concluding(t)
 	brought := len(t.Raw)        // Raw may be freed before end runs on the client's loop
-	backfilling := t.Backfilling // end must not read the field on the client's loop
+	backfilling := t.Backfilling // end runs on the client's loop, which must not read t.Backfilling
 	end := func(e *Tasks) {
 		if !backfilling {
 			e.releaseLine(t)

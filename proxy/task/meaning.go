@@ -1,6 +1,6 @@
 package task
 
-// The meaning of a task's command and of the replies to it, for all handlers.
+// This file interprets a task's command and the replies to the command, for all handlers.
 
 import (
 	"math"
@@ -37,7 +37,7 @@ func CommandOf(t *Task) replicate.Command {
 	has := r.Letters.Has
 	c.If = has('C')
 	c.Vivify = has('N')
-	c.Stale = has('I') || t.Op == wire.Delete && has('x') // x leaves the item, empty
+	c.Stale = has('I') || t.Op == wire.Delete && has('x') // md with the flag x stores an empty item instead of the old one
 	if t.Op == wire.Get {
 		c.Win = has('N') || has('R')
 		switch cas, touch := has('c'), has('T'); {
@@ -45,14 +45,14 @@ func CommandOf(t *Task) replicate.Command {
 			c.Op = replicate.Gats
 		case touch:
 			c.Op = replicate.Gat
-		case cas && r.Flags&wire.Binary == 0: // a binary client's get shows the cas of any server that replies
+		case cas && r.Flags&wire.Binary == 0: // a binary client always gets a cas, which may be that of any replica
 			c.Op = replicate.Gets
 		}
 	}
 	return c
 }
 
-// operations maps to the operations of package replicate.
+// operations maps operations of package wire to those of package replicate.
 var operations = [wire.NumOps]replicate.Op{
 	wire.Get: replicate.Get, wire.Gets: replicate.Gets, wire.Gat: replicate.Gat, wire.Gats: replicate.Gats,
 	wire.Set: replicate.Set, wire.Add: replicate.Add, wire.Replace: replicate.Replace, wire.Append: replicate.Append,
@@ -70,8 +70,8 @@ func (t *Task) Token() (n uint64, ok bool) {
 	return n, err == nil
 }
 
-// TokenSpan returns the span of the token in Raw; it is empty if there is none. memcached
-// accepts and ignores a C of mg.
+// TokenSpan returns where in Raw the cas token of the request is; the span is empty if there is
+// none. A read has no token: memcached accepts a C flag of mg but ignores it.
 func (t *Task) TokenSpan() wire.Span {
 	if t.Op <= wire.Gats {
 		return wire.Span{}
@@ -129,9 +129,9 @@ func (t *Task) Body() []byte {
 	return b
 }
 
-// NeedsValue reports whether a command depends on the existing value, or on its absence. At
-// a server that has rejoined empty it would find nothing, though the substitute server has
-// a value.
+// NeedsValue reports whether the command t depends on the existing value, or on its absence. At
+// a server that has rejoined empty, such a command finds nothing, although the substitute
+// server has a value.
 func NeedsValue(t *Task) bool {
 	switch t.Op {
 	case wire.Add, wire.Incr, wire.Decr, wire.Append, wire.Prepend, wire.Replace, wire.Cas, wire.Touch:
@@ -146,8 +146,8 @@ func Missed(r *upstream.Result) bool {
 	return r.Reply.Kind == wire.End || r.Reply.Kind == wire.Miss || r.Reply.Kind == wire.NotFound
 }
 
-// Expiring reports whether an item is not worth a copy: its remaining TTL is below 2 s, or
-// it is stale, and the copy would not show that. b is the reply with flag t, and rep is b
+// Expiring reports whether an item is not worth a copy: its remaining TTL is below 2 s, or it
+// is stale, which a copy would not show. b is the reply to an mg with the flag t, and rep is b
 // parsed.
 func Expiring(b []byte, rep *wire.Reply) bool {
 	at, ok := wire.FlagArg(b, rep.MetaFlags, 't')

@@ -1,6 +1,6 @@
 package task
 
-// Commands that wait until a server changes its phase.
+// This file implements parked commands: they wait until a server changes its phase.
 
 import (
 	"time"
@@ -13,13 +13,13 @@ import (
 // servers are known.
 type parkedTask struct {
 	t      *Task
-	phases func() uint64 // changes when the awaited phase may have been reached
-	was    uint64        // the value of phases when the task was parked
+	phases func() uint64 // a function with a result that changes when the task may continue: the phases of a pool, for example
+	was    uint64        // the result of phases when the task was parked
 	until  int64         // end of the wait: nanoseconds on the loop's clock
 }
 
-// Park keeps t until phases changes or the clock reaches the time `until`. If too many tasks wait
-// already, t fails and leaves the line of its key, in which others may wait.
+// Park keeps t until the result of phases changes or the clock reaches the time `until`. If too
+// many tasks are parked, t fails, and the next task in the line of its key may begin.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being left", stats.QueueFull)
@@ -31,7 +31,7 @@ func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 }
 
 const (
-	maxParked = 10_000 // most parked tasks of one loop
+	maxParked = 10_000 // maximum number of parked tasks of one loop
 
 	// ParkedLook is the interval at which parked tasks check the phases.
 	ParkedLook = int64(10 * time.Millisecond)
@@ -51,5 +51,5 @@ func (e *Tasks) Unpark() {
 		}
 		e.dispatch(p.t)
 	}
-	e.expire() // last: a task that waits for one of those may have its turn now
+	e.expire() // done last, because starting a parked task may have given a task in a line its turn
 }

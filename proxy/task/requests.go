@@ -1,12 +1,12 @@
 package task
 
-// This file formats the requests of a replication rule (package replicate) to one
-// server, and parses the replies. Such a request, by its kind, is called a deed.
+// This file formats the requests of a replication rule (package replicate) to one server, and
+// parses the replies. The kind of such a request is a replicate.Step.
 //
-// Package copies copies a key from one replica to another. Package failover copies it from
-// the substitute server to the key's own. Both use replicate.Mend, so both must place the
-// same tombstones, recognize each other's by their flags, and not mistake a client's item
-// for one. So only this package formats these requests.
+// Package replication copies a key from one replica to another. Package failover copies a key
+// from the substitute server to the key's own server. Both use replicate.Mend. So both must
+// store the same tombstones, recognize those of the other by their flags, and not mistake a
+// client's item for a tombstone. Therefore only this package formats these requests.
 
 import (
 	"bytes"
@@ -19,14 +19,14 @@ import (
 	"ringside/replicate"
 )
 
-// MarkWait is the time that the owner of a tombstone gets to finish.
+// MarkWait is how long other commands wait for the owner of a tombstone to finish.
 const MarkWait = 20 * time.Millisecond
 
-// StepRequest returns the request line of the deed d, which must not need anything from the
-// client's request. key is the key as the server knows it. guard is the meta flag that
+// StepRequest returns the request line of the step d of a rule, which must not need anything
+// from the client's request. key is the key as the server knows it. guard is the meta flag that
 // makes the request depend on an item's cas (see CasFlag). life is the TTL of a tombstone in
-// seconds. The comments at the constants of replicate.Step say which meta flags each reply
-// must contain.
+// seconds. The comments at the constants of replicate.Step say which meta flags each reply must
+// contain.
 func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) []byte {
 	mark := " F" + wire.TombstoneFlags + " T" + strconv.Itoa(life) + " c"
 	switch d {
@@ -43,11 +43,12 @@ func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) 
 	case replicate.Drop:
 		return t.Meta("md", key, guard, nil)
 	}
-	return t.Meta("mg", key, " s f c", nil) // Look, Weigh, Review, Check, Preview
+	return t.Meta("mg", key, " s f c", nil) // the steps that only read the item: Look, Weigh, Review, Check, Preview
 }
 
-// FillRequest returns the request that stores the item in the reply `from`, like StepRequest. With
-// chosen, the copy gets the cas that was fetched, too.
+// FillRequest returns the request that stores a copy of the item in the reply `from` as key.
+// guard is the meta flag that makes the request depend on an item's cas (see CasFlag). With
+// chosen, the copy gets the same cas as the item.
 func FillRequest(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')
 	if ttl == "-1" {
@@ -73,7 +74,7 @@ func Arg(r *upstream.Result, letter byte) string {
 	return string(at.Of(r.Bytes))
 }
 
-// OutcomeKind returns the meaning of the reply r to a deed.
+// OutcomeKind returns what the reply r to the step d means to a replication rule.
 func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	switch k := kinds[r.Reply.Kind]; {
 	case r.Reply.Kind == wire.NoReply && r.Unsent:
@@ -85,6 +86,9 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 	case k == replicate.Hit && HasTombstone(r):
 		return replicate.Marked
 	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
+		if !r.Reply.Letters.Has('X') && Arg(r, 't') == "1" {
+			return replicate.Expiring
+		}
 		return replicate.Miss
 	default:
 		return k
@@ -97,16 +101,16 @@ func HasTombstone(r *upstream.Result) bool {
 	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.TombstoneFlags || Arg(r, 'f') == wire.TombstoneFlags
 }
 
-// kinds maps the kinds of replies to outcomes, whatever the request was.
+// kinds maps kinds of replies to outcomes of replication rules, whatever the request was.
 var kinds = [wire.NumKinds]replicate.Kind{
 	wire.Value: replicate.Hit, wire.Header: replicate.Hit, wire.Item: replicate.Hit, wire.End: replicate.Miss, wire.Miss: replicate.Miss,
 	wire.Stored: replicate.Stored, wire.NotStored: replicate.NotStored, wire.Exists: replicate.Exists, wire.NotFound: replicate.NotFound,
 	wire.Deleted: replicate.Deleted, wire.Touched: replicate.Touched, wire.OK: replicate.OK, wire.ServerError: replicate.ServerError,
 }
 
-// Show returns the edit that adds meta flags to the client's meta request. It adds the
-// flags in the parameter `more`, and the flag letter if the client has not requested that
-// (0: none). The result added is the flag that Hide must remove from the reply, or 0.
+// Show returns the edit that adds meta flags to the client's meta request: those in `more`, and
+// the flag letter (0: none) unless the client has requested it. The result `added` is letter if
+// Show adds it, and Hide must then remove it from the reply; else 0.
 func Show(t *Task, letter byte, more string) (edit Edit, added byte) {
 	if letter != 0 && !t.Req.Letters.Has(letter) {
 		added = letter

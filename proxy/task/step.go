@@ -1,8 +1,8 @@
 package task
 
-// A client's command that consists of several commands, one after the other. Each of these is a
-// separate task, and a handler serves it like a client's command. So a handler that needs such
-// commands need not know which servers have the key.
+// This file implements a client's command that consists of several commands, one after the
+// other. Each of these is a separate task, and a handler serves it like a client's command. So
+// a handler that needs such commands need not know which servers have the key.
 
 import (
 	"ringside/proxy/upstream"
@@ -14,15 +14,15 @@ type step struct {
 	of   *Task
 	then func(r *upstream.Result, token Token)
 
-	asked bool // a server may have received a byte of it
+	asked bool // a server may have received some bytes of the step's request
 }
 
 // Token converts a server's cas to the client's cas token. It is nil if they are the same.
 type Token = func(uint64) uint64
 
-// Step runs line, one request on t's key, as a step of t, with t's client and deadline. It
-// calls the function `then` once with the reply, before or after it returns. Without a reply, r
-// says why.
+// Step runs line, one request on t's key, as a step of t: a task of its own with t's client and
+// deadline. It calls the function `then` once with the reply, before or after Step returns.
+// Without a reply, r has the reason.
 func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 	e := t.Loop
 	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then}}
@@ -48,12 +48,12 @@ func (t *Task) endStep(r *upstream.Result, token Token) {
 	of := t.step.of
 	of.Open--
 	t.step.then(r, token)
-	of.CatchUp() // the callback may have asked a server that can't be asked
+	of.CatchUp() // the function `then` may have sent a request that found no connection
 }
 
-// counts reports whether t creates a missing counter. If it runs late, it adds one count
-// that no client got a reply for. A late delete after it would remove counts that other
-// clients got replies for.
+// counts reports whether t creates a missing counter. If its request runs late, one increment
+// is counted for which no client got a reply. A late delete would be worse: it would remove
+// increments for which other clients got replies.
 func (t *Task) counts() bool {
 	return t.step != nil && CommandOf(t).Vivify && (t.Op == wire.Incr || t.Op == wire.Decr)
 }

@@ -1,6 +1,7 @@
 package task
 
-// The state and operations that all commands of several requests share.
+// This file defines Task and Tasks: the state and operations that all commands of several
+// requests share.
 
 import (
 	"bytes"
@@ -26,59 +27,59 @@ type Task struct {
 	ClientLoop *Tasks           // the loop of the task's client
 	x          *client.Exchange // the task's exchange on ClientLoop; nil: an internal task, or a step. Only ClientLoop may use it
 	step       *step            // set if the task is a step of another task, which gets the reply; nil: the task is no step
-	ClientDone bool             // the client has got the reply, or there is no client
+	ClientDone bool             // the client has its reply, or the task has no client
 	Loop       *Tasks           // the loop that runs the task: another one than ClientLoop if Loops.Owner says so
-	Route      *routing.Route   // the route, as Loop has it
+	Route      *routing.Route   // the route of the key, as the loop in the field Loop has it
 	Rule       Rule             // the rule; set by a Handler
-	handler    Handler          // the Handler that serves the task. This Handler is called first when t is started again while t runs in the line of its key; nil: none yet
+	handler    Handler          // the Handler that serves the task, and is called first if the task starts again while it runs in the line of its key; nil: none yet
 
-	Op    wire.Op // of the request
-	share int32   // the share of its exchange: see client.Exchange.Share
+	Op    wire.Op // the operation of the request
+	share int32   // the share of the exchange that the key belongs to: see client.Exchange.Share
 	Strip string  // the prefix of the client's key that servers don't see
 
 	shared
-	Asker    uint64       // number of the client; its requests keep their order
-	Hash     uint64       // of Key, the same on all loops of the process
+	Asker    uint64       // ID of the client, whose commands on a key keep their order
+	Hash     uint64       // hash of Key, the same on all loops of the process
 	reads    bool         // the task changes nothing, so the client's other reads need not wait
-	inLine   bool         // the client's next command on the key waits for it; ClientLoop's
+	inLine   bool         // the client's next command on the key waits for this task; used only by ClientLoop
 	held     int          // bytes that the task counts against limits.memory
 	Raw      []byte       // a copy of the request; nil once it is not needed any more
-	Req      wire.Request // Raw, parsed
+	Req      wire.Request // the request in Raw, parsed
 	echo     wire.KeyEcho // the key that the client wants in the reply, and that servers are not asked for
-	Key      []byte       // decoded, without the prefix that the route strips
-	Deadline int64        // on the loop's clock
+	Key      []byte       // the decoded key, without the prefix that the route strips
+	Deadline int64        // when the client must have its reply, on the loop's clock
 
-	instead []byte      // the reply if all asks succeed; nil: the server's
-	failed  []unsentAsk // asks that found no connection, or have a known reply; the rule gets them next
-	Open    int         // asks in flight
+	instead []byte      // what the client gets as the reply if all asks succeed; nil: the server's reply
+	failed  []unsentAsk // requests that were not sent, because there was no connection or the reply is known; the rule gets their outcomes next
+	Open    int         // number of asks without an outcome
 }
 
 // shared is the state of a task that several packages set.
 type shared struct {
 	TTL         uint32 // TTL of the item that the task stores or touches, in seconds; 0: for ever
 	Invalidated bool   // the task found a value with an invalidated tag
-	Backfilling bool   // a backfill of Key is in progress for it
+	Backfilling bool   // a backfill of Key by this task is in progress
 	AwaitsKept  bool   // the task is a read that waits for the reply to another read, to be stored in the near cache
 	WaitReason  string // reason for parking the task; empty: it was not parked
 
-	Account *missreason.Account // records the fate of Key; nil: not wanted. Concluding sets it and Place
-	Place   missreason.Place    // where Key is stored
+	Account *missreason.Account // counts why Key is missing; nil: the route does not explain misses. Concluding sets Account and Place
+	Place   missreason.Place    // the servers that have Key, for the explanation of misses
 }
 
 // Tasks has one loop's commands of several requests, and the order in which they wait for
 // each other.
 type Tasks struct {
 	*upstream.Servers
-	Clients   *client.Clients              // of the same loop
-	Listeners map[string]*routing.Listener // by network and address, over generations
-	InOrder   []*routing.Listener          // the same, in the order of the table
-	Handlers  []Handler                    // asked in this order to serve a task
+	Clients   *client.Clients              // the clients of this loop
+	Listeners map[string]*routing.Listener // the listeners by network and address; a reload keeps those that the new table has, too
+	InOrder   []*routing.Listener          // the listeners in the order of the table
+	Handlers  []Handler                    // a task is offered to the handlers in this order, until one serves it
 	Loops     Loops                        // all loops of the process
-	Post      func(f func(*Tasks))         // runs f on this loop, from any other
+	Post      func(f func(*Tasks))         // runs f on this loop; any loop may call it
 
 	// Concluding is called for each task of a client that is about to get its reply, on the
-	// loop that runs it. It copies the parts of the task's route that Ended needs, because
-	// the route belongs to this loop.
+	// loop that runs the task. It copies what Ended needs from the task's route, because the
+	// route belongs to that loop.
 	Concluding func(t *Task)
 
 	// Ended is called on the client's loop for each task of a client that has its reply. It
@@ -86,9 +87,9 @@ type Tasks struct {
 	// the request.
 	Ended func(t *Task, key []byte, o stats.Outcome, size int)
 
-	Lines    map[Line]*queue // the lines, by name
+	Lines    map[Line]*queue // the lines of commands that wait for each other, by name
 	Runnable []*Task         // tasks whose turn in a line has come
-	Parked   []parkedTask    // commands that wait for a server's next phase
+	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
 }
 
@@ -105,21 +106,21 @@ type Loops interface {
 	// the key.
 	Owner(hash uint64) *Tasks
 
-	// HashKey returns the hash of a key, the same on all loops.
+	// HashKey returns the hash of a key, which is the same on all loops.
 	HashKey(key []byte) uint64
 
-	// Count returns the number of loops, and the index of t.
+	// Count returns the number of loops, and the index of the loop t.
 	Count(t *Tasks) (n, index int)
 }
 
 // dispatch offers t to the handlers, and the first that accepts it serves it. Before that, t moves
 // to the loop of its key (Owner). While it is not known which servers are out, t is parked.
 //
-// A task that was parked while it runs in the line of its key continues with the handler that has
-// claimed the line: only that handler releases it. By now another handler could claim the key, too:
-// increments of it are buffered, or a reload has added a guard.
+// A task that was parked while it runs in the line of its key continues with the handler that
+// has claimed the line: only that handler releases the line. Another handler could accept the
+// task by now, for example because a reload has added a guard.
 func (e *Tasks) dispatch(t *Task) {
-	if t.x == nil && t.step == nil { // an internal task: it has its rule, and now its turn
+	if t.x == nil && t.step == nil { // an internal task has its rule already, and its turn has come
 		t.Deadline = e.Now + int64(t.Route.Timeouts.Deadline)
 		t.Run(0, nil)
 		return
@@ -170,14 +171,16 @@ type Rule interface {
 	HandleReply(t *Task, id int, r *upstream.Result)
 }
 
-// unsentAsk is a request that found no connection, or whose reply is already known.
+// unsentAsk is the outcome of a request that was not sent: it found no connection, or its reply
+// is known.
 type unsentAsk struct {
 	id int
 	upstream.Result
 }
 
 // NewTask creates a task of the request r, which has the bytes raw, for its only key or one of
-// several. key is decoded; the client wrote it as wrote. The task is a part of x, with that share.
+// several. key is decoded, and wrote is the key as the client wrote it. The client's reply is a
+// part of x, in that share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
@@ -212,8 +215,8 @@ func (e *Tasks) NewRead(x *client.Exchange, share int32, rt *routing.Route, key 
 	return e.NewTask(x, share, rt, &r, line, key, key)
 }
 
-// NewRemoval creates a task that deletes key, which the client wrote as wrote. The client
-// then gets instead, the reply to a storage command that Ringside rejects.
+// NewRemoval creates a task that deletes key, which the client wrote as `wrote`, because
+// Ringside rejects a storage command. The client then gets the reply `instead`.
 func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, instead []byte) *Task {
 	var r wire.Request
 	line := append([]byte("md "), wrote...)
@@ -227,7 +230,8 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	return t
 }
 
-// Refuse turns t into a task that deletes its key and then replies with why.
+// Refuse turns t into a task that deletes its key. The client then gets a CLIENT_ERROR with the
+// text why.
 func (t *Task) Refuse(why string) {
 	t.instead = wire.AppendClientError(nil, why)
 	t.Raw = t.Meta("md", t.Key, "", nil)
@@ -283,7 +287,7 @@ const TaskSize = 2 << 10
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
 	kept := *r
 	kept.Bytes = bytes.Clone(r.Bytes)
-	if t.Raw != nil { // else the bytes of t are not counted any more
+	if t.Raw != nil { // if Raw is nil, the task is done and its bytes are not counted any more
 		t.hold(len(kept.Bytes))
 	}
 	return kept
@@ -295,19 +299,21 @@ func (t *Task) Client() uint64 { return t.Asker }
 // Answered continues after the request with the number id has ended.
 func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
 
-// Ask sends line to srv, and reports the outcome to the rule with the number id. After
-// the client has its reply, the request is an internal one.
+// Ask sends line to srv, and reports the outcome to the rule with the number id. If the client
+// has its reply already, the request counts as an internal one.
 func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.ClientDone, id, srv, line) }
 
-// AskAs is like Ask. The request is an internal one, or the client's.
+// AskAs sends line to srv, and reports the outcome to the rule with the number id. internal is
+// set for a request that no client waits for.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
 	t.AskParsed(internal, id, srv, line, nil)
 }
 
-// AskParsed is like AskAs, for a line that has been parsed into Servers.Plain. If seen is not
-// nil, the line is sent only to the server process that sent the earlier reply `seen`. If
-// that process can't be reached any more, AskParsed sends nothing and returns false.
+// AskParsed sends line, which was parsed into Servers.Plain, to srv, and reports the outcome to
+// the rule with the number id. internal is set for a request that no client waits for. If seen
+// is not nil, the line is sent only to the server process that sent the earlier reply `seen`.
+// If that process can't be reached any more, AskParsed sends nothing and returns false.
 func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
@@ -326,13 +332,14 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	}
 	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain) && !t.counts()
-	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // else a rule relies on the cas, which an old server does not return
+	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // guards and replicas need the cas in each reply, which an old server does not return to a binary client's request
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}
 	return true
 }
 
-// InjectResult reports r to the rule, next, as the outcome of ask id, which was not sent.
+// InjectResult makes r the outcome of the ask with the number id, which is not sent. The rule
+// gets r next.
 func (t *Task) InjectResult(id int, r *upstream.Result) {
 	t.Open++
 	t.failed = append(t.failed, unsentAsk{id, *r})
@@ -343,14 +350,14 @@ func (t *Task) Limits() *table.Timeouts {
 	return t.Route.Timeouts.Within(time.Duration(t.Deadline - t.Loop.Now))
 }
 
-// Edit is a change to a request: With replaces the span At.
+// Edit is a change to a request: the bytes in With replace those in the span At.
 type Edit struct {
 	At   wire.Span
 	With []byte
 }
 
-// WithKey returns the task's request with another key, and with edits. It may be the
-// request itself.
+// WithKey returns the task's request with another key, and with edits. The result may be t.Raw,
+// so the caller must not change it.
 func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	if len(edits) == 0 && t.Req.Flags&wire.Base64 == 0 && bytes.Equal(key, t.Req.Key.Of(t.Raw)) {
 		return t.Raw[:len(t.Raw):len(t.Raw)]
@@ -358,7 +365,7 @@ func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
-// Rewrite applies edits to the request itself, as if the client had sent it so.
+// Rewrite applies edits to the task's request, as if the client had sent the edited request.
 func (t *Task) Rewrite(edits ...Edit) {
 	if len(edits) == 0 {
 		return
@@ -421,15 +428,15 @@ func (t *Task) Result(srv *upstream.Server, b []byte) *upstream.Result {
 }
 
 // Answer sends the client the reply of a server, with the client's own key in it. token
-// converts the cas in it to the client's; nil leaves it unchanged. Answer ends the task's
-// part of the exchange.
+// converts the server's cas to the client's; nil leaves the cas unchanged. Answer ends the
+// task's part of the exchange.
 func (t *Task) Answer(r *upstream.Result, token Token) {
 	if t.step != nil {
 		t.endStep(r, token)
 		return
 	}
 	got, server := *r, ""
-	if r.Server != nil { // the server belongs to this loop; the client's loop must not use it
+	if r.Server != nil { // the server object belongs to the loop that runs the task, and the client's loop must not use it
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
@@ -504,11 +511,11 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 // makes.
 func (t *Task) AnswerKind(k wire.Kind) {
 	var line []byte
-	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a miss of a text read has no line
+	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a text read that misses has no line of its own in the reply: line stays nil
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		if line == nil { // a nil line would mean that the step got no reply
+		if line == nil { // not nil, because nil would mean that the step got no reply
 			line = wire.EndLine
 		}
 		t.endStep(t.Result(nil, line), nil)
@@ -546,7 +553,8 @@ func (t *Task) Reject(line []byte) {
 	t.release()
 }
 
-// forClient returns the reply rep, of the bytes b, with the client's spelling of the key.
+// forClient returns the reply rep, which has the bytes b, with the client's spelling of the
+// key.
 func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []Edit
 	key, named := []byte(t.Strip+string(t.Key)), rep.Key.Of(b)
@@ -555,7 +563,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
-	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the item was stored under a base64 key
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the reply to me has the key in base64, because the item was stored with a base64 key
 		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
 	default:
 		edits = append(edits, Edit{rep.Key, key})

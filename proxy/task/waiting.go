@@ -1,6 +1,6 @@
 package task
 
-// Reports what clients wait for, other than a server's reply.
+// This file reports what clients wait for, other than a server's reply.
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"ringside/proxy/stats"
 )
 
-// Waits reports the clients with commands that are parked, or that wait for others on their
-// key.
+// Waits reports each client with a command that is parked, or that waits in a line for other
+// commands on its key.
 func (e *Tasks) Waits(tell func(client uint64, w stats.Wait)) {
 	for _, p := range e.Parked {
 		why := cmp.Or(p.t.WaitReason, "the servers to say who of them is in use")

@@ -180,7 +180,8 @@ func (a *Attempt) mayAskAgain(now int64) bool {
 	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && !a.TakenOver && a.sentAt+int64(a.limits.Deadline) > now
 }
 
-// askAgain sends the plain read old, which was on another connection, on c for the receiver `to`.
+// askAgain sends a plain read again, on c and for the receiver `to`. old is its attempt on another
+// connection.
 func (c *Conn) askAgain(old *Attempt, to Receiver) {
 	e := c.Server.e
 	a := e.NewAttempt(to)

@@ -6,7 +6,7 @@
 // outcome when the reply arrives. A SampleReceiver is placed between the connection and the receiver of
 // the reply.
 //
-//	request ► Left-- ► Look: a SampleReceiver in front of the receiver ► reply ► sketches
+//	request ► Left-- ► Sample: a SampleReceiver in front of the receiver ► reply ► sketches
 //
 // # Hot keys
 //
@@ -20,8 +20,8 @@
 //
 // MoreOrLess is the possible error of a key's count. It has two parts: what the table has
 // forgotten, and three standard deviations of the sampling. The tables of the loops are added
-// up. A key that is missing in a full table may have had as many requests there as the lowest
-// count of that table.
+// up. If a key is missing in a full table, it may have had as many requests in that loop as the
+// key with the lowest count of the table.
 //
 // A command that needs several requests to servers is sampled when it ends.
 //
@@ -30,12 +30,12 @@
 // An operator may trace the keys that match a Pattern. A loop then examines every request, most
 // of them only to compare the key. The outcome of a request is one letter:
 //
-//	H  a read found the key                  M  it missed
-//	S  it found a stale value (meta flag X)  R  it must rebuild the value (W)
+//	H  a read found the key                  M  a read missed
+//	S  a read found a stale value (flag X)   R  a read: the client must rebuild the value (flag W)
 //	L  add stored: a lock was acquired       l  add did not store: another client has the lock
-//	W  set, replace, cas, append or prepend stored    w  it did not store
-//	U  a lock was deleted                    D  another key was       d  there was nothing to delete
-//	I  incr, decr                            T  touch, gat            E  it failed, or was invalid
+//	W  set, replace, cas, append or prepend stored    w  one of these did not store
+//	U  a lock was deleted                    D  another key was deleted    d  there was nothing to delete
+//	I  incr, decr                            T  touch, gat            E  the request failed, or was invalid
 //
 // The key of a lock is Lock followed by the key that it locks: a pattern that matches one also
 // matches the other. Requests that bypass Ringside are not seen. A loop keeps up to 4,096
@@ -43,8 +43,8 @@
 //
 // # Limits
 //
-// Requests that are not sent to any server are not seen, because the server is down or the key
-// has no route.
+// A request that is not sent to any server is not seen. That is the case if the server is down or
+// the key has no route.
 package watch
 
 // The package documentation.

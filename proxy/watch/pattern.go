@@ -1,6 +1,6 @@
 package watch
 
-// Selects the keys that are traced.
+// This file has the patterns that select the keys to trace.
 
 import (
 	"errors"
@@ -9,22 +9,23 @@ import (
 	"strings"
 )
 
-// Pattern selects the keys to trace. It must match the whole key: * matches any bytes or none,
-// ? one byte, [a-z] one byte of the set, [^a-z] one byte outside it, and \ makes the next byte
-// literal. []N selects one key in N: see Sample.
+// Pattern selects the keys to trace. It must match the whole key. * matches any bytes or none, ?
+// matches one byte, [a-z] matches one byte of the set, and [^a-z] matches one byte that is not in
+// the set. \ makes the next byte literal. The pattern []N selects one key in N: see Sample.
 type Pattern string
 
-// MostPatterns is the maximum number of patterns at a time.
+// MostPatterns is the maximum number of patterns that are traced at the same time.
 const MostPatterns = 8
 
 // Sample returns the pattern that selects one key in n, by a hash of the key. All requests on a
-// selected key are traced. Its syntax is not valid for any other pattern.
+// selected key are traced. The pattern begins with [], which no other valid pattern does.
 func Sample(n int) Pattern { return Pattern("[]" + strconv.Itoa(n)) }
 
-// MostSample is the largest n of a Sample.
+// MostSample is the largest n that Sample accepts.
 const MostSample = 1_000_000
 
-// sample returns the n of a Sample; 0: p is not a Sample.
+// sample returns the number N of a pattern []N, which selects one key in N. It returns 0 for any
+// other pattern.
 func (p Pattern) sample() uint64 {
 	if len(p) < 3 || p[:2] != "[]" {
 		return 0
@@ -36,10 +37,11 @@ func (p Pattern) sample() uint64 {
 	return n
 }
 
-// Lock is the prefix of the key of a lock. The key that it locks follows.
+// Lock is the prefix of the keys of locks. The rest of such a key is the key that the lock
+// protects.
 const Lock = "lock:"
 
-// Patterns converts texts to patterns.
+// Patterns converts texts to patterns. It does not check whether they are valid.
 func Patterns(texts []string) (list []Pattern) {
 	for _, t := range texts {
 		list = append(list, Pattern(t))
@@ -47,7 +49,7 @@ func Patterns(texts []string) (list []Pattern) {
 	return list
 }
 
-// Check returns the first error in patterns, or nil.
+// Check returns an error for the first pattern that is not valid, or nil if all are valid.
 func Check(patterns []Pattern) error {
 	if n := len(patterns); n == 0 || n > MostPatterns {
 		return fmt.Errorf("%d patterns: say 1 to %d", n, MostPatterns)
@@ -92,12 +94,13 @@ func (p Pattern) check() error {
 	return nil
 }
 
-// Fits reports whether p matches key, or the key that key locks.
+// Fits reports whether the pattern p matches the key. If the key is that of a lock, p may match the
+// key that the lock protects instead.
 func (p Pattern) Fits(key []byte) bool {
 	if n := p.sample(); n > 0 {
-		hash := uint64(14695981039346656037) // FNV-1a
+		hash := uint64(14695981039346656037) // the hash function FNV-1a, with its initial value
 		for i, b := range key {
-			if i == len(Lock) && string(key[:i]) == Lock { // a lock is selected together with the key that it locks
+			if i == len(Lock) && string(key[:i]) == Lock { // a pattern []N selects a lock together with the key that it protects
 				hash = 14695981039346656037
 			}
 			hash = (hash ^ uint64(b)) * 1099511628211
@@ -110,8 +113,8 @@ func (p Pattern) Fits(key []byte) bool {
 	return len(key) > len(Lock) && string(key[:len(Lock)]) == Lock && p.is(key[len(Lock):])
 }
 
-// is reports whether p matches the whole key. After a mismatch it only backtracks to the last
-// *: what earlier ones have matched can stay.
+// is reports whether p matches the whole key. After a mismatch it tries again from the last * only,
+// because other matches of earlier *s would not help.
 func (p Pattern) is(key []byte) bool {
 	i, star, from := 0, -1, 0
 	for at := 0; ; {
@@ -136,7 +139,8 @@ func (p Pattern) is(key []byte) bool {
 	}
 }
 
-// one returns how many bytes of p, from i on, match the byte b; 0: they don't match.
+// one returns the length of the part of p, from index i on, that matches the byte b. It returns 0
+// if that part does not match b.
 func (p Pattern) one(i int, b byte) int {
 	if i == len(p) {
 		return 0
@@ -163,7 +167,8 @@ func (p Pattern) one(i int, b byte) int {
 	return n
 }
 
-// emptyRange returns a range of the set p that ends before it begins; "" if there is none.
+// emptyRange returns a range in the set p that ends before it begins, such as z-a. It returns "" if
+// there is none.
 func (p Pattern) emptyRange() Pattern {
 	for i := 0; i+2 < len(p); i++ {
 		if p[i+1] == '-' {
@@ -176,7 +181,7 @@ func (p Pattern) emptyRange() Pattern {
 	return ""
 }
 
-// has reports whether b is in the set p.
+// has reports whether the byte b is in the set p.
 func (p Pattern) has(b byte) bool {
 	for i := 0; i < len(p); i++ {
 		if i+2 < len(p) && p[i+1] == '-' {

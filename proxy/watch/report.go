@@ -1,6 +1,6 @@
 package watch
 
-// The samples of all loops, for display.
+// This file adds up the samples of all loops, for display.
 
 import (
 	"cmp"
@@ -9,22 +9,22 @@ import (
 
 // Report has the samples of several loops. The zero value has none.
 type Report struct {
-	Requests float64 // estimated number of requests: each sample counts with its weight
-	Span     float64 // seconds in which these Requests were made
-	Looks    float64 // approximate number of samples
+	Requests float64 // estimated number of requests; each sample counts as the number of requests that it represents
+	Span     float64 // length of the time in which the requests were counted, in seconds
+	Looks    float64 // approximate number of samples from which the counts are estimated
 	Keys     []Row
 	Prefixes []Row
 
-	floors [2]float64 // of keys and prefixes: how many requests a key that is not listed may have
+	floors [2]float64 // how many requests a key that is not in Keys may have had, and the same for a prefix that is not in Prefixes
 }
 
-// AddTo adds the samples of w to r, with a limited number of keys. When all loops are added,
-// the most requested keys come first.
+// AddTo adds the samples of one loop to the report r. It adds only the most requested keys. After
+// the last loop, the keys in r are sorted by the number of requests.
 func (w *Watch) AddTo(r *Report, now int64) {
 	if w.at == 0 {
 		return
 	}
-	if now-w.adaptedAt >= int64(adaptGap) { // without requests nothing else adapts the sampling rate
+	if now-w.adaptedAt >= int64(adaptGap) { // without requests, nothing else would adapt the sampling rate to the lower load
 		w.adapt(now)
 	}
 	w.age(now)
@@ -37,7 +37,8 @@ func (w *Watch) AddTo(r *Report, now int64) {
 	r.floors[1] += w.prefixes.floor()
 }
 
-// merge adds up two lists. A key that is missing in one of them may have had its floor there.
+// merge adds up two lists of keys and sorts the result. A key that is missing in one list may have
+// had as many requests there as the floor of that list.
 func merge(a []Row, floorA float64, b []Row, floorB float64) []Row {
 	at := make(map[string]int, len(a))
 	for i := range a {

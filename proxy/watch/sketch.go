@@ -1,6 +1,6 @@
 package watch
 
-// The most requested keys, in a table of fixed size.
+// This file finds the most requested keys with a table of fixed size.
 
 import (
 	"bytes"
@@ -9,30 +9,31 @@ import (
 	"slices"
 )
 
-// sketch counts keys with Space-Saving. It is a flat table: scanning some hundred numbers costs
-// less than keeping them sorted.
+// sketch counts requests by key with the algorithm Space-Saving. The table is not sorted: to scan
+// some hundred numbers costs less than to keep them sorted.
 type sketch struct {
-	hashes []uint64 // of the keys, with the same indices as rows, for a fast search
+	hashes []uint64 // hashes of the keys, for a fast search; index i is for the key of rows[i]
 	rows   []row
-	most   int     // maximum number of rows
-	least  float64 // lowest Requests at the last scan; no row before next has as few
+	most   int     // maximum number of keys in the table
+	least  float64 // lowest Requests at the last scan of the table; rows with an index below next have more
 	next   int
 }
 
-// row is one key of a sketch, with its counts.
+// row is one key of the table of a sketch, with its counts.
 type row struct {
 	key []byte
 	Counts
 }
 
-// Counts has the counts of a key. Each sampled request counts with its weight.
+// Counts has the counts of one key. Each sample counts as the number of requests that it
+// represents.
 type Counts struct {
 	Requests float64
-	Over     float64 // how much Requests may be too high, because the sketch forgets keys
-	Noise    float64 // variance of Requests, because of the sampling
-	Reads    float64 // this and the following fields count since the key was added to the sketch
+	Over     float64 // possible error of Requests, which may be this much too high, because the table forgets keys
+	Noise    float64 // variance of Requests that is due to the sampling
+	Reads    float64 // reads since the key was added to the table; Hits and Bytes count from then, too
 	Hits     float64
-	Bytes    float64 // size of values that were read and of requests with a value
+	Bytes    float64 // size of the values that were read and of the requests with a value, in bytes
 }
 
 // seen is one sampled request.
@@ -46,7 +47,7 @@ func newSketch(most int) sketch {
 	return sketch{hashes: make([]uint64, 0, most), rows: make([]row, 0, most), most: most}
 }
 
-// add counts a request on key. It returns the counts of the key.
+// add counts one sample of a request for the key. It returns all counts of the key.
 func (s *sketch) add(hash uint64, key []byte, is seen) *Counts {
 	r := s.row(hash, key)
 	r.Requests += is.weight
@@ -61,7 +62,8 @@ func (s *sketch) add(hash uint64, key []byte, is seen) *Counts {
 	return &r.Counts
 }
 
-// row returns the row of key. It creates one if there is none.
+// row returns the row of the key. If the key has no row, it gets a new one, or the row with the
+// fewest requests if the table is full.
 func (s *sketch) row(hash uint64, key []byte) *row {
 	for i, h := range s.hashes {
 		if h == hash && bytes.Equal(s.rows[i].key, key) {
@@ -80,8 +82,9 @@ func (s *sketch) row(hash uint64, key []byte) *row {
 	return r
 }
 
-// rarest returns a row with the fewest requests. Counts only grow, so rows that were passed
-// need not be checked again until no row is left with the lowest count.
+// rarest returns the index of a row with the fewest requests. The search continues after the last
+// result, because counts only grow: rows before it have more than the lowest count. When no row is
+// left with the lowest count, all rows are scanned again.
 func (s *sketch) rarest() int {
 	for ; s.next < len(s.rows); s.next++ {
 		if s.rows[s.next].Requests <= s.least {
@@ -97,7 +100,7 @@ func (s *sketch) rarest() int {
 	return s.next
 }
 
-// floor returns how many requests a key that is not in the sketch may have had.
+// floor returns how many requests a key that is not in the table may have had.
 func (s *sketch) floor() float64 {
 	if len(s.rows) < s.most {
 		return 0
@@ -109,7 +112,7 @@ func (s *sketch) floor() float64 {
 	return least
 }
 
-// scale multiplies all counts by f.
+// scale multiplies all counts by f, so that old requests count less.
 func (s *sketch) scale(f float64) {
 	s.least *= f
 	for i := range s.rows {
@@ -123,13 +126,13 @@ func (s *sketch) scale(f float64) {
 	}
 }
 
-// Row is a key and its counts.
+// Row is one key with its counts.
 type Row struct {
 	Key string
 	Counts
 }
 
-// top returns the most requested keys. The parameter `most` limits their number.
+// top returns the most requested keys, at most `most` of them.
 func (s *sketch) top(most int) []Row {
 	order := make([]int, len(s.rows))
 	for i := range order {
@@ -143,12 +146,12 @@ func (s *sketch) top(most int) []Row {
 	return list
 }
 
-// Likely returns the estimated number of requests: the middle of the possible range.
+// Likely returns the estimated number of requests. It is the middle of the possible range.
 func (c *Counts) Likely() float64 { return c.Requests - c.Over/2 }
 
-// deviations is the number of standard deviations in MoreOrLess: 997 of 1,000 samples are
-// within them.
+// deviations is the number of standard deviations that MoreOrLess allows for the sampling. 997 of
+// 1,000 estimates are within them.
 const deviations = 3
 
-// MoreOrLess returns the possible error of Likely.
+// MoreOrLess returns how much the estimate of Likely may be too high or too low.
 func (c *Counts) MoreOrLess() float64 { return c.Over/2 + deviations*math.Sqrt(c.Noise) }

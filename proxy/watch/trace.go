@@ -1,6 +1,6 @@
 package watch
 
-// Events of traced keys.
+// This file has the events of traced keys.
 
 import (
 	"bytes"
@@ -13,20 +13,21 @@ import (
 
 // Event is the outcome of one request on a key.
 type Event struct {
-	At     int64 // when the reply was complete, on the loop's clock
-	Took   int64 // nanoseconds since the request; 0: not known
-	Letter byte  // the event, as one letter: see the function letter
+	At     int64 // time at which the reply was complete, on the loop's clock
+	Took   int64 // duration of the request in nanoseconds; 0: not known
+	Letter byte  // letter for the kind of event, as the function letter returns it
 	Op     wire.Op
 	Out    stats.Outcome
-	Client uint64            // number of the client; 0: it is gone
+	Client uint64            // number of the client; 0: the client has disconnected
 	Server string            // name of the server; empty: several servers were involved
-	Bytes  int               // of the value that was found, or of the request
-	Why    missreason.Reason // of a miss; Unsure: not known
+	Bytes  int               // size of the value that was found, or of the request, in bytes
+	Why    missreason.Reason // reason of a miss; Unsure: not known, or no miss
 
-	from, to int // position of the key in Trace.keys
+	from, to int // position of the key in the field keys of Trace
 }
 
-// letter returns the outcome of a request as one letter: see the package documentation.
+// letter returns the outcome of a request as one letter. The package documentation lists the
+// letters.
 func letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 	lock := bytes.HasPrefix(key, []byte(Lock))
 	done := o == stats.Stored || o == stats.Okay || o == stats.Hit
@@ -59,8 +60,9 @@ func letter(op wire.Op, o stats.Outcome, key []byte, stale, won bool) byte {
 	return which('W', 'w')
 }
 
-// Cause returns a letter for the cause of a miss. X: memcached evicted the value. F: its server
-// was flushed or is out, or the key has another server now. It is empty for other causes.
+// Cause returns a letter for the reason of a miss. X means that memcached evicted the value. F
+// means that the server was flushed or is out, or that the key has another server now. Other
+// reasons have no letter.
 func Cause(r missreason.Reason) string {
 	switch r {
 	case missreason.Evicted:
@@ -71,34 +73,34 @@ func Cause(r missreason.Reason) string {
 	return ""
 }
 
-// Trace has the events of one loop for traced keys. When it is full, further events are counted
-// and dropped.
+// Trace has the events of one loop for traced keys. If there are too many events, the further ones
+// are only counted.
 type Trace struct {
-	Events  []Event // in the order of the replies
+	Events  []Event // the events, in the order in which the replies arrived
 	Dropped int
-	Now     int64 // on the loop's clock: when the events were read
+	Now     int64 // time at which the events were read, on the loop's clock
 
 	keys []byte
 }
 
-// mostEvents is the maximum number of unread events of one loop.
+// mostEvents is the maximum number of events in one loop that have not been read yet.
 const mostEvents = 4096
 
 // Key returns the key of an event of t.
 func (t *Trace) Key(ev *Event) []byte { return t.keys[ev.from:ev.to] }
 
-// Follow traces the keys that match one of patterns, instead of those before; nil: none. The
-// caller must not change patterns afterwards.
+// Follow replaces the traced patterns; nil: no keys are traced any more. The caller must not change
+// the slice afterwards.
 func (w *Watch) Follow(patterns []Pattern) {
 	w.patterns, w.trace = patterns, Trace{}
 	if len(patterns) > 0 {
-		w.Left = 0 // every request must be examined
+		w.Left = 0 // every request must be examined, so none is skipped
 	} else {
 		w.Left = w.gap
 	}
 }
 
-// Take returns the events since the last call. The caller owns them.
+// Take returns the events since the last call of Take. They belong to the caller.
 func (w *Watch) Take(now int64) Trace {
 	t := w.trace
 	t.Now = now
@@ -110,7 +112,7 @@ func (w *Watch) traces(key []byte) bool {
 	return slices.ContainsFunc(w.patterns, func(p Pattern) bool { return p.Fits(key) })
 }
 
-// record stores an event on key. Servers don't see the first strip bytes of the key.
+// record stores an event of a traced key. Servers do not see the first `strip` bytes of the key.
 func (w *Watch) record(ev Event, key []byte, strip int) {
 	t := &w.trace
 	if len(t.Events) == mostEvents {

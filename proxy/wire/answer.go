@@ -1,33 +1,33 @@
 package wire
 
-// Replies of memcached in the dialect of the client, and which ones quiet hides.
+// This file contains memcached's replies in the dialect of the client. It also decides
+// which replies are hidden from a client that asked for none.
 
 import "encoding/base64"
 
-// Replies that a proxy sends without asking a server.
+// These are replies that a proxy sends without asking a server.
 const (
-	AnswerEnd      = "END\r\n"   // to a text read or stats: the end
-	AnswerMiss     = "EN\r\n"    // to mg: a miss, without the flags of AppendAnswer
-	AnswerBarrier  = "MN\r\n"    // to mn
-	AnswerOK       = "OK\r\n"    // to flush_all, verbosity
-	AnswerError    = "ERROR\r\n" // to an unknown command
+	AnswerEnd      = "END\r\n"   // the end of the reply to a text read or to stats
+	AnswerMiss     = "EN\r\n"    // reply to mg after a miss; AppendAnswer adds the flags of the request
+	AnswerBarrier  = "MN\r\n"    // reply to the meta command mn
+	AnswerOK       = "OK\r\n"    // reply to flush_all and to verbosity
+	AnswerError    = "ERROR\r\n" // reply to an unknown command
 	AnswerTooLarge = "SERVER_ERROR object too large for cache: the value is longer than limits.value of Ringside\r\n"
 	AnswerShutdown = "ERROR: shutdown not enabled\r\n"
 )
 
-// TooOld is the end of the error line for a command that the server's release
-// doesn't support.
+// TooOld is the end of the error line for a command that the server's memcached release
+// does not support.
 const TooOld = "too old for this command"
 
-// TombstoneFlags are the client flags of a tombstone. A tombstone is an empty item
-// stored in place of a key's value while an instance works on the key. It means
-// that this server does not know the value. An item is a tombstone if it has these
-// flags; nothing else is checked.
-const TombstoneFlags = "1381191169" // 0x52534e01
+// TombstoneFlags are the client flags of a tombstone, in decimal. A tombstone is an empty
+// item in place of a key's value. It means that this server does not know the value. An
+// item with these client flags is a tombstone; nothing else of the item is checked.
+const TombstoneFlags = "1381191169" // the number 0x52534e01 in decimal
 
-// memcached's replies to malformed requests.
+// These are memcached's replies to malformed requests, and the ends of replies and lines.
 var (
-	// EndLine ends the reply to a text read or stats. CRLF ends every line.
+	// EndLine is the last line of the reply to a text read or to stats.
 	EndLine = []byte(AnswerEnd)
 	CRLF    = []byte("\r\n")
 
@@ -55,19 +55,20 @@ var (
 	answerIncrMode    = clientError("invalid mode for ma M token")
 	answerOpaque      = clientError("opaque token too long")
 
-	answerLongLine = clientError("line too long") // memcached has no such limit
+	answerLongLine = clientError("line too long") // reply to a line that is too long for Ringside; memcached has no such limit
 )
 
 func clientError(text string) []byte { return AppendClientError(nil, text) }
 
-// AppendServerError appends the line SERVER_ERROR text. Control characters are
-// replaced by spaces, because a client would take a second line for the next reply.
+// AppendServerError appends the line "SERVER_ERROR text". It replaces control characters
+// in text by spaces. With a line end in it, a client would read the remaining text as the
+// next reply.
 func AppendServerError(dst []byte, text string) []byte {
 	return appendLine(append(dst, "SERVER_ERROR "...), text)
 }
 
-// AppendClientError appends the line CLIENT_ERROR text, with control characters
-// replaced as in AppendServerError.
+// AppendClientError appends the line "CLIENT_ERROR text". It replaces control characters
+// in text by spaces.
 func AppendClientError(dst []byte, text string) []byte {
 	return appendLine(append(dst, "CLIENT_ERROR "...), text)
 }
@@ -83,7 +84,8 @@ func appendLine(dst []byte, text string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// words are the replies that consist of one word, by kind and dialect.
+// words contains the replies that consist of one word: the word by kind of the reply and
+// by dialect.
 var words = [NumKinds][2]string{
 	End:       {"END", "EN"},
 	Miss:      {"END", "EN"},
@@ -99,10 +101,11 @@ var words = [NumKinds][2]string{
 	Error:     {"ERROR", "ERROR"},
 }
 
-// AppendAnswer appends the reply of kind k to r, parsed from buf, in the dialect of
-// r: STORED or HD, END or EN, and so on. In the meta dialect it adds the opaque and
-// the key if r asks for them. For kinds that consist of more than a word (Value,
-// Number, Item, Stat, VersionIs, ClientError, ServerError) it appends nothing.
+// AppendAnswer appends the reply of kind k to the request r, in the dialect of r: STORED
+// or HD, END or EN, and so on. In the meta dialect it adds the opaque and the key if r
+// asks for them. buf is the buffer from which r was parsed. AppendAnswer appends nothing
+// for kinds that have more than one word: Value, Number, Item, Stat, VersionIs,
+// ClientError and ServerError.
 func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	word := words[k][r.Dialect]
 	if word == "" {
@@ -126,12 +129,11 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// echoed are the flags that the reply repeats with their argument. opaque is one of
-// them.
+// echoed are the meta flags O and k, which a reply repeats. opaque is only the flag O.
 var echoed, opaque = letters("Ok"), letters("O")
 
-// appendKey appends a key as memcached returns it. A key in base64 is decoded and
-// encoded again, which normalizes it.
+// appendKey appends a key to a reply, as memcached does. It decodes a key in base64 and
+// encodes it again, which normalizes it.
 func appendKey(dst, key []byte, f Flags) []byte {
 	if f&Base64 == 0 {
 		return append(dst, key...)
@@ -141,14 +143,14 @@ func appendKey(dst, key []byte, f Flags) []byte {
 	return append(base64.StdEncoding.AppendEncode(dst, raw), " b"...)
 }
 
-// Hidden reports whether a reply of kind k is not sent to the client, because the
-// request was quiet. With noreply memcached sends no reply at all. With q each meta
-// command hides its normal result: EN of mg, HD of ms and md, HD and VA of ma.
-// Errors, NS, EX and NF are always sent.
+// Hidden reports whether a client that asked for no reply does not get a reply of kind k.
+// With noreply, memcached sends no reply at all. With the flag q, each meta command hides
+// its normal result: EN of mg, HD of ms and md, HD and VA of ma. Errors, NS, EX and NF
+// are always sent.
 //
-// The documentation says that md and ma hide NF, but the source of no release from
-// 1.6.0 to 1.6.45 does. Releases differ in one case: up to 1.6.39, an ma with N and
-// q that creates its item sends HD. Here, as since 1.6.40, it is hidden.
+// The documentation of memcached says that md and ma hide NF, but no release from 1.6.0
+// to 1.6.45 does. Releases differ in one case: an ma with N and q that creates its item.
+// Up to 1.6.39 HD is sent. Since 1.6.40 and here, it is hidden.
 func Hidden(op Op, d Dialect, f Flags, k Kind) bool {
 	switch {
 	case f&Quiet == 0:

@@ -1,13 +1,15 @@
 package wire
 
-// Translates meta requests to text commands, and their replies back to meta.
+// This file translates meta requests to text commands, and the replies back to the meta
+// dialect.
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// textFlags are the meta flags that a text command can express, by op.
+// textFlags are the meta flags that a text command can express: a set of flags for each
+// op.
 var textFlags = func() (f [NumOps]Letters) {
 	always := letters("OkqbPL")
 	f[Get] = always | letters("vfscT")
@@ -23,16 +25,17 @@ var textFlags = func() (f [NumOps]Letters) {
 
 var showsCas = letters("c")
 
-// AppendAsText appends the text command with the same meaning as r, a meta request
-// parsed from buf, for a server with the features `has`. The command is never quiet,
-// so the server always replies. ok is false if there is no such command.
+// AppendAsText appends a text command with the same meaning as r. r is a meta request
+// that was parsed from buf. The server has the features `has`. The text command is never
+// quiet, so the server always replies. ok is false if no text command has the same
+// meaning.
 func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bool) {
 	key := r.Key.Of(buf)
 	if r.Flags&Base64 != 0 {
 		key, _ = DecodeKey(nil, key)
 	}
 	letters := r.Letters
-	if r.Flags&Binary != 0 && r.Op != Get { // execute the write even if its reply can't contain the cas id
+	if r.Flags&Binary != 0 && r.Op != Get { // a write is executed even if its reply cannot contain the cas id that the client asks for
 		letters &^= showsCas
 	}
 	if letters&^textFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
@@ -59,7 +62,8 @@ func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bo
 	return s.line, s.ok
 }
 
-// speller builds a text command.
+// speller builds a text command; ok becomes false if the command cannot express the
+// request.
 type speller struct {
 	line, buf []byte
 	ok        bool
@@ -72,8 +76,8 @@ func (s *speller) command(op Op, key []byte) {
 
 func (s *speller) word(word []byte) { s.line = append(append(s.line, ' '), word...) }
 
-// get translates an mg. With flag T it needs a server with gat; touch is enough if
-// the reply shows nothing of the item.
+// get translates an mg to get or gets. With the flag T, it translates it to gat, which
+// the server must support. If the reply contains nothing of the item, touch is enough.
 func (s *speller) get(r *Request, key []byte, has Features) {
 	shown := r.Letters&letters("vfsc") != 0
 	cas := r.Letters.Has('c')
@@ -107,8 +111,8 @@ func (s *speller) store(r *Request, key []byte) {
 	}
 }
 
-// unsigned appends a number. The parameter bits is its maximum size in bits. If the span
-// is empty, it appends the text `otherwise`.
+// unsigned appends the number in the span `at`, which may have at most `bits` bits. If
+// the span is empty, it appends the number `otherwise`.
 func (s *speller) unsigned(at Span, bits int, otherwise string) {
 	b := at.Of(s.buf)
 	if len(b) == 0 {
@@ -119,7 +123,7 @@ func (s *speller) unsigned(at Span, bits int, otherwise string) {
 	s.line = strconv.AppendUint(append(s.line, ' '), n, 10)
 }
 
-// exptime appends an exptime. If the span is empty, it appends 0.
+// exptime appends the expiry in the span `at`. If the span is empty, it appends 0.
 func (s *speller) exptime(at Span) {
 	n, err := int64(0), error(nil)
 	if at.Len() > 0 {
@@ -129,8 +133,9 @@ func (s *speller) exptime(at Span) {
 	s.line = strconv.AppendInt(append(s.line, ' '), n, 10)
 }
 
-// AppendAsMeta appends the meta reply to r, a request parsed from buf. answer is
-// the complete reply to the text command op that was sent in place of r.
+// AppendAsMeta appends the meta reply to r, a request that was parsed from buf. A text
+// command with the operation op was sent in place of r. answer is the complete reply to
+// that text command.
 func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	var rep Reply
 	NextReply(op, Text, answer, &rep)
@@ -148,8 +153,8 @@ func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	}
 }
 
-// appendShown appends VA, or HD if r does not ask for the value, followed by the
-// flags that r asks for.
+// appendShown appends a meta reply with parts of an item. It begins with VA, or with HD
+// if r does not ask for the value. The flags follow that r asks for, and the value.
 func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte {
 	body := rep.Body.Of(answer)
 	if rep.Kind == Number {
@@ -167,7 +172,7 @@ func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte 
 		case 's':
 			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
 		case 'c':
-			if rep.Unique.Len() > 0 { // the text reply to a write has no cas id
+			if rep.Unique.Len() > 0 { // false for the text reply to a write, which has no cas id
 				dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
 			}
 		case 'O':

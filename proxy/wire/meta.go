@@ -1,27 +1,27 @@
 package wire
 
-// Parses the meta commands, such as mg k v t and ms k 5 T60.
+// This file parses the meta commands, such as mg k v t and ms k 5 T60.
 
 import "bytes"
 
 const (
-	// maxMetaTokens is the largest number of words of a meta command, including the
-	// command.
+	// maxMetaTokens is the largest number of words in a meta command, including the name
+	// of the command.
 	maxMetaTokens = 19
-	// maxOpaque is the largest size in bytes of an opaque, including its letter.
+	// maxOpaque is the largest length in bytes of an opaque, including its letter O.
 	maxOpaque = 32
 )
 
-// knownFlags are the flags of memcached 1.6.18. Every command accepts all of them
-// and ignores those that it doesn't use.
+// knownFlags are the meta flags of memcached 1.6.18. Every meta command accepts all of
+// them and ignores those that have no meaning for it.
 var knownFlags = letters("bNTRlOPLkstcfvhuqFCMJDI")
 
-// UnknownFlags reports whether r has a meta flag that memcached 1.6.18 does not know. The
-// server decides whether it accepts the request.
+// UnknownFlags reports whether r has a meta flag that memcached 1.6.18 does not know. In
+// that case the server decides whether it accepts the request.
 func (r *Request) UnknownFlags() bool { return r.Letters&^knownFlags != 0 }
 
-// effectFlags are the flags with which an mg changes the item. l, h and u only
-// concern bookkeeping (last access, hit before, no LRU bump).
+// effectFlags are the meta flags with which an mg changes the item. The flags l, h and u
+// are not among them: they only concern the item's last access and its LRU position.
 var effectFlags = letters("NTR")
 
 func letters(s string) (l Letters) {
@@ -31,7 +31,7 @@ func letters(s string) (l Letters) {
 	return l
 }
 
-// meta parses a meta command with the given second letter.
+// meta parses a meta command. letter is the second letter of its name, such as g for mg.
 func (p *parser) meta(letter byte, at uint32) (int, error) {
 	r := p.r
 	r.Dialect = Meta
@@ -70,9 +70,9 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 		wrong = answerFlag
 	}
 	known := r.Letters&^knownFlags == 0
-	// memcached refuses an opaque that is too long only when it writes the reply.
-	// By then an ma has counted, and an mg may have created or changed its item.
-	// Only the server can do that, so these requests are forwarded.
+	// memcached checks the length of an opaque only when it writes the reply. By that
+	// time, an ma has already counted, and an mg may have created or changed its item.
+	// Such requests are forwarded, because only the server can do the same.
 	switch {
 	case wrong != nil:
 	case r.Op == Incr:
@@ -94,8 +94,9 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	return p.size, nil
 }
 
-// metaStore parses <key> <datalen> <flags>*. If the command is refused after the
-// length was read, its data block is discarded, as in store.
+// metaStore parses the arguments of ms: <key> <datalen> <flags>*. If the command is
+// refused after its length was read, its data block is discarded and never executed as
+// commands.
 func (p *parser) metaStore(at uint32) (int, error) {
 	r := p.r
 	key := nextToken(p.buf, at, p.end)
@@ -129,8 +130,8 @@ func (p *parser) metaStore(at uint32) (int, error) {
 	switch {
 	case wrong != nil:
 	case r.Letters&^knownFlags != 0:
-		// A server may know this flag. If not, it discards the data block without
-		// looking at it.
+		// The ms has a flag that memcached 1.6.18 does not know, but a newer server may
+		// know it. Another server discards the data block and does not check its end.
 		badChunk = answerFlagUnknown
 		if size > p.limits.MaxValue() {
 			wrong = answerFlagUnknown
@@ -146,7 +147,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 	return p.body(size, badChunk, answerTooLarge)
 }
 
-// debug parses me <key> [b].
+// debug parses the arguments of me: <key> [b].
 func (p *parser) debug(at uint32) (int, error) {
 	r := p.r
 	r.Op, r.Key, r.NumKeys = Debug, nextToken(p.buf, at, p.end), 1
@@ -186,14 +187,14 @@ func (p *parser) tooManyTokens() bool {
 	return true
 }
 
-// flags parses the meta flags of r, which begin after the word that ends at the offset
-// `at`. It returns the error reply, or nil. Like memcached it stops at a repeated flag
-// and at a flag that no version of memcached can have. If there are several other
-// faults, it returns the error for the last one. If there is a letter that memcached
-// 1.6.18 doesn't know, the server decides, so most faults are ignored.
+// flags parses the meta flags of the request. They begin after the word that ends at the
+// offset `at`. flags returns the error reply, or nil. Like memcached, it stops at a
+// repeated flag, and at a flag that no version of memcached can have. After several other
+// faults, it returns the error for the last of them. With a letter that memcached 1.6.18
+// does not know, the server decides, so most faults are ignored.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
-	wrong = answerFormat // the reply of 1.6.18 to an F that is not a number
+	wrong = answerFormat // the reply of memcached 1.6.18 to a flag F with an argument that is not a number
 	faulty, decodes := false, true
 	for t := nextToken(p.buf, r.MetaFlags.Start, p.end); t.Len() > 0; {
 		next := nextToken(p.buf, t.End, p.end)
@@ -205,7 +206,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case letter|0x20 < 'a' || letter|0x20 > 'z':
 			return answerFlagUnknown
 		case repeated && letter == 'q':
-			r.Flags |= Rewrite // a single Drop span cannot cover both
+			r.Flags |= Rewrite // the request has two q, and the single span Drop cannot cover both
 		}
 		r.Letters.add(letter)
 		var fault []byte
@@ -258,7 +259,8 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	return nil
 }
 
-// number stores value in `to` if the function fits accepts it, else it returns fault.
+// number stores the span of a number in `to` if the function fits accepts the number.
+// Otherwise it returns fault, an error reply.
 func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []byte) []byte {
 	if !fits(value.Of(p.buf)) {
 		return fault
@@ -267,8 +269,8 @@ func (p *parser) number(value Span, fits func([]byte) bool, to *Span, fault []by
 	return nil
 }
 
-// storeMode replaces Set by the op of the ms's mode. It returns false if the mode
-// is invalid.
+// storeMode sets the op of an ms by its mode, such as Add for mode E. It returns false if
+// the mode is invalid.
 func (p *parser) storeMode() bool {
 	r := p.r
 	letter := byte('S')
@@ -296,15 +298,15 @@ func (p *parser) storeMode() bool {
 	return true
 }
 
-// incrMode replaces Incr by Decr if the ma's mode is decrement. It returns false if
-// the mode is neither increment nor decrement.
+// incrMode sets the op of an ma to Decr if its mode is decrement. It returns false if the
+// mode is neither increment nor decrement.
 func (p *parser) incrMode() bool {
 	if !p.r.Letters.Has('M') {
 		return true
 	}
 	mode, _ := FlagArg(p.buf, p.r.MetaFlags, 'M')
 	if mode.Len() != 1 {
-		return true // an error that the server reports
+		return true // a mode with several letters is an error that the server reports
 	}
 	switch p.buf[mode.Start] {
 	case 'I', '+':

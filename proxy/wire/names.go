@@ -1,6 +1,6 @@
 package wire
 
-// Names of operations and releases, for metrics and messages.
+// This file contains names of operations and releases, for metrics and messages.
 
 import "fmt"
 
@@ -9,7 +9,8 @@ var opNames = [NumOps]string{
 	"touch", "delete", "debug", "noop", "flush_all", "version", "verbosity", "cache_memlimit", "stats", "quit", "shutdown", "dump", "auth", "bad",
 }
 
-// String returns the text command of op, or a descriptive name if it has none.
+// String returns the name of op's text command, or a descriptive name if op has no text
+// command.
 func (op Op) String() string { return opNames[op] }
 
 func (v Release) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Patch) }

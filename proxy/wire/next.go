@@ -1,6 +1,6 @@
 package wire
 
-// Requests: finds the end of the line and the command.
+// This file parses requests: it finds the end of the line and the command.
 
 import (
 	"bytes"
@@ -15,16 +15,17 @@ const (
 	defaultLine  = 64 << 10
 	defaultValue = 8 << 20
 
-	// shortLine is the number of bytes that memcached reads before it requires the
-	// end of the line, except for a multi-get.
+	// shortLine is the maximum size in bytes of a command line, without its line end.
+	// Only a read of many keys may be longer. memcached has the same limit.
 	shortLine = 2048
 
-	// maxBody is the longest data block that memcached accepts: with its \r\n the
-	// size must fit an int32.
+	// maxBody is the length in bytes of the longest data block that memcached accepts.
+	// With its \r\n, the length must fit an int32.
 	maxBody = math.MaxInt32 - 2
 )
 
-// MaxKey returns the effective limit for keys, in bytes.
+// MaxKey returns the limit for the length of a key in bytes: the limit that is set, or
+// memcached's own.
 func (l *Limits) MaxKey() int {
 	if l.Key > 0 && l.Key < defaultKey {
 		return l.Key
@@ -40,21 +41,21 @@ func (l *Limits) MaxValue() int {
 	return cmp.Or(l.Value, defaultValue)
 }
 
-// parser is the state of one call of Next.
+// parser is the state of one call of Limits.Next.
 type parser struct {
 	limits *Limits
 	buf    []byte
 	r      *Request
-	size   int    // size of the line with its ending
-	end    uint32 // end of what memcached reads of the line
-	tail   uint32 // end of the line without its ending; greater than end if there is a NUL
+	size   int    // size in bytes of the line, including its line ending
+	end    uint32 // offset of the end of the part that memcached reads: the first NUL, or the line ending
+	tail   uint32 // offset of the line ending; greater than the field end if the line contains a NUL
 }
 
-// Next parses the request at the start of buf into r. It returns the size of the
-// request, including its data block and line endings. The only error is ErrShort,
-// with size 0: call again with the same start and more bytes (at least r.Need in
-// total, if that is set). Malformed input is returned as a request of Op Bad. Bytes
-// after the request do not affect the result.
+// Next parses the request at the start of buf into r. It returns the size of the request,
+// including its data block and line endings. The only error is ErrShort, with size 0: the
+// caller calls Next again with the same start and more bytes. If r.Need is set, these
+// must be at least r.Need bytes in total. A malformed request is returned as a request
+// with Op Bad. Bytes after the request do not affect the result.
 func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	several := r.Several[:0]
 	*r = Request{}
@@ -99,16 +100,16 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	return p.command(word)
 }
 
-// plainGet parses the most frequent request, a get of one key without unusual
-// bytes, and returns its size. For everything else it returns 0 and does not modify
-// r.
+// plainGet parses the most frequent request, a get of one key without unusual bytes. It
+// returns the size of the request. For all other requests it returns 0 and does not
+// modify r.
 func (l *Limits) plainGet(buf []byte, r *Request) (size int) {
 	const start = len("get ")
 	if len(buf) < start || string(buf[:start]) != "get " {
 		return 0
 	}
 	at, odd := start, uint64(0)
-	for ; at <= len(buf)-8; at += 8 { // finds the end of the key, so the end of the line need not be searched
+	for ; at <= len(buf)-8; at += 8 { // the end of the key is found here, and a search for the end of the line is not necessary
 		if odd = below(binary.LittleEndian.Uint64(buf[at:at+8]), ' '+1); odd != 0 {
 			at += bits.TrailingZeros64(odd) / 8
 			break
@@ -125,8 +126,9 @@ func (l *Limits) plainGet(buf []byte, r *Request) (size int) {
 	return at + 2
 }
 
-// isRead reports whether a line may exceed 2048 bytes, because it is a read of many
-// keys. memcached skips at most 100 leading spaces.
+// isRead reports whether the line is a read of possibly many keys: get, gets, gat or
+// gats. Only such a line may exceed 2048 bytes. memcached skips at most 100 leading
+// spaces.
 func isRead(buf []byte) bool {
 	i := 0
 	for i <= 100 && buf[i] == ' ' {
@@ -143,14 +145,14 @@ func isRead(buf []byte) bool {
 	return false
 }
 
-// refuse makes r a Bad request, because it has no line end within limit bytes. The
-// connection will be closed, so the end of the request doesn't matter.
+// refuse makes r a request with Op Bad, because its first limit bytes have no line end.
+// The connection will be closed, so the end of the request does not matter.
 func refuse(r *Request, answer []byte, limit int) int {
 	*r = Request{Op: Bad, Flags: CloseAfter, Answer: answer, Several: r.Several[:0]}
 	return limit + 1
 }
 
-// command parses the line by its first word.
+// command parses the line as the command that its first word names.
 func (p *parser) command(word Span) (int, error) {
 	w := word.Of(p.buf)
 	if len(w) == 2 && w[0] == 'm' {
@@ -165,7 +167,7 @@ func (p *parser) command(word Span) (int, error) {
 		return p.readTouch(Gat, word.End)
 	case "gats":
 		return p.readTouch(Gats, word.End)
-	case "bget": // an old synonym of get, removed in memcached 1.6.40
+	case "bget": // bget is an old synonym of get, removed in memcached 1.6.40
 		p.r.Flags |= Rewrite
 		return p.read(Get, word.End)
 	case "set":
@@ -215,31 +217,32 @@ func (p *parser) plain(op Op) (int, error) {
 	return p.size, nil
 }
 
-// bad makes the request Bad; answer may be nil.
+// bad makes the request a malformed one (Op Bad) with the reply answer. A nil answer
+// means no reply.
 func (p *parser) bad(answer []byte) (int, error) {
 	*p.r = Request{Op: Bad, Dialect: p.r.Dialect, Line: p.r.Line, Answer: answer, Several: p.r.Several[:0]}
 	return p.size, nil
 }
 
-// discard makes the request Bad with a reply, like parser.bad. The request is a storage command,
-// whose data block of size bytes is discarded too.
+// discard makes the request a malformed one (Op Bad) with the reply answer. The request
+// is a storage command. Its data block of size bytes is discarded too.
 func (p *parser) discard(size int, answer []byte) (int, error) {
 	n, err := p.bad(answer)
 	p.r.Swallow = int64(size) + 2
 	return n, err
 }
 
-// pastNUL extends the line beyond a NUL to its real end. A storage command needs
-// this if its length follows the NUL. It reports whether the line contains a NUL.
+// pastNUL extends the line beyond a NUL to its real end. A storage command needs this if
+// its length follows the NUL. pastNUL reports whether the line contains a NUL.
 func (p *parser) pastNUL() bool {
 	cut := p.end < p.tail
 	p.end, p.r.Line.End = p.tail, p.tail
 	return cut
 }
 
-// unknown answers ERROR. If the line looks like HTTP it closes the connection
-// instead: a browser that was tricked into sending commands in a POST must not get
-// a second line executed.
+// unknown handles an unknown command: the reply is ERROR. If the line looks like HTTP,
+// the connection is closed instead. A browser that was tricked into sending commands in a
+// POST must not get a second line executed.
 func (p *parser) unknown() (int, error) {
 	last := lastToken(p.buf, p.r.Line)
 	if last.Start > p.r.Line.Start && bytes.HasPrefix(last.Of(p.buf), []byte("HTTP/")) {
@@ -250,9 +253,10 @@ func (p *parser) unknown() (int, error) {
 	return p.bad(answerError)
 }
 
-// body parses the data block of n bytes, or refuses a value over the limit with
-// tooLarge. A block that doesn't end in \r\n is answered with badChunk; the next
-// request begins after the block, because memcached has read it by then.
+// body parses the data block of n bytes that follows the line. It refuses a value over
+// the limit, with the reply tooLarge. If the block does not end in \r\n, the reply is
+// badChunk. The next request then begins after the block, because memcached has read the
+// block by then.
 func (p *parser) body(n int, badChunk, tooLarge []byte) (int, error) {
 	r := p.r
 	r.NumKeys = 1

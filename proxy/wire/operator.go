@@ -1,14 +1,14 @@
 package wire
 
-// Commands for the operator of a server: which ones are refused, and with which
-// reply.
+// This file decides which commands for the operator of a server are refused, and with
+// which reply.
 
 import (
 	"bytes"
 	"strconv"
 )
 
-// Replies of memcached 1.6.18 to wrong arguments of these commands.
+// These are memcached 1.6.18's replies to commands for an operator with wrong arguments.
 var (
 	answerLimitSmall = []byte("MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m\r\n")
 	answerLimitLarge = []byte("MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes\r\n")
@@ -17,7 +17,7 @@ var (
 	answerFactor     = []byte("ERROR hot/warm age factors must be greater than 0\r\n")
 )
 
-// memlimit parses cache_memlimit <megabytes> [noreply].
+// memlimit parses the command cache_memlimit <megabytes> [noreply].
 func (p *parser) memlimit() (int, error) {
 	var tok [maxArgs]Span
 	_, ok := p.args(&tok, 2, 3)
@@ -39,7 +39,8 @@ func (p *parser) memlimit() (int, error) {
 	return p.size, nil
 }
 
-// refusals are the replies to the commands that this package refuses, by command.
+// refusals are the replies to commands for an operator that this package refuses, by the
+// command's name.
 var refusals = func() map[string][]byte {
 	m := map[string][]byte{}
 	for _, name := range [...]string{"slabs", "lru", "lru_crawler", "extstore", "watch", "refresh_certs"} {
@@ -48,12 +49,13 @@ var refusals = func() map[string][]byte {
 	return m
 }()
 
-// operate returns the reply to a command that is refused or malformed.
+// operate returns the reply to a command for an operator. The command is malformed, or
+// Ringside refuses it.
 func (p *parser) operate() (answer []byte) {
 	var o operation
 	o.buf = p.buf
 	o.n = split(p.buf, p.r.Line, &o.tok)
-	quiet := o.n > 1 // whether a noreply as last word hides the reply
+	quiet := o.n > 1 // whether the last word noreply hides the reply to this command
 	switch string(o.word(0)) {
 	case "slabs":
 		answer = o.slabs()
@@ -77,9 +79,8 @@ func (p *parser) operate() (answer []byte) {
 	return answer
 }
 
-// operation is such a command, split into its first maxArgs words. Its methods
-// return memcached's reply to a malformed command, or nil if the command is
-// well-formed.
+// operation is a command for an operator, split into its first maxArgs words. Its methods
+// return memcached's reply to a malformed command, or nil if the command is well-formed.
 type operation struct {
 	buf []byte
 	tok [maxArgs]Span
@@ -100,7 +101,7 @@ func (o *operation) number(i int) (uint32, bool) {
 
 func (o *operation) real(i int) (float64, bool) {
 	b := o.word(i)
-	if len(b) == 0 || len(bytes.Trim(b, "+-.0123456789e")) > 0 { // ParseFloat allocates when it fails
+	if len(b) == 0 || len(bytes.Trim(b, "+-.0123456789e")) > 0 { // reject other characters here, because ParseFloat allocates memory when it fails
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(b), 64)

@@ -1,14 +1,16 @@
 package wire
 
-// Parses replies: one status line, VALUE block or STAT line at a time.
+// This file parses replies: one status line, one VALUE with its data, or one STAT line at
+// a time.
 
 import (
 	"bytes"
 	"math"
 )
 
-// maxReplyLine is longer than any line of memcached. memcached's own line buffer is
-// 1 KiB. Lines of stats contain a key of at most 250 bytes or a path.
+// maxReplyLine is a limit in bytes for the line of a reply. memcached's own line buffer
+// has 1 KiB. Lines of stats contain a key of at most 250 bytes or a path. All of them are
+// shorter than this limit.
 const maxReplyLine = 8 << 10
 
 type kinds uint32
@@ -20,8 +22,8 @@ func oneOf(ks ...Kind) (set kinds) {
 	return set
 }
 
-// possible are the replies that a server may send to an op, by dialect. Error lines
-// are possible for every op.
+// possible contains the kinds of reply that a server may send, by dialect and op of the
+// request. Error lines are possible for every op.
 var possible = func() (p [2][NumOps]kinds) {
 	for op := range NumOps {
 		p[Text][op], p[Meta][op] = oneOf(), oneOf()
@@ -59,19 +61,19 @@ var possible = func() (p [2][NumOps]kinds) {
 	return p
 }()
 
-// NextReply parses the reply at the start of buf into r and returns its size. op
-// and d are the operation and dialect of the request. If the reply has several
-// VALUE or STAT, each call parses one of them; the one with r.Last is the last. The
-// errors are ErrShort and errReply, with size 0. If ErrShort is returned and r.Size
-// is set, the line is complete and only the data block is not. Then all of r may be
-// used, up to the end of the buffer.
+// NextReply parses the reply at the start of buf into r and returns its size. op and d
+// are the operation and the dialect of the request. If the reply has several VALUE or
+// STAT, each call parses one of them. r.Last is set for the last one. The errors are
+// ErrShort and errReply, with size 0. With ErrShort, a nonzero r.Size means that the line
+// is complete and only the data block is not. All fields of r may then be used, up to the
+// end of the buffer.
 func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 	return NextReplyOf(op, d, nil, buf, r)
 }
 
-// NextReplyOf is like NextReply, but faster if the next VALUE is of the key
-// awaited. The key must be compared anyway, and that is cheaper than searching its
-// end.
+// NextReplyOf is like NextReply, but it is faster if the next VALUE is for the key
+// awaited. The caller must compare the keys anyway. The comparison costs less than a
+// search for the end of the key.
 func NextReplyOf(op Op, d Dialect, awaited, buf []byte, r *Reply) (int, error) {
 	*r = Reply{}
 	if d == Text && (op == Get || op == Gat) {
@@ -82,7 +84,7 @@ func NextReplyOf(op Op, d Dialect, awaited, buf []byte, r *Reply) (int, error) {
 	return r.any(op, d, buf)
 }
 
-// any is NextReply without the fast path.
+// any parses every kind of reply. It is NextReply without the fast path for a text get.
 func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 	nl := bytes.IndexByte(buf[:min(len(buf), maxReplyLine)], '\n')
 	if nl < 0 {
@@ -112,13 +114,13 @@ func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 		*r = Reply{}
 		return 0, errReply
 	}
-	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers begin a dump with OK
+	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers send OK in front of the lines of a dump, so an OK is not the end of a dump
 	return r.whole(buf, size, dataLen)
 }
 
-// whole sets the size and body of a reply whose line, with its ending, has size
-// bytes, and returns the size. dataLen is the length of the data block, or -1 if
-// there is none.
+// whole sets the size and the data block (Body) of a reply, and returns the size. The
+// parameter size is the length of the reply's line with its line ending. dataLen is the
+// length of the data block, or -1 if there is none.
 func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 	r.Size = size
 	if dataLen < 0 {
@@ -137,10 +139,10 @@ func (r *Reply) whole(buf []byte, size, dataLen int) (int, error) {
 	return end, nil
 }
 
-// plain parses the most frequent lines of the reply to a text get: END, or a VALUE
-// without unusual bytes. It takes a third of the time that the function `any` takes.
-// For everything else it returns size 0 and does not modify r. dataLen is -1 if no data
-// block follows.
+// plain parses the most frequent lines in the reply to a text get: END, or a VALUE
+// without unusual bytes. It takes a third of the time of the function `any`. For all
+// other lines it returns size 0 and does not modify r. dataLen is the length of the data
+// block, or -1 if none follows.
 func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	const start = len("VALUE ")
 	if len(buf) < start || string(buf[:start]) != "VALUE " {
@@ -158,13 +160,13 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 		}
 	}
 	flags := key + 2
-	if flags >= len(buf) || buf[flags] != ' ' || buf[key+1]-'0' > 9 { // usually the flags are one digit
+	if flags >= len(buf) || buf[flags] != ' ' || buf[key+1]-'0' > 9 { // the flags are not a single digit, which they usually are
 		flags, _ = number(buf, key+1)
 	}
 	length, dataLen := number(buf, flags+1)
 	end := length
 	switch {
-	case length+2 > len(buf), buf[flags] != ' ', uint(flags-key-2) > 8, uint(length-flags-2) > 8: // flags and length have one to nine digits
+	case length+2 > len(buf), buf[flags] != ' ', uint(flags-key-2) > 8, uint(length-flags-2) > 8: // the line is not complete, or the flags or the length do not have one to nine digits
 		return 0, 0
 	case string(buf[length:length+2]) != "\r\n":
 		if end = r.plainUnique(buf, length); end == 0 {
@@ -178,10 +180,9 @@ func (r *Reply) plain(awaited, buf []byte) (size, dataLen int) {
 	return end + 2, dataLen
 }
 
-// plainUnique parses the cas id of a VALUE. It begins after the length, at the offset
-// `at`.
-// It returns the end of the line, or 0 if the rest of the line is not a plain cas
-// id.
+// plainUnique parses the cas id of a VALUE line. The cas id follows the length, which
+// ends at the offset `at`. plainUnique returns the end of the line, or 0 if the rest of
+// the line is not just a cas id.
 func (r *Reply) plainUnique(buf []byte, at int) (end int) {
 	end, _ = number(buf, at+1)
 	if buf[at] != ' ' || end == at+1 || end-at > 21 || end+2 > len(buf) || end > maxReplyLine-2 || string(buf[end:end+2]) != "\r\n" {
@@ -191,8 +192,8 @@ func (r *Reply) plainUnique(buf []byte, at int) (end int) {
 	return end
 }
 
-// same compares two words. For the length of most keys it does so without a
-// function call.
+// same reports whether two words are equal. For words of 8 to 32 bytes, as most keys are,
+// it needs no function call.
 func same(a, b []byte) bool {
 	switch n := len(b); {
 	case n < 8 || n > 32 || n != len(a):
@@ -204,10 +205,10 @@ func same(a, b []byte) bool {
 	}
 }
 
-// number parses the digits of b from the offset `at` on. It returns the position after them and
-// their value. With more than nine digits the value is undefined.
+// number parses the decimal digits of b from the offset `at` on. end is the offset after
+// them, and n is their value. With more than nine digits, n is undefined.
 func number(b []byte, at int) (end, n int) {
-	for uint(at) < uint(len(b)) { // the uint comparison saves the bounds check
+	for uint(at) < uint(len(b)) { // the comparison as uint makes the compiler omit the bounds check
 		digit := b[at] - '0'
 		if digit > 9 {
 			break
@@ -218,8 +219,8 @@ func number(b []byte, at int) (end, n int) {
 	return at, n
 }
 
-// text parses the line of a reply in the text dialect. dataLen is -1 if no data
-// block follows.
+// text parses the line of a reply in the text dialect. dataLen is the length of the data
+// block, or -1 if none follows.
 func (r *Reply) text(op Op, buf []byte) (dataLen int, ok bool) {
 	line := r.Line.Of(buf)
 	if len(line) > 6 && string(line[:6]) == "VALUE " {
@@ -259,8 +260,8 @@ func (r *Reply) text(op Op, buf []byte) (dataLen int, ok bool) {
 	return -1, true
 }
 
-// listed parses a line of a dump, key=<escaped> exp=…. These lines end with a bare
-// newline.
+// listed parses a line of a dump, such as key=<escaped> exp=…. Unlike other lines, it
+// ends in \n without \r.
 func (r *Reply) listed(line []byte) bool {
 	if len(line) < len("key=") || string(line[:len("key=")]) != "key=" {
 		return false
@@ -272,7 +273,8 @@ func (r *Reply) listed(line []byte) bool {
 	return r.Key.Len() > 0
 }
 
-// UnescapeKey appends the key of a Listed, without the escapes, to dst.
+// UnescapeKey appends a key from a dump to dst. It replaces escapes such as %20 by their
+// bytes.
 func UnescapeKey(dst, escaped []byte) []byte {
 	for i := 0; i < len(escaped); i++ {
 		if c := escaped[i]; c == '%' && i+2 < len(escaped) {
@@ -292,8 +294,8 @@ func hex(c byte) byte {
 	return (c | 0x20) - 'a' + 10
 }
 
-// value parses VALUE <key> <flags> <bytes> [<cas>]. The cas is required for gets
-// and gats.
+// value parses the line VALUE <key> <flags> <bytes> [<cas>]. In replies to gets and gats,
+// the cas id is required.
 func (r *Reply) value(op Op, buf []byte) (dataLen int, ok bool) {
 	r.Kind = Value
 	end := r.Line.End
@@ -313,8 +315,8 @@ func (r *Reply) value(op Op, buf []byte) (dataLen int, ok bool) {
 	return dataLen, ok
 }
 
-// meta parses the line of a reply in the meta dialect. dataLen is -1 if no data
-// block follows.
+// meta parses the line of a reply in the meta dialect. dataLen is the length of the data
+// block, or -1 if none follows.
 func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 	line := r.Line.Of(buf)
 	if len(line) < 2 || len(line) > 2 && line[2] != ' ' {
@@ -359,7 +361,8 @@ func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 	return dataLen, r.flags(buf, at)
 }
 
-// flags parses the meta flags of a reply, which begin at the offset `at`.
+// flags parses the meta flags of a reply, which begin at the offset `at`. It returns
+// false if a flag is invalid.
 func (r *Reply) flags(buf []byte, at uint32) bool {
 	end := r.Line.End
 	p := skipSpaces(buf, at, end)
@@ -371,14 +374,14 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 			return false
 		}
 		letters.add(letter)
-		if letter != 'k' && letter != 'O' { // the argument is a number, without spaces
+		if letter != 'k' && letter != 'O' { // the argument of all other flags is a number, which ends at a space
 			for int(p) < len(line) && line[p] != ' ' {
 				p++
 			}
 		} else {
 			word := nextToken(buf, p, end)
 			switch {
-			case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // with two keys or two opaques, it is unclear which request the reply answers
+			case r.Key.End > 0 && letter == 'k', r.Opaque.End > 0 && letter == 'O': // a reply with two keys or two opaques: it is unclear which request it belongs to
 				return false
 			case letter == 'k':
 				r.Key = Span{word.Start + 1, word.End}
@@ -395,8 +398,8 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 	return true
 }
 
-// failure parses an error line. memcached also sends "ERROR: …" and "ERROR …"; the
-// latter is sent to a connection over its limit.
+// failure parses an error line. In addition to ERROR alone, memcached sends "ERROR: …",
+// and "ERROR …" when it has too many connections.
 func (r *Reply) failure(line []byte) bool {
 	switch {
 	case hasWord(line, "SERVER_ERROR"):
@@ -417,14 +420,15 @@ func hasWord(line []byte, word string) bool {
 		(len(line) == len(word) || line[len(word)] == ' ')
 }
 
-// isNumber reports whether b consists of 1 to 20 digits. Spaces may follow, because
-// old servers pad the result of a decr with spaces, as they pad the stored value.
+// isNumber reports whether b consists of 1 to 20 digits. Spaces may follow: old servers
+// pad the value of a counter with spaces after a decr, and their reply contains these
+// spaces.
 func isNumber(b []byte) bool {
 	n, _ := number(b, 0)
 	return n > 0 && n <= 20 && len(bytes.TrimRight(b[n:], " ")) == 0
 }
 
-// dataSize parses the length of a data block.
+// dataSize parses the length of a data block in the line of a reply.
 func dataSize(b []byte) (n int, ok bool) {
 	if len(b) == 0 || len(b) > 10 {
 		return -1, false

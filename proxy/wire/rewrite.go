@@ -1,15 +1,15 @@
 package wire
 
-// Requests that are not forwarded byte for byte.
+// This file changes requests that cannot be forwarded byte for byte.
 
 import "strconv"
 
-// RawKey reports whether r, parsed from buf, has flags k and b, and its decoded key
-// contains spaces or control characters. memcached up to 1.6.45 sometimes forgets
-// that an item's key was sent in base64: if mg or ma created the item with N, or if
-// ma replaced it to change the number. It then replies with the decoded bytes.
-// The decoded bytes may contain line ends, and the rest would be parsed as the reply to the
-// next request. So such a k is never sent to a server: CutKey removes it, and
+// RawKey reports whether r, parsed from buf, has the flags k and b, and whether its
+// decoded key contains spaces or control characters. memcached up to 1.6.45 sometimes
+// forgets that an item's key was sent in base64: if an mg or ma with N created the item,
+// or if an ma replaced it to change the number. It then replies with the decoded bytes.
+// These may contain line ends, and the rest would be parsed as the reply to the next
+// request. Therefore such a flag k is never sent to a server: CutKey removes it, and
 // KeyEcho adds the key to the reply.
 func (r *Request) RawKey(buf []byte) bool {
 	return r.Flags&(ReturnKey|Base64) == ReturnKey|Base64 && rawKey(r.Key.Of(buf))
@@ -21,15 +21,15 @@ func rawKey(b64 []byte) bool {
 	return plainWord(key) < len(key)
 }
 
-// KeyEcho is the key in a reply, " k<key> b", that memcached would have sent if
-// CutKey had not removed flag k.
+// KeyEcho is the text " k<key> b" for a reply. memcached would have sent it if CutKey had
+// not removed the flag k from the request.
 type KeyEcho struct {
 	Text   []byte
-	before Letters // flags of the request before k
+	before Letters // the flags in front of the flag k in the request
 }
 
-// KeyEcho returns the echo for r, parsed from buf. It is empty unless CutKey would
-// remove k.
+// KeyEcho returns the key that must be added to the reply to r. r was parsed from buf.
+// The KeyEcho is empty if CutKey does not remove the flag k of r.
 func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 	if !r.RawKey(buf) {
 		return e
@@ -41,9 +41,9 @@ func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 	return e
 }
 
-// At returns the position of the echo in the reply r, parsed from buf. memcached
-// replies to flags in the order of the request and then adds flags of its own. ok
-// is false for an error line, because it has no flags.
+// At returns the offset in the reply r at which the key must be inserted. r was parsed
+// from buf. memcached replies to the flags in the order of the request, and then adds
+// flags of its own. ok is false for an error line, because it has no flags.
 func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
 	if len(e.Text) == 0 || r.Kind.Failed() {
 		return 0, false
@@ -59,8 +59,8 @@ func (e *KeyEcho) At(buf []byte, r *Reply) (at uint32, ok bool) {
 	return t.Start - 1, true
 }
 
-// CutKey removes flag k from line, which was parsed into r, if r.RawKey reports
-// true. It parses the result into r again.
+// CutKey removes the flag k from the request line, which was parsed into r, and parses
+// the result into r again. If r.RawKey returns false, CutKey returns line unchanged.
 func (l *Limits) CutKey(line []byte, r *Request) []byte {
 	if !r.RawKey(line) {
 		return line
@@ -76,11 +76,12 @@ func (l *Limits) CutKey(line []byte, r *Request) []byte {
 	return kept
 }
 
-// AppendPlain appends r, parsed from buf, in a form that every memcached reads
-// alike: single spaces, no ignored words, \r\n. It omits noreply or q, so that the
-// server always replies. r must not be Bad or TooLarge.
+// AppendPlain appends the request r, which was parsed from buf, in a form that every
+// memcached reads alike. The form has single spaces, no ignored words, and \r\n. It has
+// no noreply and no flag q, so that the server always replies. r must not be a request
+// with Op Bad or flag TooLarge.
 func AppendPlain(dst, buf []byte, r *Request) []byte {
-	sizeAt := -1 // index of the word that is the length of the data block; -1: none
+	sizeAt := -1 // index of the word with the length of the data block; -1: there is no such word
 	switch {
 	case r.Op.Stores() && r.Dialect == Meta:
 		sizeAt = 2

@@ -1,9 +1,9 @@
 package wire
 
-// Parses the text commands, such as set k 0 0 5 noreply.
+// This file parses the text commands, such as set k 0 0 5 noreply.
 
-// read parses the keys of get and gets. readTouch calls it after the exptime of gat
-// and gats.
+// read parses the keys of a get, gets, gat or gats. They begin at the offset `at`; in a
+// gat or gats, that is after the exptime.
 func (p *parser) read(op Op, at uint32) (int, error) {
 	r := p.r
 	first := nextToken(p.buf, at, p.end)
@@ -31,7 +31,7 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 		return p.bad(answerExptime)
 	}
 	if nextToken(p.buf, exptime.End, p.end).Len() == 0 {
-		return p.bad(EndLine) // memcached answers END, without an error
+		return p.bad(EndLine) // memcached replies END without an error if no key follows the exptime
 	}
 	p.r.Exptime = exptime
 	p.r.Flags |= Effects
@@ -39,8 +39,9 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 }
 
 // args splits the line into words. min and max are the allowed numbers of words,
-// including the command. Like memcached, args checks for noreply in the last word
-// first, so noreply also hides later errors. Any other last word is ignored.
+// including the command. Like memcached, args first checks whether the last word is
+// noreply, so noreply also hides the errors that follow. If the last word is another one,
+// args does not check it.
 func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
 	n = split(p.buf, p.r.Line, tok)
 	if n < min || n > max {
@@ -52,7 +53,7 @@ func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
 	return n, true
 }
 
-// unlessQuiet returns answer, or nil if the client sent noreply.
+// unlessQuiet returns the reply answer, or nil if the client sent noreply.
 func (p *parser) unlessQuiet(answer []byte) []byte {
 	if p.r.Flags&Quiet != 0 {
 		return nil
@@ -60,22 +61,24 @@ func (p *parser) unlessQuiet(answer []byte) []byte {
 	return answer
 }
 
-// dropBehind sets Drop to everything after the last argument that counts.
+// dropBehind sets Request.Drop to everything after the span last, the last argument that
+// is used. Bytes in Drop are not forwarded.
 func (p *parser) dropBehind(last Span) {
 	if last.End < p.tail {
 		p.r.Drop = Span{last.End, p.tail}
 	}
 }
 
-// oneKey sets op and its single key, and reports whether the key is short enough.
+// oneKey sets the op and the single key of the request. It reports whether the key is
+// short enough.
 func (p *parser) oneKey(op Op, key Span) bool {
 	p.r.Op, p.r.Key, p.r.NumKeys = op, key, 1
 	return key.Len() <= p.limits.MaxKey()
 }
 
-// store parses <key> <flags> <exptime> <bytes> [<cas>] [noreply] and ignores
-// further words. If the command is refused after the length was read, its data
-// block is discarded, so that it is never executed as commands.
+// store parses the arguments of a storage command: <key> <flags> <exptime> <bytes>
+// [<cas>] [noreply]. It ignores further words. If the command is refused after its length
+// was read, its data block is discarded and never executed as commands.
 func (p *parser) store(op Op) (int, error) {
 	want := 5
 	if op == Cas {
@@ -117,8 +120,8 @@ func (p *parser) store(op Op) (int, error) {
 	return p.body(size, p.unlessQuiet(answerChunk), p.unlessQuiet(answerTooLarge))
 }
 
-// keyAndNumber parses <key> <delta> [noreply] of incr and decr, and <key> <exptime>
-// [noreply] of touch.
+// keyAndNumber parses the arguments of incr and decr, <key> <delta> [noreply], and of
+// touch, <key> <exptime> [noreply].
 func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong []byte) (int, error) {
 	var tok [maxArgs]Span
 	_, ok := p.args(&tok, 3, 4)
@@ -136,8 +139,8 @@ func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong
 	return p.size, nil
 }
 
-// delete parses <key> [0] [noreply]. The 0 is an obsolete delay; memcached accepts
-// no other value.
+// delete parses the arguments of delete: <key> [0] [noreply]. The 0 is an obsolete delay.
+// memcached accepts no other value.
 func (p *parser) delete() (int, error) {
 	var tok [maxArgs]Span
 	n := split(p.buf, p.r.Line, &tok)

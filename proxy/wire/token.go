@@ -1,6 +1,7 @@
 package wire
 
-// Words, keys and numbers, parsed as memcached's tokenizer and the C library do.
+// This file parses words, keys and numbers, as memcached's tokenizer and the C library
+// do.
 
 import (
 	"bytes"
@@ -8,26 +9,30 @@ import (
 	"math/bits"
 )
 
-// Words are searched eight bytes at a time. Most end within the first 16 bytes, and
-// a call of bytes.IndexByte takes as long as two such steps.
+// The functions of this file search words eight bytes at a time. Most words end within
+// their first 16 bytes, and a call of bytes.IndexByte takes as long as two steps of eight
+// bytes.
 
-// each, multiplied by a byte, is a 64-bit word with that byte in all eight places.
+// each is a 64-bit word with eight bytes of value 1. A product of a byte and each has
+// that byte in all eight bytes.
 const each = 0x0101010101010101
 
-// zeros returns a word in which the top bit of the first zero byte of w is set. No
-// bit of an earlier byte is set; later bytes are undefined.
+// zeros finds the first zero byte of w. In the result, the top bit of that byte is set,
+// and no bit of an earlier byte. Bits of later bytes are undefined.
 func zeros(w uint64) uint64 { return below(w, 1) }
 
-// below is like zeros, for the first byte less than n. n is at most 0x80.
+// below finds the first byte of w that is less than n; n is at most 0x80. In the result,
+// the top bit of that byte is set, and no bit of an earlier byte. Bits of later bytes are
+// undefined.
 func below(w, n uint64) uint64 { return (w - n*each) &^ w & (0x80 * each) }
 
-// nextToken finds the first token in buf[p:end]. Only spaces separate tokens: tabs
-// and other control characters are part of a token. If there is no token, the
-// result is empty.
+// nextToken returns the first token (word) in buf[p:end]. Only spaces separate tokens.
+// Tabs and other control characters are part of a token. The result is an empty span if
+// there is no token.
 func nextToken(buf []byte, p, end uint32) Span {
 	p = skipSpaces(buf, p, end)
 	at := int(p)
-	for ; at <= len(buf)-8 && at < int(end); at += 8 { // bytes after end are read, but do no harm
+	for ; at <= len(buf)-8 && at < int(end); at += 8 { // this reads up to seven bytes after the end, which does no harm
 		if spaces := zeros(binary.LittleEndian.Uint64(buf[at:at+8]) ^ ' '*each); spaces != 0 {
 			return Span{p, min(uint32(at+bits.TrailingZeros64(spaces)/8), end)}
 		}
@@ -38,7 +43,8 @@ func nextToken(buf []byte, p, end uint32) Span {
 	return Span{p, min(uint32(at), end)}
 }
 
-// lastToken returns the last token of a line, or an empty span if there is none.
+// lastToken returns the last token (word) of a line, or an empty span if the line has
+// none.
 func lastToken(buf []byte, line Span) Span {
 	end := line.End
 	for end > line.Start && buf[end-1] == ' ' {
@@ -47,7 +53,8 @@ func lastToken(buf []byte, line Span) Span {
 	return Span{line.Start + uint32(bytes.LastIndexByte(buf[line.Start:end], ' ')+1), end}
 }
 
-// skipSpaces returns the position of the first token in buf[p:end], or end.
+// skipSpaces returns the offset of the first byte in buf[p:end] that is not a space, or
+// end if there is none.
 func skipSpaces(buf []byte, p, end uint32) uint32 {
 	for p < end && buf[p] == ' ' {
 		p++
@@ -55,8 +62,8 @@ func skipSpaces(buf []byte, p, end uint32) uint32 {
 	return p
 }
 
-// plainWord returns how many bytes at the start of b are greater than a space,
-// which excludes spaces and control characters below it.
+// plainWord returns how many bytes at the start of b are greater than a space. It stops
+// at the first space or control character.
 func plainWord(b []byte) int {
 	at := 0
 	for ; at <= len(b)-8; at += 8 {
@@ -70,18 +77,19 @@ func plainWord(b []byte) int {
 	return at
 }
 
-// PlainKey reports whether a command line can contain key without base64.
+// PlainKey reports whether key can be in a command line as it is, without base64.
 func PlainKey(key []byte) bool { return plainWord(key) == len(key) }
 
-// NextKey splits the first key off rest, which is a part of Request.Keys. At the
-// end the key is empty.
+// NextKey returns the first key in rest, and what remains of rest after that key. rest is
+// a part of Request.Keys. At the end the returned key is empty.
 func NextKey(buf []byte, rest Span) (key, remaining Span) {
 	key = nextToken(buf, rest.Start, rest.End)
 	return key, Span{key.End, rest.End}
 }
 
-// FlagArg finds a flag among the meta flags of a request or a reply. It returns the
-// text after the letter.
+// FlagArg finds the flag with this letter among the meta flags of a request or a reply.
+// It returns the argument: the text after the letter. ok is false if there is no such
+// flag.
 func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 	for p := flags.Start; ; {
 		t := nextToken(buf, p, flags.End)
@@ -95,12 +103,12 @@ func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 	}
 }
 
-// maxArgs is the largest number of words of a text command with one key: a cas with
-// noreply.
+// maxArgs is the largest number of words in a text command with one key: those of a cas
+// with noreply.
 const maxArgs = 7
 
-// split finds the tokens of a line and returns their number. If there are more than
-// maxArgs, it returns maxArgs+1.
+// split stores the tokens (words) of a line in tok and returns their number. If the line
+// has more than maxArgs tokens, split returns maxArgs+1.
 func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
 	p := line.Start
 	for {
@@ -119,10 +127,10 @@ func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
 
-// magnitude parses a number as strtol and strtoull do: white space, a sign, digits.
-// After a further white space anything may follow. ok is false if memcached's
-// wrappers refuse the number: no digits, other bytes directly after them, or more
-// than 64 bits.
+// magnitude parses a number as the C functions strtol and strtoull do: white space, a
+// sign, digits. Anything may follow after a further white space. ok is false if memcached
+// refuses the number: it has no digits, other bytes follow its digits directly, or it has
+// more than 64 bits.
 func magnitude(b []byte) (v uint64, negative, ok bool) {
 	i := 0
 	if len(b) > 0 && b[0]-'0' > 9 {
@@ -137,7 +145,7 @@ func magnitude(b []byte) (v uint64, negative, ok bool) {
 	first := i
 	for ; i < len(b) && b[i]-'0' <= 9; i++ {
 		d := uint64(b[i] - '0')
-		if v > (1<<64-10)/10 && v > (1<<64-1-d)/10 { // the first condition is false for usual numbers, which saves the division
+		if v > (1<<64-10)/10 && v > (1<<64-1-d)/10 { // first compare with a constant: for usual numbers this is false, and the division is not necessary
 			return 0, negative, false
 		}
 		v = v*10 + d
@@ -145,23 +153,24 @@ func magnitude(b []byte) (v uint64, negative, ok bool) {
 	return v, negative, i > first && (i == len(b) || isSpace(b[i]))
 }
 
-// length parses the length of a data block. It refuses a length that is negative or
-// more than maxBody, unlike memcached 1.6.18, which uses the low 32 bits.
+// length parses the length of a data block in a request. It refuses a length that is
+// negative or greater than maxBody. memcached 1.6.18 would use the low 32 bits of such a
+// length.
 func length(b []byte) (n int, ok bool) {
 	u, negative, ok := magnitude(b)
 	return int(u), ok && u <= maxBody && (!negative || u == 0)
 }
 
-// signed reports whether b is a number where memcached uses strtol, which it does
-// for an exptime. memcached uses the low 32 bits of the result.
+// signed reports whether memcached accepts b as an exptime, which it parses with the C
+// function strtol. memcached uses only the low 32 bits of the result.
 func signed(b []byte) bool {
 	u, negative, ok := magnitude(b)
 	return ok && (u < 1<<63 || negative && u == 1<<63)
 }
 
-// unsigned reports whether b is a number where memcached uses strtoull: client
-// flags, a cas unique, a delta. If the result has the top bit set, memcached
-// refuses a number with a minus sign.
+// unsigned reports whether memcached accepts b as client flags, a cas unique or a delta,
+// which it parses with the C function strtoull. memcached refuses a number with a minus
+// sign if the top bit of the result is set.
 func unsigned(b []byte) bool {
 	u, negative, ok := magnitude(b)
 	if negative {
@@ -174,8 +183,8 @@ func unsigned(b []byte) bool {
 // of the number, however it is spelled.
 func ClientFlags(b []byte) uint32 { return uint32(Unsigned(b)) }
 
-// Unsigned returns the number of client flags or a delta as memcached reads it.
-// Text commands accept a sign; not all releases accept one in a meta flag.
+// Unsigned returns the number in b, which is client flags or a delta, as memcached reads
+// it. Text commands accept a sign. Not all releases accept a sign in a meta flag.
 func Unsigned(b []byte) uint64 {
 	u, negative, _ := magnitude(b)
 	if negative {
@@ -184,23 +193,24 @@ func Unsigned(b []byte) uint64 {
 	return u
 }
 
-// Signed returns the number of an exptime as memcached reads it.
+// Signed returns the number in b, which is an exptime, as memcached reads it.
 func Signed(b []byte) int64 { return int64(Unsigned(b)) }
 
-// SameFlags reports whether memcached stores the same client flags for both texts.
+// SameFlags reports whether memcached reads both texts as the same client flags.
 func SameFlags(flags []byte, others string) bool {
 	return ClientFlags(flags) == ClientFlags([]byte(others))
 }
 
-// plainNumber reports whether b is a decimal number of at most nine digits, without
-// sign, spaces or leading zeros. Every version reads such a number alike.
+// plainNumber reports whether b is a decimal number of at most nine digits, without sign,
+// spaces or leading zeros. Every version of memcached reads such a number in the same
+// way.
 func plainNumber(b []byte) bool {
 	end, _ := number(b, 0)
 	return end == len(b) && end > 0 && end <= 9 && (b[0] != '0' || end == 1)
 }
 
-// base64Values maps a byte to its six bits, or to 0x80 if it is not in the base64
-// alphabet. The padding counts as zero bits.
+// base64Values maps each byte to the six bits that it encodes, or to 0x80 if it is not in
+// the base64 alphabet. The padding byte = has zero bits.
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0x80
@@ -213,9 +223,10 @@ var base64Values = func() (t [256]byte) {
 	return t
 }()
 
-// DecodeKey decodes a key in base64 (meta flag b) and appends it to dst. It is as
-// lenient as memcached: it skips bytes outside the alphabet and ignores what
-// follows the padding. ok is false if b64 is not base64 or decodes to nothing.
+// DecodeKey decodes b64, a key in base64 (meta flag b), and appends it to dst. It is as
+// lenient as memcached: it skips bytes outside the base64 alphabet, and ignores
+// everything after the padding. ok is false if b64 is not base64 or if the decoded key is
+// empty.
 func DecodeKey(dst, b64 []byte) (key []byte, ok bool) {
 	digits := 0
 	for _, c := range b64 {

@@ -1,7 +1,7 @@
 package wire
 
-// The release of a server, from its reply to version, and the features of that
-// release.
+// This file finds the release of a server from its reply to the command version, and the
+// features of that release.
 
 import (
 	"bytes"
@@ -11,31 +11,32 @@ import (
 // Release is a version of memcached. The zero Release is older than all others.
 type Release struct{ Major, Minor, Patch int }
 
-// Oldest is the oldest supported release. A server counts as Oldest if its version
-// is older or unreadable.
+// Oldest is the oldest memcached release that Ringside supports. A server with an older
+// or unreadable version is treated as if it had this release.
 var Oldest = Release{1, 4, 0}
 
-// Features is a set of commands and flags that some releases since Oldest don't
-// understand. Such a command must not be sent to a server without the feature. The
-// server may do worse than refuse it: for example, it executes the data block of an
+// Features is a set of commands and flags that some supported memcached releases do not
+// understand. Such a command must not be sent to a server without the feature. The server
+// could do worse than refuse the command: for example, it executes the data block of an
 // ms as commands.
 type Features uint16
 
-// The features.
+// These are the features that a memcached release may have.
 const (
-	Basics     Features = 1 << iota // commands of Oldest; no request has to require it
-	Touching                        // touch
-	Memlimits                       // cache_memlimit
-	GetTouches                      // gat, gats
-	Metas                           // the meta dialect as Ringside uses it
-	ProxyFlags                      // meta flags P and L
-	BareGets                        // mg without flags; misses then also return flags O and k
-	HashDumps                       // lru_crawler metadump hash, which lists every key that stays during the dump
-	ChosenCAS                       // meta flag E, with which the client chooses the cas id, and meta flag x
+	Basics     Features = 1 << iota // commands that every supported release has; no request has to require this feature
+	Touching                        // the command touch
+	Memlimits                       // the command cache_memlimit
+	GetTouches                      // the commands gat and gats
+	Metas                           // the meta commands, as Ringside uses them
+	ProxyFlags                      // the meta flags P and L
+	BareGets                        // mg without flags; since the same release, the reply to a miss has the flags O and k too
+	HashDumps                       // the command lru_crawler metadump hash, which lists every key that is stored during the whole dump
+	ChosenCAS                       // the meta flag E, with which the client chooses the cas id, and the meta flag x
 )
 
-// since lists the first release of each feature. 1.6.0 introduced the meta dialect,
-// but releases up to 1.6.9 reply OK instead of HD and have another syntax of ms.
+// since contains the first release of each feature. Release 1.6.0 introduced the meta
+// commands. But the releases up to 1.6.9 reply OK in place of HD, and have another syntax
+// of ms.
 var since = [...]struct {
 	feature Features
 	release Release
@@ -61,14 +62,14 @@ func (v Release) Features() (f Features) {
 	return f
 }
 
-// textNeeds are the features that a text command needs.
+// textNeeds are the features that a server must have for each text command.
 var textNeeds = [NumOps]Features{Touch: Touching, Gat: GetTouches, Gats: GetTouches, Memlimit: Memlimits}
 
 var proxyFlags, chosenFlags, quietFlag = letters("PL"), letters("Ex"), letters("q")
 
-// Needs returns the features that a server must have to understand r. A meta flag
-// that is in no known release requires none: the server decides. All releases with
-// Metas allow an opaque of 31 bytes.
+// Needs returns the features that a server must have to understand the request r. A meta
+// flag that is in no known release requires no feature: the server decides. All releases
+// with the feature Metas allow an opaque of 31 bytes.
 func (r *Request) Needs() Features {
 	if r.Dialect == Text {
 		return textNeeds[r.Op]
@@ -84,15 +85,15 @@ func (r *Request) metaNeeds() Features {
 	if r.Letters&chosenFlags != 0 {
 		needs |= ChosenCAS
 	}
-	if r.Op == Get && r.Letters&^quietFlag == 0 { // q is not forwarded
+	if r.Op == Get && r.Letters&^quietFlag == 0 { // only the flag q remains, which is not forwarded, so the server gets an mg without flags
 		needs |= BareGets
 	}
 	return needs
 }
 
-// ParseVersion parses the reply to version, "VERSION 1.6.18", with or without the
-// first word. It ignores what follows the third number ("1.6.0-beta1", "1.4.25
-// Ubuntu"). A missing number is 0.
+// ParseVersion parses the reply to the command version, such as "VERSION 1.6.18". The
+// word VERSION may be missing. ParseVersion ignores what follows the third number, as in
+// "1.6.0-beta1". A missing number is 0.
 func ParseVersion(line []byte) (Release, bool) {
 	line = bytes.TrimPrefix(line, []byte("VERSION "))
 	var part [3]int
@@ -114,15 +115,15 @@ func ParseVersion(line []byte) (Release, bool) {
 	return Release{part[0], part[1], part[2]}, true
 }
 
-// Older reports whether v was released before the release `other`.
+// Older reports whether the release v is older than the release `other`.
 func (v Release) Older(other Release) bool {
 	return cmp.Or(cmp.Compare(v.Major, other.Major), cmp.Compare(v.Minor, other.Minor), cmp.Compare(v.Patch, other.Patch)) < 0
 }
 
-// ReleaseOf returns the release to assume for a server, given its reply to version.
-// It is Oldest if the line is unreadable, or names a version before Oldest or from
-// 2.0 on. Such a server is another program, which may execute the data block of an
-// ms as commands.
+// ReleaseOf returns the release to assume for a server; line is its reply to the command
+// version. The result is Oldest if line is unreadable, or if its version is before Oldest
+// or from 2.0 on. Such a server may be another program, which could execute the data
+// block of an ms as commands.
 func ReleaseOf(line []byte) Release {
 	if v, ok := ParseVersion(line); ok && !v.Older(Oldest) && v.Major == Oldest.Major {
 		return v

@@ -8,7 +8,7 @@
 // therefore find out cheaply that a log or a list is full.
 package meta
 
-// A recipes.Client over meta commands.
+// This file contains a recipes.Client that sends meta commands.
 
 import (
 	"errors"
@@ -19,25 +19,26 @@ import (
 	"github.com/bradfitz/gomemcache/memcache"
 )
 
-// Command is one meta command: mg, ms, md or ma, its key, its flags with their
-// tokens, and for ms the value.
+// Command is one meta command: its name (mg, ms, md or ma), its key, its flags with
+// their tokens, and the value of an ms.
 type Command struct {
 	Name, Key string
 	Flags     []string
 	Value     []byte
 }
 
-// Reply is the reply to a Command: its status, its flags with their tokens, and
-// the value. Status is the first word: HD, VA, EN, NF, NS or EX. For an error it
-// is the whole line, unless the Doer returns it as an error of Do.
+// Reply is the reply to a Command: its status, its flags with their tokens, and its
+// value. Status is the first word of the reply: HD, VA, EN, NF, NS or EX. An error is
+// returned by Do, or its whole line is in Status.
 type Reply struct {
 	Status string
 	Flags  []string
 	Value  []byte
 }
 
-// Doer sends commands, all at once if it can, and returns one reply per command,
-// in order. After an error it is unknown which commands were executed.
+// Doer sends commands, all at once if it can. It returns one reply per command, in the
+// order of the commands. After an error it is unknown which commands the server has
+// executed.
 type Doer interface {
 	Do(commands ...Command) ([]Reply, error)
 }
@@ -45,11 +46,11 @@ type Doer interface {
 // Client implements recipes.Client and recipes.Sizer with a Doer.
 type Client struct{ d Doer }
 
-// New returns a client that sends its commands with d.
+// New returns a Client that sends its commands with the Doer d.
 func New(d Doer) *Client { return &Client{d} }
 
-// do sends one command. errs maps the status of a rejection to the error that do
-// returns.
+// do sends one command. It returns an error if the server rejects the command: errs has
+// the error for each status.
 func (c *Client) do(cmd Command, errs map[string]error) (Reply, error) {
 	replies, err := c.d.Do(cmd)
 	if err != nil {
@@ -101,7 +102,7 @@ func item(key string, r Reply) (*memcache.Item, error) {
 	return i, nil
 }
 
-// Get sends mg v c f.
+// Get sends mg with the flags v, c and f, and returns the item.
 func (c *Client) Get(key string) (*memcache.Item, error) {
 	r, err := c.do(read(key), ofReads)
 	if err != nil {
@@ -110,7 +111,7 @@ func (c *Client) Get(key string) (*memcache.Item, error) {
 	return item(key, r)
 }
 
-// GetMulti sends one mg per key, all at once.
+// GetMulti sends one mg per key, all at once, and returns the items that exist.
 func (c *Client) GetMulti(keys []string) (map[string]*memcache.Item, error) {
 	commands := make([]Command, len(keys))
 	for i, k := range keys {
@@ -143,21 +144,21 @@ func (c *Client) store(i *memcache.Item, flags ...string) error {
 	return err
 }
 
-// Set sends ms.
+// Set stores the item with ms.
 func (c *Client) Set(i *memcache.Item) error { return c.store(i) }
 
-// Add sends ms ME.
+// Add stores the item with ms in mode E (add).
 func (c *Client) Add(i *memcache.Item) error { return c.store(i, "ME") }
 
-// Append sends ms MA.
+// Append appends the value with ms in mode A (append).
 func (c *Client) Append(i *memcache.Item) error { return c.store(i, "MA") }
 
-// CompareAndSwap sends ms C.
+// CompareAndSwap stores the item with ms and the flag C, which carries the cas token.
 func (c *Client) CompareAndSwap(i *memcache.Item) error {
 	return c.store(i, fmt.Sprintf("C%d", i.CasID))
 }
 
-// Increment sends ma.
+// Increment adds delta to a counter with ma, and returns the new number.
 func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	r, err := c.do(Command{Name: "ma", Key: key, Flags: []string{"v", fmt.Sprintf("D%d", delta)}}, ofOthers)
 	if err != nil {
@@ -166,13 +167,13 @@ func (c *Client) Increment(key string, delta uint64) (uint64, error) {
 	return strconv.ParseUint(strings.TrimRight(string(r.Value), " "), 10, 64)
 }
 
-// Delete sends md.
+// Delete deletes the key with md.
 func (c *Client) Delete(key string) error {
 	_, err := c.do(Command{Name: "md", Key: key}, ofOthers)
 	return err
 }
 
-// Size sends mg s, and returns the size of the value in bytes.
+// Size returns the size of a value in bytes. It sends mg with the flag s.
 func (c *Client) Size(key string) (int, error) {
 	r, err := c.do(Command{Name: "mg", Key: key, Flags: []string{"s"}}, ofReads)
 	if err != nil {

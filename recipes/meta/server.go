@@ -1,6 +1,6 @@
 package meta
 
-// A simple sender of meta commands.
+// This file contains Server, a simple sender of meta commands.
 
 import (
 	"bufio"
@@ -13,11 +13,12 @@ import (
 	"time"
 )
 
-// Server is a Doer for one address: a Ringside instance or memcached 1.6. It keeps
-// idle connections, and is safe for use by multiple goroutines.
+// Server is a Doer that sends commands to one address: that of a Ringside instance or
+// of memcached 1.6. It keeps idle connections, and is safe for use by multiple
+// goroutines.
 type Server struct {
-	Address string        // host:port
-	Timeout time.Duration // limit for a connect, and for all replies of one Do; 0 is 1s
+	Address string        // host and port to connect to, as host:port
+	Timeout time.Duration // time limit for a connect, and for all replies of one Do; 0 means 1s
 
 	mu   sync.Mutex
 	idle []*conn
@@ -64,8 +65,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Do sends all commands at once. After an error it closes the connection, because
-// only the order matches replies to commands.
+// Do sends all commands at once and returns their replies. After an error it closes the
+// connection, because replies have no other relation to commands than their order.
 func (s *Server) Do(commands ...Command) ([]Reply, error) {
 	for _, cmd := range commands {
 		if strings.ContainsFunc(cmd.Name+cmd.Key+strings.Join(cmd.Flags, ""), func(r rune) bool { return r <= ' ' || r == 0x7f }) || cmd.Key == "" {
@@ -117,7 +118,7 @@ func (c *conn) do(commands []Command, deadline time.Time) ([]Reply, error) {
 	for range commands {
 		var r Reply
 		if r, err = c.reply(); err != nil {
-			c.Close() // also ends the write
+			c.Close() // closing the connection also ends the goroutine that writes
 			break
 		}
 		replies = append(replies, r)
@@ -156,7 +157,7 @@ func (c *conn) reply() (Reply, error) {
 		r.Value = r.Value[:size]
 		return r, nil
 	}
-	// An error. It is unknown whether the server has consumed the value that was
-	// sent.
+	// The line is an error. It is unknown whether the server has read the value that
+	// followed the command.
 	return r, fmt.Errorf("meta: %s", strings.TrimSpace(line))
 }

@@ -11,15 +11,16 @@ import (
 	"ringside/ring"
 )
 
-// Bound is the range of load that a server may have, as factors of its fair share.
+// Bound is the range in which the load of a server must be. 1 is the server's fair
+// share by weight.
 type Bound struct{ Min, Max float64 }
 
-// keys is the number of keys that Contract looks up.
+// keys is the number of test keys that Contract looks up.
 const keys = 20000
 
-// Keys returns n keys of different lengths and alphabets, the same on each call.
-// Each contains a random number, because the hashes of some clients are uneven for
-// similar keys and the test is about the rings.
+// Keys returns n keys of different lengths and alphabets. Each call returns the same
+// keys. Each key contains a random number, because the hashes of some clients are
+// uneven for similar keys, and the tests are about the rings.
 func Keys(n int) [][]byte {
 	forms := []string{"%016x", "user:%d:cart", "session/%032x", "ключ-%d", "k💾%d", "a-rather-long-key-that-names-many-things-and-then-one-of-them:%020d"}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -76,8 +77,8 @@ func Contract(t *testing.T, p ring.Placement, weights []int, bound Bound) {
 	allocations(t, p, list[:50])
 }
 
-// endOfWalk limits the length of a fallback order. It is the maximum number of tries,
-// divided by the number of servers. No client makes that many tries.
+// endOfWalk is the limit for the length of a fallback order, in tries per server. No
+// client makes that many tries, so a longer order has no end.
 const endOfWalk = 100
 
 func fallbacks(t *testing.T, p ring.Placement, list [][]byte) {
@@ -132,7 +133,7 @@ func shares(t *testing.T, p ring.Placement, counts []int) {
 	sum := 0.0
 	for i, share := range s.Shares() {
 		sum += share
-		// Six standard deviations of a sample of this size.
+		// noise is six standard deviations of the share in a sample of this size.
 		noise := 6 * math.Sqrt(share*(1-share)/keys)
 		if got := float64(counts[i]) / keys; math.Abs(got-share) > noise+1e-9 {
 			t.Errorf("server %d: says its share is %.4f, got %.4f of the keys", i, share, got)

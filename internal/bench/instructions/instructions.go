@@ -41,12 +41,12 @@ type Config struct {
 // Count is the cost of one benchmark, per request.
 type Count struct {
 	Name         string    `json:"name"`
-	Instructions []float64 `json:"instructions"` // one value for each repetition
-	Nanoseconds  float64   `json:"ns"`           // measured once, without valgrind
-	Allocs       float64   `json:"allocs"`       // per iteration, not per request
+	Instructions []float64 `json:"instructions"` // instructions per request; one value for each repetition
+	Nanoseconds  float64   `json:"ns"`           // time per request, measured once, without valgrind
+	Allocs       float64   `json:"allocs"`       // allocations per iteration, not per request
 }
 
-// Least returns the least count, because disturbances only add to a count.
+// Least returns the least of the repeated counts. Disturbances can only make a count larger.
 func (c Count) Least() float64 {
 	least := c.Instructions[0]
 	for _, n := range c.Instructions {
@@ -55,7 +55,8 @@ func (c Count) Least() float64 {
 	return least
 }
 
-// Spread returns the difference between the greatest and the least count, as a share of the least.
+// Spread returns the difference between the greatest and the least count, divided by the least
+// count.
 func (c Count) Spread() float64 {
 	most := 0.0
 	for _, n := range c.Instructions {
@@ -64,8 +65,8 @@ func (c Count) Spread() float64 {
 	return most/c.Least() - 1
 }
 
-// The larger run has enough iterations for this many requests, and at least leastIterations. The
-// smaller one has half as many.
+// Numbers of iterations. In each repetition, a benchmark runs twice. The longer run has enough iterations for this
+// many requests, and at least leastIterations. The shorter run has half as many iterations.
 const (
 	requests        = 20000
 	leastIterations = 40
@@ -115,20 +116,22 @@ func Run(ctx context.Context, c Config) ([]Count, error) {
 	return counts, nil
 }
 
-// binary is a test binary with the benchmarks to count.
+// binary is a compiled test binary with the benchmarks to count: its path, the directory in which
+// it runs, and the regular expression that selects the benchmarks.
 type binary struct{ path, dir, bench string }
 
 func (b binary) command(ctx context.Context, pattern string, iterations string, before ...string) *exec.Cmd {
 	args := append(before, b.path, "-test.run", "^$", "-test.bench", pattern, "-test.benchtime", iterations, "-test.benchmem", "-test.cpu", "1")
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = b.dir
-	// No garbage collection and no preemption signals, because both depend on time.
+	// Without garbage collection and preemption signals, because both happen at times that vary
+	// between runs.
 	cmd.Env = append(os.Environ(), "GOGC=off", "GODEBUG=asyncpreemptoff=1")
 	return cmd
 }
 
-// list runs the benchmarks without valgrind, to find their names and how many requests each
-// iteration handles.
+// list runs the benchmarks without valgrind. It finds their names, and how many requests one
+// iteration of each handles.
 func (b binary) list(ctx context.Context) ([]measured, error) {
 	out, err := b.command(ctx, b.bench, "200ms").CombinedOutput()
 	if err != nil {
@@ -144,7 +147,7 @@ func (b binary) list(ctx context.Context) ([]measured, error) {
 // measured is one result of a benchmark run without valgrind.
 type measured struct {
 	name                     string
-	perIteration, perRequest float64 // nanoseconds
+	perIteration, perRequest float64 // time in nanoseconds, per iteration and per request
 	allocs                   float64
 }
 
@@ -180,7 +183,7 @@ func parseBenchmarks(text string) []measured {
 	return all
 }
 
-// refs matches the count in cachegrind's output.
+// refs matches the total number of instructions in the output of cachegrind.
 var refs = regexp.MustCompile(`I\s+refs:\s+([0-9,]+)`)
 
 // count runs one benchmark for the given number of iterations, and returns the number of
@@ -204,8 +207,9 @@ func (b binary) count(ctx context.Context, name string, iterations int) (int64, 
 	return strconv.ParseInt(strings.ReplaceAll(string(found[1]), ",", ""), 10, 64)
 }
 
-// Compare writes the counts as a Markdown table, next to earlier ones if there are any. It returns
-// an error that names the benchmarks with counts that rose by more than limit. A limit of 0.05 is 5%.
+// Compare writes the counts of now as a Markdown table, next to the earlier counts if there are
+// any. It returns an error that names the benchmarks with counts that rose by more than limit. A
+// limit of 0.05 is 5 %.
 func Compare(w io.Writer, now, earlier []Count, limit float64) error {
 	was := make(map[string]float64)
 	for _, c := range earlier {

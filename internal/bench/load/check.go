@@ -2,7 +2,8 @@
 
 package load
 
-// The checker of the replies on one connection. It uses no sockets.
+// This file checks the replies on one connection. It uses no sockets: it gets the bytes that were
+// read.
 
 import (
 	"bytes"
@@ -17,16 +18,16 @@ const (
 	set
 	quietGets
 	quietSets
-	fence      // a get of a key that is never written
-	quietFence // an mn alone
+	fence      // a get of a key that is never written; a surplus reply before its reply is detected
+	quietFence // an mn, or a binary noop; a surplus reply before its reply is detected
 )
 
-// request is a request without a reply yet.
+// request is a request that was sent and has no reply yet.
 type request struct {
 	kind  kind
-	first int   // number of its first key
-	n     int   // number of keys
-	start int64 // nanoseconds on the loop's clock: when it was due, or sent
+	first int   // number of the first key of the request
+	n     int   // number of keys of the request
+	start int64 // time when the request was due or was sent, in nanoseconds since the loop began
 }
 
 const fenceKey = "ringbench-no-such-key"
@@ -40,27 +41,28 @@ var (
 	serverError = []byte("SERVER_ERROR ")
 )
 
-// maxLine is longer than any correct line: 250 bytes of key and some numbers.
+// maxLine limits the length of a line of a reply. A correct line has at most 250 bytes of key and
+// some numbers.
 const maxLine = 512
 
-// checker contains the requests of one connection without a reply, in order, and the state of the
-// reply to the first one.
+// checker has the requests of one connection that have no reply yet, in order. It also has the
+// state of the reply to the oldest of them.
 type checker struct {
 	data *data
-	lost *losses // counts misses and errors; nil: they are not allowed
+	lost *losses // counts of misses and errors; nil: a miss or an error ends the run
 
-	owner []uint8 // by key: index of the client's connection (lane) for it; nil: the client has only one
+	owner []uint8 // by number of the key: the index of the client's connection for that key; nil: the client has only one connection
 	lane  uint8
 
-	due        []request // ring buffer
+	due        []request // ring buffer of the requests without a reply, in order
 	head, size int
 
-	seen   []uint64 // bit set by position in the request: the key had a hit
-	found  int      // number of hits
-	bad    bool     // a miss or an error was counted
-	last   int      // position of the last hit; -1: none
-	body   int      // number of the key with the value being read; -1: none
-	offset int      // bytes of the value and its line end read so far
+	seen   []uint64 // bit set by the key's position in the request: the reply has a hit for that key so far
+	found  int      // number of hits in the reply so far
+	bad    bool     // the reply has a miss or an error so far
+	last   int      // position in the request of the last key with a hit; -1: no hit yet
+	body   int      // number of the key of the value that is being read; -1: no value is being read
+	offset int      // number of bytes of the value and its line end that were read so far
 }
 
 func newChecker(d *data, lost *losses, depth, keys int) checker {
@@ -81,12 +83,14 @@ func (c *checker) pop() request {
 	return r
 }
 
-// first returns the request that the reply being read belongs to.
+// first returns the oldest request without a complete reply. The bytes that are read next belong to
+// its reply.
 func (c *checker) first() *request { return &c.due[c.head] }
 
-// consume checks bytes up to the end of the first due reply. It returns how many bytes it used, and
-// whether that reply is complete and right. If it is not complete, the remaining bytes are the
-// beginning of a line. The caller must pass them again with the bytes that follow.
+// consume checks the bytes b up to the end of the reply to the oldest request. It returns how many
+// bytes it used, and whether that reply is complete and right. If the reply is not complete, the
+// bytes of b that were not used are the beginning of a line. The caller must pass them again with
+// the bytes that follow.
 func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 	for n < len(b) {
 		if c.body >= 0 {
@@ -95,7 +99,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 				return n, false, err
 			}
 			n += took
-			if c.body < 0 && c.data.binary && c.first().kind == get { // a binary reply has no line end after the value
+			if c.body < 0 && c.data.binary && c.first().kind == get { // in the binary protocol, the reply ends with the value, without a line end
 				return n, true, nil
 			}
 			continue
@@ -126,7 +130,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 	return n, false, nil
 }
 
-// line checks one line and reports whether it ends the reply.
+// line checks one line of a reply and reports whether the reply ends with it.
 func (c *checker) line(line []byte) (whole bool, err error) {
 	r := c.first()
 	var last []byte
@@ -156,7 +160,7 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 		c.lost.errors++
 		c.bad = true
 		if r.kind == quietGets || r.kind == quietSets {
-			return false, nil // an error for one key; the batch continues until its mn
+			return false, nil // the error is for one key; the other replies of the batch follow, up to its mn
 		}
 		if reads {
 			c.noteLosses(r)
@@ -173,7 +177,8 @@ func (c *checker) line(line []byte) (whole bool, err error) {
 	return false, c.hit(r, i)
 }
 
-// wanted returns how many keys of a read were requested on this lane.
+// wanted returns how many keys of the read r were requested on this connection. A client that
+// places keys itself has one connection to each server.
 func (c *checker) wanted(r *request) int {
 	if c.owner == nil || r.n == 1 {
 		return r.n
@@ -187,7 +192,7 @@ func (c *checker) wanted(r *request) int {
 	return n
 }
 
-// noteLosses records which keys of a completed read hit and which missed.
+// noteLosses records, after the reply to the read r, which keys hit and which missed.
 func (c *checker) noteLosses(r *request) {
 	for place := range r.n {
 		i := (r.first + place) % c.data.count
@@ -201,7 +206,7 @@ func (c *checker) noteLosses(r *request) {
 	}
 }
 
-// hit starts the value of key i.
+// hit checks that the request r may have a hit for key i now. The value of key i follows.
 func (c *checker) hit(r *request, i int) error {
 	place := i - r.first
 	if place < 0 {
@@ -221,10 +226,10 @@ func (c *checker) hit(r *request, i int) error {
 	return nil
 }
 
-// losses are the misses and errors of a lossy load, on all its connections.
+// losses counts the misses and errors of a lossy load, on all its connections.
 type losses struct {
 	misses, errors int64
-	hit, missed    []bool // by key
+	hit, missed    []bool // by number of the key: it had a hit (hit), or a miss (missed), at least once
 }
 
 func newLosses(count int) *losses {
@@ -248,7 +253,8 @@ func (l *losses) sum() Lost {
 
 var errValue = errors.New("a wrong value")
 
-// value checks the next bytes of a value and the line end after it.
+// value checks the next bytes of a value and the line end after it. It returns how many bytes it
+// used.
 func (c *checker) value(b []byte) (took int, err error) {
 	if c.offset < c.data.size {
 		rest := c.data.value(c.body)[c.offset:]

@@ -2,7 +2,8 @@
 
 package load
 
-// Clients and their connections: sockets, pending bytes, due replies.
+// This file has the clients and their connections: sockets, bytes to send, and requests that wait
+// for replies.
 
 import (
 	"errors"
@@ -12,30 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// client is one of the load's clients. Its lanes are its connections: one, or one to each server if
-// the load places keys itself.
+// client is one of the clients of the load. Its connections are called lanes. It has one lane, or
+// one lane to each server if the load places the keys itself.
 type client struct {
 	id         int
 	lanes      []conn
-	due        int   // due replies, on all lanes
-	unanswered int   // for a multi-get that is split by server: parts without a reply; for a visit: requests left; otherwise 0
-	start      int64 // when the current request began
-	hits       int   // keys found by the current request
+	due        int   // number of requests without a reply, on all connections of the client
+	unanswered int   // if a multi-get is split by server: the number of parts without a reply; if connections are closed after some requests: the number of requests left on this one; otherwise 0
+	start      int64 // time when the client's current request began, in nanoseconds since the loop began
+	hits       int   // number of keys that the client's current request has found so far
 	bad        bool  // the current request had a miss or an error
-	served     int64 // requests with a reply
-	good       int64 // requests with a reply in the window, without a miss or an error
+	served     int64 // number of requests of the client with a reply
+	good       int64 // number of requests of the client with a reply in the measured window, without a miss or an error
 }
 
 type conn struct {
-	id, fd int // fd is -1 if not connected
+	id, fd int // index of the connection, and its file descriptor; fd -1: not connected
 	check  checker
-	out    []byte // bytes to send
-	sent   int    // number of bytes of out that were sent
-	part   []byte // incomplete line that was read
-	full   bool   // the socket is full; epoll reports when it accepts more
+	out    []byte // bytes of requests that are to be sent
+	sent   int    // number of bytes of out that were sent already
+	part   []byte // incomplete line that was read; its end is not read yet
+	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
 }
 
-// dial connects within timeout.
+// dial connects to the address a. It returns an error if this takes longer than timeout.
 func dial(a at, timeout time.Duration) (fd int, err error) {
 	if fd, err = connect(a, nil); err != nil {
 		return -1, err
@@ -61,8 +62,8 @@ func dial(a at, timeout time.Duration) (fd int, err error) {
 	return fd, nil
 }
 
-// connect starts a connection to the address a. If the address `from` is not nil, the connection
-// has it as its local address; a separate local address has its own ports.
+// connect starts to connect to the address a. If `from` is not nil, it is the local address of the
+// connection. Each local address has its own range of ports.
 func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	fd, err = unix.Socket(a.family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -89,7 +90,7 @@ func connect(a at, from unix.Sockaddr) (fd int, err error) {
 	return fd, nil
 }
 
-// flush sends as much as the socket accepts.
+// flush sends bytes of c.out until the socket accepts no more.
 func (c *conn) flush() error {
 	for c.sent < len(c.out) {
 		n, err := unix.Write(c.fd, c.out[c.sent:])

@@ -2,7 +2,7 @@
 
 package load
 
-// Keys and values, which are derived from a key's number.
+// This file makes the keys and values. Both depend only on the number of a key.
 
 import (
 	"bytes"
@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	digits   = 9 // a key ends with its number, which identifies it in a reply
+	digits   = 9 // number of digits at the end of a key; they are the number of the key and identify it in a reply
 	minKey   = digits + 1
 	maxCount = 10_000_000
 )
 
-// data contains the keys and values, ready to be sent and compared.
+// data contains the keys and values of the load, in the form in which they are sent and compared.
 type data struct {
 	count, size, keySize int
 	binary               bool
-	behind               int // number of bytes that end a value (the line end)
+	behind               int // number of bytes that follow a value in a reply: its line end, or 0 in the binary protocol
 
-	// heads are the first lines of the hits, one for each key: "VALUE k 7 100\r\n", or "VA 100 kk
-	// f7\r\n" for meta. They contain the key.
+	// heads has the first line of a hit for each key, with the key in it. Examples: "VALUE k 7
+	// 100\r\n", or "VA 100 kk f7\r\n" for the meta protocol.
 	heads [][]byte
-	keyAt int // offset of the key in each element of heads
+	keyAt int // offset of the key in each first line of a hit (heads)
 
-	// noise contains all values: that of key i begins at byte i. Two values differ nearly
-	// everywhere, and all values together fit the CPU's cache.
+	// noise contains all values: the value of key i begins at byte i. Two values differ nearly
+	// everywhere. All values together fit into the CPU's cache.
 	noise []byte
 
-	setLength []byte // bytes after the flags of a text set: no expiration, the length
-	msLength  []byte // bytes after the key of a meta set: the length, the flag F
+	setLength []byte // part of a text set after the flags: no expiration, and the length of the value
+	msLength  []byte // part of a meta set after the key: the length of the value, and the flag F
 }
 
 func newData(w Workload) *data {
@@ -66,8 +66,8 @@ func newData(w Workload) *data {
 func (d *data) key(i int) []byte   { return d.heads[i][d.keyAt : d.keyAt+d.keySize] }
 func (d *data) value(i int) []byte { return d.noise[i : i+d.size] }
 
-// number returns the number of a key, parsed from the first line of a hit. ok is false unless the
-// line is exactly the VALUE line of that key.
+// number returns the number of the key in the first line of a hit. ok is false if the line differs
+// from the expected line of that key.
 func (d *data) number(line []byte) (int, bool) {
 	end := d.keyAt + d.keySize
 	if len(line) < end {
@@ -83,7 +83,8 @@ func (d *data) number(line []byte) (int, bool) {
 	return n, n < d.count && bytes.Equal(line, d.heads[n])
 }
 
-// appendGet appends a read of n keys, beginning with the key number `first` and wrapping around.
+// appendGet appends a get of n keys with consecutive numbers. The first number is `first`, and
+// number 0 follows the greatest number.
 func (d *data) appendGet(out []byte, first, n int) []byte {
 	out = append(out, "get"...)
 	for i := range n {
@@ -93,8 +94,9 @@ func (d *data) appendGet(out []byte, first, n int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// appendPart appends a read of those of the keys that are on the server number `who`. The result
-// any is false if there is no such key.
+// appendPart appends a get of those keys that are on the server with number `who`. The keys are n
+// keys with consecutive numbers from `first` on. any is false if none of the keys is on that
+// server.
 func (d *data) appendPart(out []byte, first, n int, owner []uint8, who uint8) (_ []byte, any bool) {
 	for i := range n {
 		i := (first + i) % d.count
@@ -122,7 +124,8 @@ func (d *data) appendSet(out []byte, i int) []byte {
 	return append(out, "\r\n"...)
 }
 
-// appendQuietGets appends a batch of reads that has replies only for hits.
+// appendQuietGets appends a batch of quiet meta gets, which have replies only for hits, with an mn
+// at the end.
 func (d *data) appendQuietGets(out []byte, first, n int) []byte {
 	for i := range n {
 		out = append(out, "mg "...)
@@ -132,7 +135,8 @@ func (d *data) appendQuietGets(out []byte, first, n int) []byte {
 	return append(out, "mn\r\n"...)
 }
 
-// appendQuietSets appends a batch of writes that has replies only for errors.
+// appendQuietSets appends a batch of quiet meta sets, which have replies only for errors, with an
+// mn at the end.
 func (d *data) appendQuietSets(out []byte, first, n int) []byte {
 	for i := range n {
 		i := (first + i) % d.count
@@ -147,7 +151,8 @@ func (d *data) appendQuietSets(out []byte, first, n int) []byte {
 	return append(out, "mn\r\n"...)
 }
 
-// splitmix is Vigna's splitmix64. It returns the next number of a fixed sequence.
+// splitmix is the random number generator splitmix64 by Vigna. It returns the next number and
+// changes state.
 func splitmix(state *uint64) uint64 {
 	*state += 0x9e3779b97f4a7c15
 	z := *state

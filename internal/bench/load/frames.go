@@ -2,7 +2,7 @@
 
 package load
 
-// The binary protocol: requests and their expected replies.
+// This file has the requests of the binary protocol and checks the replies to them.
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	headSize = 24 // bytes of a frame before extras, key and value
+	headSize = 24 // number of bytes of a frame before its extras, key and value
 
 	opGet   = 0x00
 	opSet   = 0x01
@@ -19,7 +19,8 @@ const (
 	opGetKQ = 0x0d
 )
 
-// appendHead appends the header of a request. The opaque is the key's number.
+// appendHead appends the header of a request in the binary protocol. The opaque field is the number
+// of the key.
 func appendHead(out []byte, opcode byte, extras, key, value, opaque int) []byte {
 	out = append(out, 0x80, opcode, byte(key>>8), byte(key), byte(extras), 0, 0, 0)
 	out = binary.BigEndian.AppendUint32(out, uint32(extras+key+value))
@@ -27,8 +28,8 @@ func appendHead(out []byte, opcode byte, extras, key, value, opaque int) []byte 
 	return append(out, 0, 0, 0, 0, 0, 0, 0, 0)
 }
 
-// appendFrameGets appends a read of n keys starting at key first: a get, or quiet gets followed by
-// a noop.
+// appendFrameGets appends a read of n keys with consecutive numbers from `first` on. It appends a
+// get for one key, or quiet gets and a noop for several keys.
 func (d *data) appendFrameGets(out []byte, first, n int) []byte {
 	if n == 1 {
 		return append(appendHead(out, opGet, 0, d.keySize, 0, first), d.key(first)...)
@@ -44,12 +45,12 @@ func (d *data) appendNoop(out []byte) []byte { return appendHead(out, opNoop, 0,
 
 func (d *data) appendFrameSet(out []byte, i int) []byte {
 	out = appendHead(out, opSet, 8, d.keySize, d.size, i)
-	out = binary.BigEndian.AppendUint64(out, uint64(i)<<32) // flags, and no expiration
+	out = binary.BigEndian.AppendUint64(out, uint64(i)<<32) // flags (the number of the key), and no expiration
 	return append(append(out, d.key(i)...), d.value(i)...)
 }
 
-// frame checks the header of a reply with its extras and key. whole means that it ends the reply. n
-// is 0 if more bytes are needed.
+// frame checks the beginning of a reply frame: header, extras and key. n is the number of bytes it
+// used; 0: more bytes are needed. whole is true if the reply ends there.
 func (c *checker) frame(b []byte) (n int, whole bool, err error) {
 	switch {
 	case b[0] != 0x81:

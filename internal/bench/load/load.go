@@ -30,7 +30,7 @@
 // the result show it.
 package load
 
-// What to send, for how long, and the result.
+// This file defines what the load sends, for how long, and the result.
 
 import (
 	"fmt"
@@ -39,30 +39,30 @@ import (
 
 // Workload is what the load sends. A zero field means zero, not a default.
 type Workload struct {
-	Conns   int     `json:"conns"`   // connections, 1 to 20,000
-	Depth   int     `json:"depth"`   // requests in flight on a connection
-	Keys    int     `json:"keys"`    // keys of one read; more than 1 is a multi-get
-	Quiet   int     `json:"quiet"`   // keys of one quiet meta batch, for reads and writes; 0: text protocol
-	Binary  bool    `json:"binary"`  // use the binary protocol: a multi-get is quiet gets with a noop
-	Value   int     `json:"value"`   // bytes of a value
-	KeySize int     `json:"keysize"` // bytes of a key, 10 to 250
+	Conns   int     `json:"conns"`   // number of connections, 1 to 20,000
+	Depth   int     `json:"depth"`   // number of requests in flight on a connection
+	Keys    int     `json:"keys"`    // number of keys of one read; more than 1: a multi-get
+	Quiet   int     `json:"quiet"`   // number of keys of one quiet meta batch, for reads and writes; 0: the text protocol is used
+	Binary  bool    `json:"binary"`  // true for the binary protocol, in which a multi-get is quiet gets and a noop
+	Value   int     `json:"value"`   // length of a value in bytes
+	KeySize int     `json:"keysize"` // length of a key in bytes, 10 to 250
 	Count   int     `json:"count"`   // number of keys
 	Reads   int     `json:"reads"`   // per cent of requests that are reads
-	Rate    float64 `json:"rate"`    // requests a second; 0: closed loop
-	Sliding bool    `json:"sliding"` // refill a pipeline at each reply, not only when it is empty
-	Visit   int     `json:"visit"`   // requests of a connection before it is closed, one after the other; 0: connections stay open
-	Idle    bool    `json:"idle"`    // after one read on each connection, send nothing
-	Lossy   bool    `json:"lossy"`   // count misses and SERVER_ERROR replies instead of ending the run
+	Rate    float64 `json:"rate"`    // requests per second in an open loop; 0: closed loop
+	Sliding bool    `json:"sliding"` // true if each reply triggers the next request; false if the next batch is sent when all replies have arrived
+	Visit   int     `json:"visit"`   // number of requests on a connection, one after the other, before it is closed; 0: connections stay open
+	Idle    bool    `json:"idle"`    // true if nothing is sent after one read on each connection
+	Lossy   bool    `json:"lossy"`   // true if misses and SERVER_ERROR replies are counted and do not end the run
 }
 
-// Bounds limit the time of a run.
+// Bounds limits the time of a run.
 type Bounds struct {
-	NoFill   bool          // the keys are already written
-	Cut      bool          // the run ends with the window; requests without a reply are given up and counted with their wait so far
-	Warm     time.Duration // load before the window
-	Window   time.Duration // measured time; extended until there is a reply to measure
-	Requests int64         // ends the window earlier, after this many requests; 0: no limit
-	Timeout  time.Duration // limit for a connect or a reply; with Cut it does not apply to replies
+	NoFill   bool          // true if the keys are already written, so that they are not written first
+	Cut      bool          // the run ends when the measured window ends; requests without a reply are given up, and their wait so far counts as their latency
+	Warm     time.Duration // how long the load runs before the measured window
+	Window   time.Duration // length of the measured window; the window is extended if it has no reply yet
+	Requests int64         // the measured window ends after this number of requests, even if its time is not over; 0: no limit
+	Timeout  time.Duration // longest time for a connect or a reply; with Cut, there is no limit for replies
 }
 
 // Latency is the distribution of latencies, in microseconds.
@@ -74,47 +74,47 @@ type Latency struct {
 	Mean float64 `json:"mean"`
 }
 
-// Process is the resource usage of a watched process in the window.
+// Process is the resource usage of a watched process during the measured window.
 type Process struct {
 	PID      int           `json:"pid"`
 	CPU      time.Duration `json:"cpu_ns"`
-	User     time.Duration `json:"user_ns"`      // the CPU time, as divided by the kernel,
-	Kernel   time.Duration `json:"kernel_ns"`    // which samples it at its ticks
-	Switches int64         `json:"switches"`     // how often its threads went to sleep
-	Memory   Memory        `json:"memory"`       // at the end of the window
-	AnonPeak int64         `json:"anon_sampled"` // most anonymous memory seen in the window, in bytes; only for the first process
+	User     time.Duration `json:"user_ns"`      // CPU time in user mode; the kernel estimates it from samples at its ticks
+	Kernel   time.Duration `json:"kernel_ns"`    // CPU time in the kernel; the kernel estimates it from samples at its ticks
+	Switches int64         `json:"switches"`     // how often threads of the process went to sleep
+	Memory   Memory        `json:"memory"`       // memory at the end of the measured window
+	AnonPeak int64         `json:"anon_sampled"` // greatest amount of anonymous memory in the samples of the measured window, in bytes; only for the first process
 }
 
 // Lost counts the misses and errors of a lossy load, from the fill to the end of the run.
 type Lost struct {
-	Misses     int64 `json:"misses"`      // keys read without a value in the reply
-	Errors     int64 `json:"errors"`      // SERVER_ERROR replies
-	KeysHit    int   `json:"keys_hit"`    // keys that always hit
-	KeysMissed int   `json:"keys_missed"` // keys that never hit
-	KeysBoth   int   `json:"keys_both"`   // keys that hit and missed
+	Misses     int64 `json:"misses"`      // number of keys that were read and had no value in the reply
+	Errors     int64 `json:"errors"`      // number of SERVER_ERROR replies
+	KeysHit    int   `json:"keys_hit"`    // number of keys that hit in every read
+	KeysMissed int   `json:"keys_missed"` // number of keys that missed in every read
+	KeysBoth   int   `json:"keys_both"`   // number of keys that hit in some reads and missed in others
 }
 
-// Result is the measurement of the window.
+// Result is what was measured during the measured window of a run.
 type Result struct {
 	Seconds   float64       `json:"seconds"`
 	Requests  int64         `json:"requests"`
 	Reads     int64         `json:"reads"`
-	Hits      int64         `json:"hits"` // keys read with the right value
-	Rate      float64       `json:"rate"` // requests a second
+	Hits      int64         `json:"hits"` // number of keys that were read with the right value
+	Rate      float64       `json:"rate"` // requests per second
 	Latency   Latency       `json:"latency_us"`
-	CPU       time.Duration `json:"load_cpu_ns"`  // of the load itself
-	Late      float64       `json:"late_us"`      // greatest delay of the load's own 20 ms timer
-	Processes []Process     `json:"processes"`    // the watched processes, in order
+	CPU       time.Duration `json:"load_cpu_ns"`  // CPU time of the load generator itself
+	Late      float64       `json:"late_us"`      // greatest delay of the load generator's own timer of 20 ms, in microseconds
+	Processes []Process     `json:"processes"`    // the watched processes, in the order in which they were passed to Run
 	Cores     []Core        `json:"cores"`        // usage of each CPU of the machine
-	Checked   int64         `json:"checked_keys"` // keys checked in the whole run
-	Replies   int64         `json:"replies"`      // requests of the whole run, including fill and fences
-	Lost      Lost          `json:"lost"`         // of a lossy load
-	GivenUp   int           `json:"given_up"`     // requests without a reply when the window was cut
+	Checked   int64         `json:"checked_keys"` // number of keys with a checked value, in all phases of the run
+	Replies   int64         `json:"replies"`      // number of requests with a reply in all phases of the run
+	Lost      Lost          `json:"lost"`         // misses and errors, if the load is lossy
+	GivenUp   int           `json:"given_up"`     // number of requests without a reply when the measured window was cut
 	Apart     *Apart        `json:"apart,omitempty"`
-	Good      []int64       `json:"good"` // of a window that is cut: replies without a miss or an error, by client
+	Good      []int64       `json:"good"` // for each client, the number of replies without a miss or an error; only if the measured window is cut
 }
 
-// Apart is the latency of reads of one server's keys, and that of all other reads.
+// Apart has two latencies: that of reads of one server's keys, and that of all other reads.
 type Apart struct {
 	Its    Latency `json:"its_us"`
 	Others Latency `json:"others_us"`

@@ -2,7 +2,7 @@
 
 package load
 
-// The loop: epoll, the phases of a run, and the order of requests.
+// This file has the loop: epoll, the phases of a run, and the choice of the next request.
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// phase is the phase of a run. See the package comment.
+// phase is a phase of a run. In the phases, the load writes the keys, warms up, measures, waits for
+// the last replies, checks for surplus replies, and has finished.
 type phase uint8
 
 const (
@@ -29,8 +30,8 @@ const (
 	finished
 )
 
-// period is the interval of the loop's own timer. The timer detects lost replies and samples
-// memory. Its delays show whether the load itself got enough CPU time.
+// period is the interval of the loop's own timer. The timer is used to detect lost replies and to
+// sample memory. Its delays show whether the load generator itself had enough CPU time.
 const period = 20 * time.Millisecond
 
 // readBuffer is large enough for four replies of 64 KiB. All connections share one buffer.
@@ -40,36 +41,36 @@ type loop struct {
 	work   Workload
 	bounds Bounds
 	data   *data
-	lost   *losses // nil if the load is not lossy
+	lost   *losses // counts of misses and errors; nil: the load is not lossy, so they are errors
 	window window
 
 	epoll, ticker int
-	aim           // addresses of the requests
+	aim           // addresses of the servers, and the server of each key
 	clients       []client
 	conns         []conn // the connections of all clients, one client after the other
 	buf           []byte
-	began         time.Time // zero of the loop's clock
+	began         time.Time // time at which the clock of the loop is 0
 
 	phase    phase
 	due      int    // requests without a reply, on all connections
-	filled   int    // keys written in the phase filling
-	random   uint64 // splitmix state
-	phaseEnd int64  // end of warming or measuring, on the loop's clock
-	checked  int64  // keys read with the right value
-	replies  int64  // requests with a reply in all phases
+	filled   int    // number of keys that were written in the phase filling
+	random   uint64 // state of the random number generator splitmix
+	phaseEnd int64  // time at which the warm-up or the measured window ends, in nanoseconds since the loop began
+	checked  int64  // number of keys that were read with the right value
+	replies  int64  // number of requests with a reply, in all phases
 
-	// State of an open loop. free contains the clients that may send: one entry for each request
-	// that a client may have in flight.
-	nextDue float64 // due time of the next request, in nanoseconds
-	gap     float64 // between two requests, in nanoseconds
-	free    []int32 // ring buffer of client ids
+	// State of an open loop, in which requests have fixed times. free contains the clients that may
+	// send a request. A client is in it once for each request that it may still have in flight.
+	nextDue float64 // due time of the next request, in nanoseconds since the loop began
+	gap     float64 // time between two requests, in nanoseconds
+	free    []int32 // ring buffer of the ids of clients that may send
 	freeAt  int
 	freeLen int
 }
 
 // Run runs the load on a target and returns the measurement of the window. It watches the given
-// processes during the window. An error names the connection and the wrong reply. Run ends within
-// the bounds, or when ctx does.
+// processes during the window. An error names the connection and the wrong reply. Run ends when its
+// bounds are reached, or when ctx ends.
 func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []int) (Result, error) {
 	lanes, err := to.lanes()
 	if err == nil {
@@ -78,7 +79,8 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	if err != nil {
 		return Result{}, err
 	}
-	// An open loop must sleep with nanosecond precision. The timer slack belongs to the thread.
+	// An open loop must sleep with nanosecond precision. The loop sets the timer slack for that,
+	// which is a property of the thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
@@ -140,7 +142,8 @@ func (l *loop) open() (err error) {
 		l.clients[id] = client{id: id, lanes: l.conns[first:]}
 	}
 	if l.work.Visit > 0 && l.lanes[0].local {
-		// A used port cannot be reused for a minute, and one address has about 28,000 ports.
+		// A port of a closed connection cannot be used again for a minute, and one local address
+		// has about 28,000 ports. So each client has another local address.
 		for id := range l.clients {
 			l.from = append(l.from, &unix.SockaddrInet4{Addr: [4]byte{127, 1, byte(id >> 8), byte(id)}})
 		}
@@ -157,7 +160,7 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// watch adds c to the epoll set.
+// watch adds the connection c to the epoll set.
 func (l *loop) watch(c *conn) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
@@ -166,7 +169,8 @@ func (l *loop) watch(c *conn) error {
 	return nil
 }
 
-// lane returns the connection of k for a key. It connects if necessary.
+// lane returns the connection of the client k on which a request for the key is sent. It connects
+// if necessary.
 func (l *loop) lane(k *client, key int) (*conn, error) {
 	i := 0
 	if len(k.lanes) > 1 {
@@ -187,7 +191,7 @@ func (l *loop) lane(k *client, key int) (*conn, error) {
 	return c, l.watch(c)
 }
 
-// disconnect closes all connections of k, which ends a visit.
+// disconnect closes all connections of the client k.
 func (k *client) disconnect() {
 	for i := range k.lanes {
 		if c := &k.lanes[i]; c.fd >= 0 {
@@ -211,7 +215,7 @@ func (l *loop) close() {
 // clock returns the nanoseconds since the loop began.
 func (l *loop) clock() int64 { return int64(time.Since(l.began)) }
 
-const tickerEvent = -1 // in place of the index of a connection
+const tickerEvent = -1 // value in an epoll event in place of the index of a connection
 
 func (l *loop) run(ctx context.Context) error {
 	if l.bounds.NoFill {
@@ -247,8 +251,8 @@ func (l *loop) run(ctx context.Context) error {
 }
 
 // wait sleeps until an event or, in an open loop, until a request is due. It uses raw system calls:
-// the runtime's work for a blocking call would cost about as much as the rest of a request. The
-// runtime's signals interrupt the sleep, and then wait yields to it.
+// the Go runtime's work for a blocking call would cost about as much as the rest of a request. A
+// signal of the Go runtime interrupts the sleep. wait then yields the CPU to other goroutines.
 func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 	var n uintptr
 	var errno unix.Errno
@@ -269,11 +273,11 @@ func (l *loop) wait(events []unix.EpollEvent) (int, error) {
 	return 0, errno
 }
 
-// tick updates the window's timer statistics and detects lost replies.
+// tick reads the timer, records its delay, and ends the run if a reply is lost.
 func (l *loop) tick() error {
 	var count [8]byte
 	if _, err := unix.Read(l.ticker, count[:]); err != nil {
-		return nil // no tick yet: the event is repeated
+		return nil // the timer has not expired yet; epoll will report it again
 	}
 	now := l.clock()
 	l.window.tick(now, int64(binary.NativeEndian.Uint64(count[:])), l.phase == measuring)
@@ -295,9 +299,9 @@ func (l *loop) tick() error {
 
 func (l *loop) clientOf(c *conn) *client { return &l.clients[c.id/len(l.lanes)] }
 
-// serve reads the replies on a connection of k and sends the next requests.
+// serve reads the replies on the connection c of the client k and sends the next requests.
 func (l *loop) serve(k *client, c *conn, ready uint32) error {
-	if ready&^unix.EPOLLOUT != 0 && c.fd >= 0 { // otherwise an earlier event closed it
+	if ready&^unix.EPOLLOUT != 0 && c.fd >= 0 { // fd is -1 if an earlier event of the same wakeup closed the connection
 		if err := l.read(k, c); err != nil {
 			return err
 		}
@@ -331,7 +335,8 @@ func (l *loop) read(k *client, c *conn) error {
 	}
 }
 
-// receive checks the bytes in b and counts the requests that they complete.
+// receive checks the bytes b, which were read from the connection c, and counts the requests that
+// they complete.
 func (l *loop) receive(k *client, c *conn, b []byte) error {
 	now := l.clock()
 	for {
@@ -354,7 +359,8 @@ func (l *loop) receive(k *client, c *conn, b []byte) error {
 	}
 }
 
-// answered counts the request of k if r was its last part.
+// answered records a reply to the request r. If r is a part of a larger request of the client k,
+// the larger request counts when all its parts have replies.
 func (l *loop) answered(k *client, r request, now int64) {
 	if k.unanswered > 0 {
 		if k.unanswered--; k.unanswered > 0 {
@@ -376,7 +382,7 @@ func (l *loop) answered(k *client, r request, now int64) {
 	}
 }
 
-// refill sends the requests that k may send in a closed loop.
+// refill sends the requests that the client k may send now in a closed loop.
 func (l *loop) refill(k *client) error {
 	if k.due == 0 || l.work.Sliding {
 		now := l.clock()
@@ -418,7 +424,8 @@ func (l *loop) flush(c *conn) error {
 	return nil
 }
 
-// next adds the next request of this phase to a lane of k. It reports false if there is none.
+// next adds the next request of the current phase to a connection of the client k. It returns false
+// if the client has no more requests in this phase.
 func (l *loop) next(k *client, start int64) (bool, error) {
 	switch l.phase {
 	case filling:
@@ -447,7 +454,8 @@ func (l *loop) next(k *client, start int64) (bool, error) {
 	return false, nil
 }
 
-// ask adds a read of the key number `first` and of the keys after it.
+// ask adds a read by the client k. The read is of the key with number `first` and, for a multi-get,
+// of the keys after it.
 func (l *loop) ask(k *client, first int, start int64) error {
 	if len(k.lanes) > 1 && l.work.Keys > 1 {
 		k.start = start

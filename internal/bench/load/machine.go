@@ -2,8 +2,8 @@
 
 package load
 
-// The machine: the usage of each CPU, whether the kernel counts interrupt time separately, and the
-// names of the kernel and the CPU.
+// This file describes the machine: the usage of each CPU, whether the kernel counts interrupt time
+// separately, and the names of the kernel and the CPU.
 
 import (
 	"bytes"
@@ -23,22 +23,22 @@ const tick = 10 * time.Millisecond
 // Core is the usage of one CPU between two readings.
 type Core struct {
 	ID    int           `json:"id"`
-	Wall  time.Duration `json:"wall_ns"`  // in one reading: time since this program started
-	Idle  time.Duration `json:"idle_ns"`  // waiting for work or for a disk
-	Steal time.Duration `json:"steal_ns"` // used by the hypervisor for other machines
+	Wall  time.Duration `json:"wall_ns"`  // elapsed time between the two readings; in one reading: the time since this program started
+	Idle  time.Duration `json:"idle_ns"`  // time in which the CPU waited for work or for a disk
+	Steal time.Duration `json:"steal_ns"` // time in which the hypervisor used the CPU for other machines
 }
 
 // Busy returns the time in which the CPU worked: for processes, for interrupts, and for falling
-// asleep and waking up. It is precise to a tick or two, because tickless kernels measure idle time.
-// How the busy time divides into user, kernel and interrupt time is only sampled by the kernel.
+// asleep and waking up. Its error is a tick or two, because tickless kernels measure idle time. The
+// kernel only samples how busy time divides into user, kernel and interrupt time.
 func (c Core) Busy() time.Duration { return max(0, c.Wall-c.Idle-c.Steal) }
 
-// Minus returns the usage since an earlier reading.
+// Minus returns the usage of the CPU between an earlier reading and c.
 func (c Core) Minus(earlier Core) Core {
 	return Core{c.ID, c.Wall - earlier.Wall, c.Idle - earlier.Idle, c.Steal - earlier.Steal}
 }
 
-var started = time.Now() // any fixed time can be the zero of Wall
+var started = time.Now() // the clock of Wall starts here; any fixed time would do
 
 // Cores returns the usage of each CPU since boot.
 func Cores() ([]Core, error) {
@@ -53,13 +53,13 @@ func parseCores(text string, wall time.Duration) ([]Core, error) {
 	var cores []Core
 	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "cpu ") {
-			continue // the sum of all CPUs
+			continue // this line is the sum of all CPUs
 		}
 		var id int
 		var user, nice, system, idle, iowait, irq, softirq, steal int64
 		n, _ := fmt.Sscanf(line, "cpu%d %d %d %d %d %d %d %d %d", &id, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
 		if n != 9 {
-			continue // the lines after the CPUs
+			continue // this line is not about a CPU
 		}
 		cores = append(cores, Core{
 			ID:    id,
@@ -74,7 +74,7 @@ func parseCores(text string, wall time.Duration) ([]Core, error) {
 	return cores, nil
 }
 
-// SoftirqApart reports whether this kernel excludes interrupt time from the CPU time of processes
+// SoftirqApart reports whether this kernel leaves interrupt time out of the CPU time of processes
 // (CONFIG_IRQ_TIME_ACCOUNTING). known is false if the kernel's configuration cannot be read.
 func SoftirqApart() (apart, known bool) {
 	config, err := kernelConfig()

@@ -2,10 +2,10 @@
 
 package load
 
-// The phases of a run, and the schedule of an open loop.
+// This file has the phases of a run, and the schedule of an open loop.
 
-// advance starts the next phase if the current one has ended, and sends the due requests of an open
-// loop.
+// advance starts the next phase if the current phase has ended. In an open loop it also sends the
+// requests that are due.
 func (l *loop) advance() error {
 	now := l.clock()
 	switch l.phase {
@@ -14,7 +14,7 @@ func (l *loop) advance() error {
 			return nil
 		}
 		for i := range l.clients {
-			l.clients[i].served = 0 // an idle load reads once after the fill
+			l.clients[i].served = 0 // counts anew for the measured phases: an idle load makes one read per connection after the keys are written
 		}
 		l.phase, l.phaseEnd = warming, now+int64(l.bounds.Warm)
 		if l.work.Rate == 0 {
@@ -57,8 +57,8 @@ func (l *loop) advance() error {
 	return nil
 }
 
-// kick sends the first requests of a phase of a closed loop. Further requests are sent when replies
-// arrive.
+// kick sends the first requests of a phase of a closed loop. Each later request is sent when a
+// reply arrives.
 func (l *loop) kick() error {
 	for i := range l.clients {
 		if err := l.refill(&l.clients[i]); err != nil {
@@ -68,8 +68,9 @@ func (l *loop) kick() error {
 	return nil
 }
 
-// fence sends each connection a request with a unique reply. A client that reconnects
-// between visits (Work.Visit) may have no connection at that time.
+// fence sends one more request on each connection, with a reply that no other request has. A
+// surplus reply before it is an error. A client that reconnects between visits (Work.Visit) may
+// have no connection at that time.
 func (l *loop) fence() error {
 	for i := range l.conns {
 		c := &l.conns[i]
@@ -95,8 +96,8 @@ func (l *loop) fence() error {
 	return nil
 }
 
-// giveUp counts all requests without a reply with their wait in the window, including due requests
-// that found no free connection.
+// giveUp counts all requests that have no reply when the measured window ends, and records how long
+// they waited. These include due requests that found no free connection.
 func (l *loop) giveUp(now int64) {
 	give := func(due int64) {
 		l.window.givenUp++
@@ -115,13 +116,14 @@ func (l *loop) giveUp(now int64) {
 	}
 }
 
-// paced reports whether requests are sent by schedule, not after replies.
+// paced reports whether requests are sent at fixed times, and not when replies arrive.
 func (l *loop) paced() bool {
 	return l.work.Rate > 0 && (l.phase == warming || l.phase == measuring)
 }
 
-// startPacing fills l.free with one entry for each request that a client may have in flight. The
-// clients take turns, so that consecutive requests use different connections.
+// startPacing fills l.free, the list of clients that may send a request. A client is in it once for
+// each request that it may have in flight. The clients take turns, so that consecutive requests use
+// different connections.
 func (l *loop) startPacing(now int64) {
 	l.gap, l.nextDue = 1e9/l.work.Rate, float64(now)
 	l.free = make([]int32, l.work.Conns*l.work.Depth)
@@ -131,7 +133,7 @@ func (l *loop) startPacing(now int64) {
 	l.freeAt, l.freeLen = 0, len(l.free)
 }
 
-// pace sends the due requests, as far as connections are free.
+// pace sends the requests that are due, as long as there are clients that may send.
 func (l *loop) pace() error {
 	for t := float64(l.clock()); l.freeLen > 0 && l.nextDue <= t; l.nextDue += l.gap {
 		k := &l.clients[l.free[l.freeAt]]
@@ -147,7 +149,7 @@ func (l *loop) pace() error {
 	return nil
 }
 
-// release records that client k may send one more request.
+// release records that the client k may send one more request.
 func (l *loop) release(k *client) {
 	l.free[(l.freeAt+l.freeLen)%len(l.free)] = int32(k.id)
 	l.freeLen++

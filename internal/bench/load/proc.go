@@ -8,7 +8,7 @@ package load
 // for all its threads. /proc/PID/stat has only ticks of ten milliseconds. The usage of the machine
 // is read from /proc/stat, in ticks. It shows whether other processes disturbed a measurement.
 
-// One process: CPU time, context switches, memory, descriptors.
+// This part reads the values of one process: CPU time, context switches, memory, open files.
 
 import (
 	"bufio"
@@ -22,11 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPU returns the CPU time of all threads of process pid, including ended ones. If the kernel
-// accounts for interrupts separately (see SoftirqApart), it lacks the time of network interrupts.
+// CPU returns the CPU time of all threads of process pid, including threads that have ended. If the
+// kernel accounts for interrupts separately (see SoftirqApart), the time of network interrupts is
+// missing.
 func CPU(pid int) (time.Duration, error) {
-	// The kernel's encoding of a process's clock id: the complement of the pid, then
-	// CPUCLOCK_SCHED.
+	// The clock id of a process, in the kernel's encoding: the complement of the pid, shifted by
+	// three bits, plus the constant CPUCLOCK_SCHED, which is 2.
 	clock := int32(^pid<<3 | 2)
 	if pid == os.Getpid() {
 		clock = unix.CLOCK_PROCESS_CPUTIME_ID
@@ -38,7 +39,8 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Times returns the user and kernel time of process pid. The kernel samples them at its ticks.
+// Times returns the CPU time of process pid in user mode and in the kernel. The kernel estimates
+// both from samples at its ticks.
 func Times(pid int) (user, kernel time.Duration, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -48,7 +50,8 @@ func Times(pid int) (user, kernel time.Duration, err error) {
 }
 
 func parseTimes(text string) (user, kernel time.Duration, err error) {
-	// The second field is the program's name in parentheses. It may contain spaces and parentheses.
+	// The second field of the file is the program's name in parentheses. The name may contain
+	// spaces and parentheses, so the other fields begin after the last parenthesis.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
 		return 0, 0, fmt.Errorf("%q is no /proc/PID/stat", text)
@@ -64,8 +67,8 @@ func parseTimes(text string) (user, kernel time.Duration, err error) {
 
 // Memory is the memory of a process, in bytes.
 type Memory struct {
-	Anon int64 `json:"anon"` // resident anonymous memory now (RssAnon)
-	Peak int64 `json:"peak"` // peak resident memory, including files (VmHWM)
+	Anon int64 `json:"anon"` // anonymous memory that is resident now (RssAnon), in bytes
+	Peak int64 `json:"peak"` // greatest resident memory since the start, including files (VmHWM), in bytes
 }
 
 // ReadMemory returns the memory of process pid.
@@ -83,8 +86,8 @@ func Descriptors(pid int) (int, error) {
 	return len(open), err
 }
 
-// Switches returns how often the running threads of process pid went to sleep. That is close to its
-// number of wakeups.
+// Switches returns how often the threads of process pid that still run have gone to sleep. That is
+// close to their number of wakeups.
 func Switches(pid int) (int64, error) {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
@@ -94,14 +97,14 @@ func Switches(pid int) (int64, error) {
 	for _, task := range tasks {
 		fields, err := status(fmt.Sprintf("/proc/%d/task/%s/status", pid, task.Name()))
 		if err != nil {
-			continue // the thread ended between the two reads
+			continue // the thread ended after the directory was read
 		}
 		sum += fields["voluntary_ctxt_switches"]
 	}
 	return sum, nil
 }
 
-// status returns the numbers in a /proc status file by name.
+// status returns the numbers in a file such as /proc/PID/status, by name.
 func status(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

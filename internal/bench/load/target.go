@@ -2,7 +2,8 @@
 
 package load
 
-// The target of the load: one address, or several servers on which it places keys itself.
+// This file has the target of the load: one address, or several servers on which the load places
+// the keys itself.
 
 import (
 	"cmp"
@@ -17,27 +18,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Target is the target of the load.
+// Target says where the load sends its requests.
 type Target struct {
-	Addr    string   // IP:PORT or unix:/path; empty: the load sends each request to the server of its key
-	Servers []string // IP:PORT; keys are placed with ketama, like libmemcached and nutcracker do
-	Apart   string   // one of Servers: reads of its keys are measured separately; empty: none
+	Addr    string   // address of the target, IP:PORT or unix:/path; empty: the load sends each request to the server of its key
+	Servers []string // addresses of the servers, IP:PORT; keys are placed by ketama, as libmemcached and nutcracker do it
+	Apart   string   // address of one of the servers: reads of its keys are measured separately; empty: none
 }
 
-// aim is a Target with parsed addresses and the server of each key.
+// aim is a parsed Target: the addresses to connect to, and the server of each key.
 type aim struct {
 	lanes []at            // addresses to which each client connects
-	owner []uint8         // by key: index of its server; nil: not used
+	owner []uint8         // by number of the key: index of the server that has the key; nil: there is only one address
 	apart int             // index of the server that is measured separately; -1: none
-	from  []unix.Sockaddr // by client: source address of its visits; nil: chosen by the kernel
+	from  []unix.Sockaddr // by client: local address of its connections if it reconnects often; nil: the kernel chooses the address
 }
 
-// at is a parsed address.
+// at is the parsed address of a server.
 type at struct {
 	text   string
 	family int
 	to     unix.Sockaddr
-	local  bool // in 127.0.0.0/8, where a client can use any number of source addresses
+	local  bool // the address is in 127.0.0.0/8, where a client can use any number of local addresses
 }
 
 func parseAt(text string) (at, error) {
@@ -54,7 +55,7 @@ func parseAt(text string) (at, error) {
 	return at{text: text, family: unix.AF_INET6, to: &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}}, nil
 }
 
-// lanes returns the addresses to which each client connects.
+// lanes returns the addresses to which each client connects: one address, or those of all servers.
 func (t Target) lanes() ([]at, error) {
 	addrs := t.Servers
 	if t.Addr != "" {
@@ -80,8 +81,8 @@ func (t Target) lanes() ([]at, error) {
 // maxLanes limits the number of servers, because the index of a key's server is stored in a byte.
 const maxLanes = 100
 
-// owners returns the server of each key. It uses ketama: each server has 40 labels with four points
-// each, and a key belongs to the first point at or after its hash.
+// owners returns the index of the server of each key. It uses ketama. Each server has 40 labels
+// with four points each, and a key belongs to the first point at or after its hash.
 func (d *data) owners(servers []string) []uint8 {
 	type point struct {
 		at     uint32

@@ -2,7 +2,8 @@
 
 package load
 
-// The window: what is counted from the end of the warm-up to the end of the measuring phase.
+// This file has the measured window: what is counted between the end of the warm-up and the end of
+// the measuring phase.
 
 import (
 	"fmt"
@@ -17,19 +18,19 @@ type window struct {
 	watch []int
 
 	requests, reads, hits int64
-	latency               *hdrhistogram.Histogram // nanoseconds
-	apart, others         *hdrhistogram.Histogram // for reads of one server's keys, and for all other reads; nil: not separated
+	latency               *hdrhistogram.Histogram // latencies of all requests, in nanoseconds
+	apart, others         *hdrhistogram.Histogram // latencies in nanoseconds of reads of one server's keys (apart), and of all other reads (others); nil: reads are not separated
 	givenUp               int
 	good                  []int64
 
-	from, to  int64 // times of begin and end on the loop's clock
+	from, to  int64 // times at which the measured window began and ended, in nanoseconds since the loop began
 	cpu       time.Duration
 	processes []Process
 	cores     []Core
 
-	firstTick int64 // when the timer was started
-	tickCount int64 // number of expirations of the timer
-	late      int64 // greatest delay of a tick in the window, in nanoseconds
+	firstTick int64 // time at which the timer was started, in nanoseconds since the loop began
+	tickCount int64 // number of times that the timer has expired
+	late      int64 // greatest delay of the timer in the measured window, in nanoseconds
 }
 
 func newWindow(l *loop, watch []int, apart bool) window {
@@ -41,8 +42,8 @@ func newWindow(l *loop, watch []int, apart bool) window {
 	return w
 }
 
-// tick records the delay of the timer, which expired rings times since the last tick. It also
-// samples the memory of the first watched process.
+// tick records the delay of the timer. The timer expired `rings` times since tick was called last.
+// tick also samples the memory of the first watched process.
 func (w *window) tick(now, rings int64, measuring bool) {
 	missed := w.firstTick + (w.tickCount+1)*int64(period)
 	w.tickCount += rings
@@ -57,10 +58,9 @@ func (w *window) tick(now, rings int64, measuring bool) {
 	}
 }
 
-// record counts a request with its reply. The flag apart means that the request read a key of the
-// server that is measured separately. The latency counts only if the request was due after
-// w.from: begin and end stop the load while they read counters, so requests that are due then are
-// late.
+// record counts a request that has its reply. apart is true if the request read a key of the server
+// that is measured separately. Requests that were due before w.from do not count for the latency.
+// They are late because begin stops the load while it reads counters.
 func (w *window) record(r request, hits int, apart bool, now int64) {
 	w.requests++
 	reads := r.kind == get || r.kind == quietGets
@@ -88,10 +88,10 @@ func (w *window) waited(ns int64) {
 }
 
 // shows reports whether there is a latency to report. On a busy machine a short window may end
-// before its first reply. It is then extended until the reply arrives, which the timeout limits.
+// before its first reply. It is then extended until a reply arrives or the timeout ends the run.
 func (w *window) shows(idle bool) bool { return idle || w.latency.TotalCount() > 0 }
 
-// begin reads all counters, the slow ones first.
+// begin reads all counters at the beginning of the measured window, the slow ones first.
 func (w *window) begin() error {
 	if err := w.read(-1); err != nil {
 		return err
@@ -100,14 +100,16 @@ func (w *window) begin() error {
 	return nil
 }
 
-// end reads them again and keeps the differences. It reads the clock first.
+// end reads all counters at the end of the measured window and keeps the differences to the
+// beginning. It reads the clock before the counters.
 func (w *window) end() error {
 	w.to = w.clock()
 	return w.read(1)
 }
 
-// read adds the current counters of the system, times sign: -1 at the beginning and 1 at the end,
-// which leaves the difference. It reads CPU times closest to the window, at both ends.
+// read multiplies the current counters of the system by sign and adds them to w. sign is -1 at the
+// beginning of the window and 1 at the end, so the differences remain. CPU times are read closest
+// to the window: last at its beginning, first at its end.
 func (w *window) read(sign int64) error {
 	cpu := func() error {
 		own, err := CPU(os.Getpid())

@@ -150,12 +150,12 @@ func (b *Barrier) Hold(server int, says bool, now int64) {
 // parameter agreed means that no view record with another server list was read recently. The
 // function replicated reports whether all proxies must know the current handover number by now.
 //
-// A process without replicated keys does not know how long commands on replicas last. So it starts
-// no stage itself, and only adopts the handover numbers of other processes. There is one exception:
-// if it reads a view record with another server list in Pausing, it returns to Waiting, because no
-// other process may have read that record.
+// A process without replicated keys does not know how long commands on replicas last. So it never
+// begins the next stage itself. It only adopts higher handover numbers that it reads. There is one
+// exception: if it is in the stage Pausing and reads a view record with another server list, it begins
+// again with Waiting, because it is perhaps the only process that has read that record.
 func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bool, ping time.Duration) bool {
-	if b.Since == 0 { // a new keeper continues at the stage of its handover number, but waits, because it does not know yet whether another instance has another server list
+	if b.Since == 0 { // a new keeper: the stage follows from its handover number, but the waiting time starts again, because it does not know yet whether another instance has another server list
 		b.Since = now
 	}
 	next := b.N + 1

@@ -106,8 +106,8 @@ func TagCas(cas, number uint64) uint64 {
 }
 
 // UntagCas returns the server's cas value for a client's cas token. number is the epoch of the
-// outage; 0: the key's own server. UntagCas returns false if the token is from another server or
-// another outage. The caller then replies EXISTS without a request to the server.
+// outage; 0: the key's own server. If number is not 0, UntagCas returns false for a token from
+// another server or another outage. The caller then replies EXISTS without a request to the server.
 func UntagCas(token, number uint64) (cas uint64, ok bool) {
 	if number == 0 {
 		return token, true // a token of another server or outage is larger than any cas value of this server, so the server finds no match

@@ -19,5 +19,3 @@
 // invalid. Two names with the same hash invalidate each other's values. That causes
 // extra misses, but no value is served that should be invalid.
 package stamp
-
-// This file contains only the package comment.

@@ -1,6 +1,7 @@
 package stamp
 
-// The header of a tagged value (here called head): its encoding, and the check of its versions.
+// This file implements the header of a tagged value (here called head): its encoding, and the
+// check of its versions.
 
 import (
 	"encoding/binary"
@@ -8,14 +9,14 @@ import (
 )
 
 // Flags are the client flags that a value with a head has on the server.
-const Flags = "1381192775" // 0x52535447
+const Flags = "1381192775" // 0x52535447 in hexadecimal, the bytes "RSTG"
 
 // MaxTags is the largest number of tags in a head.
 const MaxTags = 255
 
 const (
 	magic = 0xd7
-	front = 8 // bytes before the tags
+	front = 8 // number of bytes of a header before its tags
 	each  = 16
 	back  = 4
 )
@@ -88,17 +89,17 @@ func (h Head) At(i int) Version {
 // Verdict is the result of comparing a value's versions with the current ones.
 type Verdict uint8
 
-// The verdicts.
+// The results of Known.Judge.
 const (
 	Stands  Verdict = iota // valid: all tags have the same version
 	Fallen                 // invalid: a tag has another version
-	Unknown                // the version of a tag was not requested, or was read before the value was stored; no known version differs
+	Unknown                // undecided: no known version differs, but the version of a tag was not requested, or was read before the value was stored
 )
 
 // Known is a list of tag versions that one server has reported.
 type Known []Version
 
-// Of returns the version of tag t, and whether it is in the list.
+// Of returns the version of tag t, and whether t is in the list.
 func (k Known) Of(t Tag) (cas uint64, ok bool) {
 	for i := range k {
 		if k[i].Tag == t {

@@ -1,6 +1,6 @@
 package stamp
 
-// Tags that are derived from a key.
+// This file derives tags from a key.
 
 import (
 	"bytes"
@@ -55,7 +55,7 @@ type slot struct {
 
 const (
 	maxNames = 8
-	maxStars = 2 // each * multiplies the number of matches to try
+	maxStars = 2 // maximum number of * in a pattern, because each * multiplies the number of matches to try
 )
 
 // found holds, for each name of a pattern, the start and end of its value in the
@@ -151,7 +151,7 @@ func match(key []byte, parts []part, f *found, names, at int) bool {
 			if i == len(parts)-1 {
 				return true
 			}
-			for from := at; ; from++ { // the next part is a literal text
+			for from := at; ; from++ { // tries each occurrence of the literal text that must follow the *
 				n := bytes.Index(key[from:], []byte(parts[i+1].text))
 				if n < 0 {
 					return false

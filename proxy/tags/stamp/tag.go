@@ -1,6 +1,6 @@
 package stamp
 
-// Names of tags, and the keys of their items on a server.
+// This file computes tags from names, and the keys of their items on a server.
 
 import (
 	"bytes"
@@ -19,7 +19,8 @@ type Tag uint64
 // it.
 type Namespace uint64
 
-// FNV-1a. All instances of all releases must compute the same hash of a name.
+// Constants of the hash function FNV-1a. All instances of all releases must compute the same
+// hash of a name.
 const (
 	offset = 14695981039346656037
 	prime  = 1099511628211
@@ -34,7 +35,7 @@ func (n Namespace) add(name []byte) Namespace {
 
 // In returns the namespace with the given name.
 func In(name string) Namespace {
-	return Namespace(offset).add(append([]byte(name), 0)) // separates the namespace: tag names contain no zero byte
+	return Namespace(offset).add(append([]byte(name), 0)) // the zero byte ends the namespace: tag names contain no zero byte
 }
 
 // Tag returns the tag with the given name.

@@ -1,6 +1,7 @@
 package missreason
 
-// Statistics by route and by prefix: why keys missed, and how long it took to refill them.
+// This file has statistics by route and by prefix: why keys missed, and how long it took until they
+// were stored again.
 
 import (
 	"bytes"
@@ -14,32 +15,35 @@ import (
 
 const (
 	mostPrefixes = 64
-	mostTimes    = 128                                      // number of refill times that an account keeps, for percentiles
-	halfLife     = int64(time.Minute)                       // recent counts are halved after this time
-	relative     = int64(30 * 24 * time.Hour / time.Second) // memcached treats a larger exptime as a date
+	mostTimes    = 128                                      // number of recent times from a miss to its set that are kept for percentiles
+	halfLife     = int64(time.Minute)                       // time after which the recent counts are halved, in nanoseconds
+	relative     = int64(30 * 24 * time.Hour / time.Second) // greatest exptime in seconds that is relative; memcached treats a larger one as a date
 )
 
-// Book adds up the results of a Recorder by route and prefix. It is safe for concurrent use.
+// Book adds up the miss reasons that a Recorder finds, by route and by prefix. It is safe for
+// concurrent use.
 type Book struct {
 	*Recorder
 	hash func(key []byte) uint64
-	unix int64 // Unix time in seconds at 0 of the loops' clock
+	unix int64 // Unix time in seconds at which the loops' clock was 0
 
-	mu       sync.Mutex // guards the accounts
+	mu       sync.Mutex // guards routes, prefixes and the accounts in them
 	routes   map[string]*Account
 	prefixes map[string]*Account
-	numbers  map[string]uint16 // numbers of servers, by address
-	line     []byte            // scratch
+	numbers  map[string]uint16 // number of each server, by address; the Recorder uses the numbers
+	line     []byte            // buffer for a key as clients know it
 }
 
-// NewBook returns an empty Book. hash must spread keys over 64 bits, and be the same function
-// on all loops. now and wall are the current time on the loops' clock and on the calendar.
+// NewBook returns an empty Book. hash must spread keys over 64 bits, and be the same function on
+// all loops. now is the current time on the loops' clock, and wall is the same time on the
+// calendar.
 func NewBook(now int64, wall time.Time, hash func([]byte) uint64) *Book {
 	return &Book{Recorder: newRecorder(now), hash: hash, unix: wall.Unix() - now/int64(time.Second),
 		routes: map[string]*Account{}, prefixes: map[string]*Account{}, numbers: map[string]uint16{}}
 }
 
-// Number returns the number of the server at an address.
+// Number returns the number by which the Recorder knows the server at an address. A new address
+// gets the next number.
 func (b *Book) Number(address string) uint16 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -51,8 +55,8 @@ func (b *Book) Number(address string) uint16 {
 	return n
 }
 
-// CountersToRead returns the addresses of the servers whose counters should be read: see
-// Recorder.CountersToRead.
+// CountersToRead returns the addresses of the servers whose counters should be read now, because
+// values are missing there for an unknown reason.
 func (b *Book) CountersToRead() (addresses []string) {
 	list := b.Recorder.CountersToRead()
 	b.mu.Lock()
@@ -65,12 +69,14 @@ func (b *Book) CountersToRead() (addresses []string) {
 	return addresses
 }
 
-// Counted records the counters of the server at an address.
+// Counted records the eviction and flush counters of the server at an address. They were read at
+// the time now.
 func (b *Book) Counted(now int64, address string, is Counters) {
 	b.Recorder.Counted(now, b.Number(address), is)
 }
 
-// Route returns the account of the route with that label.
+// Route returns the Account of the route with the given label. It creates the Account if there is
+// none.
 func (b *Book) Route(label string) *Account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,10 +88,10 @@ func (b *Book) Route(label string) *Account {
 	return a
 }
 
-// TTL returns the lifetime in seconds of a value that is stored with exptime; 0: until it is
-// evicted.
+// TTL returns how long a value that is stored with exptime can be read, in seconds. 0 means that
+// the value does not expire.
 func (b *Book) TTL(now int64, exptime []byte) uint32 {
-	if len(exptime) <= 1 && (len(exptime) == 0 || exptime[0] == '0') { // nearly always
+	if len(exptime) <= 1 && (len(exptime) == 0 || exptime[0] == '0') { // the usual case, handled without parsing a number
 		return 0
 	}
 	n, err := strconv.ParseInt(string(exptime), 10, 64)
@@ -98,27 +104,28 @@ func (b *Book) TTL(now int64, exptime []byte) uint32 {
 	return uint32(min(max(n, 1), math.MaxUint32)) // an exptime in the past counts as one second
 }
 
-// Account has the statistics for the keys of a route, or of a prefix.
+// Account has the miss statistics of one route, or of one prefix of keys.
 type Account struct {
 	book *Book
 	name string
 
-	reasons [NumReasons]uint64 // this and the next two fields count since the start
+	reasons [NumReasons]uint64 // number of misses by reason; like fills and seconds, it counts since the start and only sampled keys
 	fills   uint64
 	seconds float64
 
-	at, began int64 // when the following fields were updated, and when they were 0
+	at, began int64 // at: time at which the recent counts below were updated; began: time from which they count
 	missed    [NumReasons]float64
 	filled    float64
-	took      float64 // seconds
-	over      float64 // of a prefix: how much took may be too high, which it inherited from the prefix it replaced
+	took      float64 // recent sum of the times from a miss to its set, in seconds, estimated for all keys
+	over      float64 // only for a prefix: possible error of took, which may be this much too high, because the account began with the sum of the prefix that it replaced
 
-	times [mostTimes]float64 // the last refill times, in seconds
-	next  int                // number of values ever written to times
+	times [mostTimes]float64 // most recent times from a miss to its set, in seconds
+	next  int                // number of values that were written to times so far
 }
 
-// Missed records that a read of key has missed. key is in the form that servers know; clients
-// know it with strip in front.
+// Missed records that a read of the key has missed at the given Place. The key is in the form that
+// servers know. Clients know the key with strip in front of it. invalidated means that the read
+// found a value with an invalidated tag.
 func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalidated bool) {
 	b := a.book
 	h := b.hash(key)
@@ -136,8 +143,9 @@ func (a *Account) Missed(now int64, key []byte, strip string, at Place, invalida
 	}
 }
 
-// Reason returns why the read of key that just missed did so. key is in the form that servers
-// know. It returns Unsure for keys outside the sample.
+// Reason returns why the last read of the key missed. It must be called before the next command on
+// the key. The key is in the form that servers know. For a key that is not sampled, the result is
+// Unsure.
 func (b *Book) Reason(key []byte) Reason {
 	h := b.hash(key)
 	if !b.Wants(h) {
@@ -146,7 +154,8 @@ func (b *Book) Reason(key []byte) Reason {
 	return b.Recorder.Reason(h)
 }
 
-// Stored records that a value of key was stored, for ttl seconds; 0: until it is evicted.
+// Stored records that a value of the key was stored for ttl seconds. A ttl of 0 means that the
+// value does not expire. Clients know the key with strip in front of it.
 func (a *Account) Stored(now int64, key []byte, strip string, at Place, ttl uint32) {
 	b := a.book
 	h := b.hash(key)
@@ -171,26 +180,28 @@ func (a *Account) Stored(now int64, key []byte, strip string, at Place, ttl uint
 	}
 }
 
-// Removed records that key existed and was deleted.
+// Removed records that the key existed and was deleted at the time now.
 func (a *Account) Removed(now int64, key []byte) {
 	if h := a.book.hash(key); a.book.Wants(h) {
 		a.book.Recorder.Removed(now, h)
 	}
 }
 
-// Touched records that the value of key expires ttl seconds from now; 0: it does not expire.
+// Touched records that the value of the key now expires in ttl seconds. A ttl of 0 means that the
+// value does not expire.
 func (a *Account) Touched(now int64, key []byte, ttl uint32) {
 	if h := a.book.hash(key); a.book.Wants(h) {
 		a.book.Recorder.Touched(now, h, ttl)
 	}
 }
 
-// TTL is Book.TTL.
+// TTL returns how long a value that is stored with exptime can be read, in seconds. 0 means that
+// the value does not expire.
 func (a *Account) TTL(now int64, exptime []byte) uint32 { return a.book.TTL(now, exptime) }
 
-// prefix returns the account of the prefix of a key, which ends with the first colon. A new
-// prefix replaces the one with the lowest cost, and inherits that cost as its possible error.
-// So an expensive prefix stays.
+// prefix returns the Account of the prefix of a key, which ends with the first colon. If the table
+// of prefixes is full, a new prefix replaces the one with the lowest cost. It begins with that
+// cost, which is therefore its possible error. So prefixes with a high cost stay in the table.
 func (b *Book) prefix(now int64, key []byte, strip string) *Account {
 	b.line = append(append(b.line[:0], strip...), key...)
 	prefix := b.line[:bytes.IndexByte(b.line, ':')+1]
@@ -214,12 +225,12 @@ func (b *Book) prefix(now int64, key []byte, strip string) *Account {
 	return a
 }
 
-// age reduces the weight of earlier counts.
+// age reduces the recent counts: they halve in a minute.
 func (a *Account) age(now int64) {
 	if a.at == 0 {
 		a.at, a.began = now, now
 	}
-	if now-a.at < halfLife/600 { // too short to matter
+	if now-a.at < halfLife/600 { // so little time has passed that the counts would hardly change
 		return
 	}
 	f := math.Exp2(-float64(now-a.at) / float64(halfLife))
@@ -232,26 +243,26 @@ func (a *Account) age(now int64) {
 	a.over *= f
 }
 
-// Report is the content of a Book.
+// Report has the statistics of a Book at one time.
 type Report struct {
-	Chosen   float64       // sampled part of the keys
-	Reach    time.Duration // how far back the Recorder knows what happened to them
-	Routes   []Line        // sorted by name
-	Prefixes []Line        // highest cost first
+	Chosen   float64       // fraction of all keys that are sampled, 0 to 1
+	Reach    time.Duration // how far back the operations on the sampled keys are known
+	Routes   []Line        // statistics of each route, sorted by its label
+	Prefixes []Line        // statistics of the prefixes, the highest cost first
 }
 
-// Line has the statistics of a route or prefix. Recent values are per second, and estimated for
-// all keys from those in the sample.
+// Line has the statistics of one route or prefix. Recent values are per second. They are estimated
+// for all keys from those of the sampled keys.
 type Line struct {
 	Name    string
 	Missed  [NumReasons]float64
-	Fills   float64 // sets that followed a miss
-	Cost    float64 // seconds from a miss to the set that follows, per second: the average number of rebuilds at work
-	Off     float64 // how much Cost may be too high
-	Mean    float64 // seconds from a miss to the set that follows
-	P50     float64 // of the last refills
+	Fills   float64 // sets per second that followed a miss
+	Cost    float64 // seconds from a miss to its set, added up per second; it is the average number of rebuilds in progress
+	Off     float64 // possible error of Cost: the true cost is at most this much lower
+	Mean    float64 // average time from a miss to its set, in seconds
+	P50     float64 // median of the most recent times from a miss to its set, in seconds
 	P99     float64
-	Reasons [NumReasons]uint64 // this and the following fields: since the start, only of keys in the sample
+	Reasons [NumReasons]uint64 // number of misses by reason; like Filled and Seconds, it counts since the start and only sampled keys
 	Filled  uint64
 	Seconds float64
 }
@@ -274,7 +285,7 @@ func (b *Book) Report(now int64) *Report {
 	return is
 }
 
-// AllMissed returns the number of misses, whatever the reason.
+// AllMissed returns the number of misses per second, for all reasons together.
 func (l *Line) AllMissed() (sum float64) {
 	for _, n := range l.Missed {
 		sum += n
@@ -288,8 +299,8 @@ func (a *Account) line(now int64) Line {
 	if a.at == 0 {
 		return is
 	}
-	// A sum that halves after each life converges to the rate times life/ln 2. The second
-	// factor corrects for the time since began.
+	// If a sum is halved after each time `life`, it converges to the rate times life/ln 2. The
+	// second factor of sums corrects for the short time since the beginning.
 	life := float64(halfLife) / 1e9
 	sums := life / math.Ln2 * (1 - math.Exp2(-max(float64(now-a.began)/1e9, 1)/life))
 	for i, n := range a.missed {

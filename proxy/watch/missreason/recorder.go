@@ -1,6 +1,6 @@
 package missreason
 
-// Operations on keys, and the reasons that follow from them.
+// This file records operations on keys, and finds out from them why a read has missed.
 
 import (
 	"math"
@@ -13,9 +13,9 @@ import (
 // Reason is why a read has missed.
 type Reason uint8
 
-// The reasons.
+// The miss reasons.
 const (
-	Unsure Reason = iota // the cause is not known, or the key has been in the sample only for a short time
+	Unsure Reason = iota // the reason is not known, or the key has not been sampled for long enough
 	Never
 	Expired
 	Deleted
@@ -32,23 +32,24 @@ func (r Reason) String() string {
 }
 
 const (
-	buckets = 8192 // a power of two
-	ways    = 8    // keys in a bucket
+	buckets = 8192 // number of buckets; it must be a power of two
+	ways    = 8    // number of keys that one bucket can have
 	most    = buckets * ways / 2
 
-	reach     = int64(time.Hour)   // keys seen within this time are not dropped; the sample is reduced instead
-	longest   = int64(time.Minute) // a set that follows a miss later than this was not caused by it
-	perSecond = 4000               // approximate maximum number of operations per second
+	reach     = int64(time.Hour)   // a key with an operation within this time is not dropped; fewer keys are sampled instead
+	longest   = int64(time.Minute) // greatest time from a miss to the set that it has caused; a later set has another cause
+	perSecond = 4000               // approximate maximum number of recorded operations per second
 	adaptGap  = int64(time.Second)
 	everyKey  = math.MaxUint64
 
-	clockStep = int64(time.Second) // memcached's clock has steps: a value may expire that much early
+	clockStep = int64(time.Second) // step of memcached's clock, in nanoseconds: a value may expire that much too early
 )
 
-// Place is the location of a key, as numbers that the caller assigns to servers.
+// Place is the location of a key: two numbers of servers. The caller assigns a number to each
+// server.
 type Place struct {
-	Home   uint16 // the server of the key according to the current table
-	Served uint16 // the server that was used: another one, if Home is out
+	Home   uint16 // number of the server that has the key according to the current table
+	Served uint16 // number of the server that was used; it differs from Home if Home is out
 }
 
 type state uint8
@@ -60,71 +61,74 @@ const (
 	deleted
 )
 
-// entry is the last operation on a key. Times are on the loops' clock, in nanoseconds.
+// entry describes the last operation on one key. Times are on the loops' clock, in nanoseconds.
 type entry struct {
-	at      int64 // time of the operation
-	missed  int64 // when it first missed after that, within the last minute; 0: it did not
+	at      int64 // time of the last store or delete, or of the first miss if neither was seen
+	missed  int64 // time of the first miss since the last store or delete; a miss more than a minute later replaces it; 0: no miss
 	finger  uint32
-	expires uint32 // seconds after at; 0: never
+	expires uint32 // how many seconds after `at` the value expires; 0: never
 	Place
 	state state
-	why   Reason // reason of the last miss since at
+	why   Reason // reason of the last miss; Unsure if there was none since the last store or delete
 }
 
-// server has the events after which a server has lost values, as times; 0: none.
+// server has the events by which one server lost values, as times on the loops' clock; 0: there was
+// none.
 type server struct {
 	flushed, out int64
-	evicted      int64 // when the server's eviction counter was last seen to have grown
-	flushedBy    int64 // when the server's flush counter was last seen to have grown because of another client
+	evicted      int64 // time at which the server's eviction counter was last seen to be higher than before
+	flushedBy    int64 // time at which the server's flush counter was last seen to be higher than before, because another client has flushed the server
 
-	counted  int64    // when the server's counters were last read
-	counters Counters // the server's counters at that time
-	asked    int64    // when CountersToRead last returned the server
-	doubt    int64    // time of the server's last miss with an unknown cause
+	counted  int64    // time at which the server's counters were last read
+	counters Counters // the server's counters when they were last read
+	asked    int64    // time of the miss for which CountersToRead last returned the server
+	doubt    int64    // time of the server's last miss for which no reason was found in the recorded operations
 }
 
-// Counters has counters of a server: memcached's evictions and cmd_flush, since its start.
+// Counters has two counters of a memcached server since its start: evictions and cmd_flush.
 type Counters struct{ Evictions, Flushes uint64 }
 
-// Recorder remembers operations on keys. It is safe for concurrent use.
+// Recorder remembers the last operation on each sampled key. It is safe for concurrent use.
 type Recorder struct {
-	limit atomic.Uint64 // keys with a hash up to this are in the sample
+	limit atomic.Uint64 // greatest hash of a sampled key: keys with a higher hash are not recorded
 
 	mu      sync.Mutex
-	entries []entry // the buckets, concatenated
+	entries []entry // entries of the sampled keys: all buckets, one after the other
 	used    int
 	servers []server
-	since   int64 // earlier operations were dropped, or not seen
+	since   int64 // time from which on all operations on sampled keys are known
 
-	whole     uint64 // keys with hashes up to this have been in the sample since the time in since, others since raised
+	whole     uint64 // greatest hash of the keys that were sampled during all the time since `since`; keys with higher hashes are sampled since `raised`
 	raised    int64
-	told      int   // operations since the last adaptation
-	adaptedAt int64 // when the field limit was last checked
+	told      int   // number of operations since the sample was adapted last
+	adaptedAt int64 // time at which it was last checked whether more or fewer keys should be sampled
 }
 
-// newRecorder returns an empty Recorder.
+// newRecorder returns an empty Recorder. At first, all keys are sampled.
 func newRecorder(now int64) *Recorder {
 	t := &Recorder{entries: make([]entry, buckets*ways), since: now, whole: everyKey, adaptedAt: now}
 	t.limit.Store(everyKey)
 	return t
 }
 
-// Wants reports whether the key with that hash is in the sample. All hashes must be of the same
+// Wants reports whether the key with the given hash is sampled. All hashes must be of the same
 // function, and spread over 64 bits.
 func (t *Recorder) Wants(hash uint64) bool { return hash <= t.limit.Load() }
 
-// Chosen returns the part of all keys that is in the sample.
+// Chosen returns the fraction of all keys that are sampled, 0 to 1.
 func (t *Recorder) Chosen() float64 { return float64(t.limit.Load()) / everyKey }
 
-// Since returns the time from which on the Recorder knows all operations.
+// Since returns the time from which on all operations on sampled keys are known, on the loops'
+// clock.
 func (t *Recorder) Since() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.since
 }
 
-// Stored records that a value of the key was stored, for ttl seconds; 0: until it is evicted.
-// If the set follows a miss, it returns how many nanoseconds ago the key missed first.
+// Stored records that a value of the key was stored for ttl seconds. A ttl of 0 means that the
+// value does not expire. If the key missed at most a minute ago, ok is true, and after is the time
+// since its first miss, in nanoseconds.
 func (t *Recorder) Stored(now int64, hash uint64, is Place, ttl uint32) (after int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,7 +142,7 @@ func (t *Recorder) Stored(now int64, hash uint64, is Place, ttl uint32) (after i
 	return after, ok
 }
 
-// Removed records that the key existed and was deleted.
+// Removed records that the key existed and was deleted at the time now.
 func (t *Recorder) Removed(now int64, hash uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,8 +152,8 @@ func (t *Recorder) Removed(now int64, hash uint64) {
 	}
 }
 
-// Touched records that the value of the key, if there is one, expires ttl seconds from now; 0:
-// it is kept until it is evicted.
+// Touched records that the value of the key, if there is one, now expires in ttl seconds. A ttl of
+// 0 means that the value does not expire.
 func (t *Recorder) Touched(now int64, hash uint64, ttl uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -163,8 +167,8 @@ func (t *Recorder) Touched(now int64, hash uint64, ttl uint32) {
 	}
 }
 
-// Missed returns why a read of the key has missed at that Place. invalidated means that it
-// found a value with an invalidated tag.
+// Missed records that a read of the key has missed at the given Place, and returns the reason.
+// invalidated means that the read found a value with an invalidated tag.
 func (t *Recorder) Missed(now int64, hash uint64, is Place, invalidated bool) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +197,8 @@ func (t *Recorder) Missed(now int64, hash uint64, is Place, invalidated bool) Re
 	return e.why
 }
 
-// Reason returns the last result of Missed for the key, if no operation followed; else Unsure.
+// Reason returns the last result of Missed for the key. It returns Unsure if there was a store or
+// delete after it.
 func (t *Recorder) Reason(hash uint64) Reason {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -205,10 +210,10 @@ func (t *Recorder) Reason(hash uint64) Reason {
 	return Unsure
 }
 
-// lost returns why the value of e is not where it was looked up: the earliest reason. If no
-// reason is known, the server has evicted it, but only if its eviction counter has grown since
-// the store. Otherwise the cause is not known: it may be a flush that only the server knows of,
-// or a server clock that differs.
+// lost returns why the value of the entry e is gone. If there are several reasons, it returns the
+// earliest. If there is none, the reason is Evicted, provided that the server's eviction counter
+// has grown since the store. Otherwise the reason is Unsure: perhaps the server was flushed by
+// another client, or its clock differs.
 func (t *Recorder) lost(now int64, e *entry, is Place) Reason {
 	why, first := Unsure, int64(math.MaxInt64)
 	came := func(r Reason, at int64) {
@@ -249,9 +254,9 @@ func (t *Recorder) lost(now int64, e *entry, is Place) Reason {
 // countGap is the minimum time between two reads of a server's counters.
 const countGap = 5 * int64(time.Second)
 
-// CountersToRead returns the numbers of the servers whose counters should be read: values were
-// missing there for an unknown cause since the last read. It returns a server at most once in
-// countGap.
+// CountersToRead returns the numbers of the servers whose counters should be read now. These are
+// the servers with a new miss for which no reason was found. It returns a server at most once in
+// the time countGap.
 func (t *Recorder) CountersToRead() (list []uint16) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -264,8 +269,8 @@ func (t *Recorder) CountersToRead() (list []uint16) {
 	return list
 }
 
-// Counted records the counters of a server. If they have decreased, they are those of another
-// process, so nothing follows from them.
+// Counted records the counters of a server. If a counter is lower than before, another server
+// process has sent it, so nothing follows from it.
 func (t *Recorder) Counted(now int64, number uint16, is Counters) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -281,15 +286,16 @@ func (t *Recorder) Counted(now int64, number uint16, is Counters) {
 	s.counted, s.counters = now, is
 }
 
-// Flush records that all values of a server are gone at the time `at`, which may be in the future.
+// Flush records that all values of a server are gone from the time `at` on. That time may be in the
+// future.
 func (t *Recorder) Flush(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).flushed = at
 	t.mu.Unlock()
 }
 
-// Out records that a server was ejected: if it returns, it is not known whether it has its
-// values.
+// Out records that a server was ejected at the time `at`. When the server returns, it may not have
+// its values any more.
 func (t *Recorder) Out(at int64, number uint16) {
 	t.mu.Lock()
 	t.server(number).out = at
@@ -303,8 +309,8 @@ func (t *Recorder) server(number uint16) *server {
 	return &t.servers[number]
 }
 
-// hears counts an operation, and adapts t.limit when it is time. It reports whether the key
-// with that hash is still in the sample.
+// hears counts an operation on a key. From time to time it also adapts how many keys are sampled.
+// It reports whether the key with the given hash is still sampled.
 func (t *Recorder) hears(now int64, hash uint64) bool {
 	t.told++
 	took := now - t.adaptedAt
@@ -328,7 +334,7 @@ func (t *Recorder) hears(now int64, hash uint64) bool {
 	return t.Wants(hash)
 }
 
-// lower halves the sample, and drops the other keys.
+// lower halves the number of sampled keys, and drops the entries of the other keys.
 func (t *Recorder) lower() {
 	limit := t.limit.Load() >> 1
 	t.limit.Store(limit)
@@ -340,11 +346,12 @@ func (t *Recorder) lower() {
 	}
 }
 
-// hashAbove reports whether the hash of e is above a limit. finger is the upper half of the
-// hash.
+// hashAbove reports whether the hash of the entry's key is greater than limit. An entry has only
+// the upper half of the hash, in the field finger.
 func hashAbove(e *entry, limit uint64) bool { return uint64(e.finger) > limit>>32 }
 
-// forget frees entries: it drops old keys or, if there are none, reduces the sample.
+// forget makes room for new entries. It drops the older half of the entries if they are old enough.
+// Otherwise it halves the number of sampled keys.
 func (t *Recorder) forget(now int64) {
 	times := make([]int64, 0, t.used)
 	for i := range t.entries {
@@ -366,7 +373,7 @@ func (t *Recorder) forget(now int64) {
 	}
 }
 
-// last returns the time of the last operation on the key of e, or of its first miss after that.
+// last returns the time of the last recorded operation on the key of e.
 func (e *entry) last() int64 { return max(e.at, e.missed) }
 
 func (t *Recorder) drop(e *entry) {
@@ -374,14 +381,14 @@ func (t *Recorder) drop(e *entry) {
 	t.used--
 }
 
-// bucket returns the bucket for the key with that hash.
+// bucket returns the entries among which the key with the given hash must be.
 func (t *Recorder) bucket(hash uint64) []entry {
 	at := hash & (buckets - 1) * ways
 	return t.entries[at : at+ways]
 }
 
-// entry returns the entry of the key with that hash, and creates it if there is none. In a full
-// bucket it replaces the oldest entry.
+// entry returns the entry of the key with the given hash. If the key has no entry, it gets a free
+// one of its bucket, or else the oldest one.
 func (t *Recorder) entry(hash uint64) *entry {
 	bucket, finger := t.bucket(hash), uint32(hash>>32)
 	oldest := &bucket[0]

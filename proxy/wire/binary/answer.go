@@ -1,6 +1,6 @@
 package binary
 
-// Translates text and meta replies to frames.
+// This file translates text and meta replies to frames of the binary protocol.
 
 import (
 	"bytes"
@@ -14,8 +14,8 @@ const answerMagic = 0x81
 // Status is the status code in a reply frame.
 type Status uint16
 
-// The statuses. memcached sends those up to OutOfMemory. The others are only in its
-// protocol documentation; a proxy needs them.
+// These are the status codes of reply frames. memcached sends those up to OutOfMemory.
+// The others are only in the documentation of its protocol; a proxy needs them.
 const (
 	Success     Status = 0x00
 	NoSuchKey   Status = 0x01
@@ -25,16 +25,16 @@ const (
 	Unstored    Status = 0x05
 	NoNumber    Status = 0x06
 	AuthFailed  Status = 0x20
-	Continue    Status = 0x21 // authentication needs another step of the client
+	Continue    Status = 0x21 // the authentication needs another step of the client
 	NoCommand   Status = 0x81
 	OutOfMemory Status = 0x82
 	Unsupported Status = 0x83
 	Internal    Status = 0x84
-	Busy        Status = 0x85 // Busy in the documentation: too many requests are waiting
+	Busy        Status = 0x85 // too many requests are waiting; the documentation of the protocol calls this status Busy
 	Temporary   Status = 0x86
 )
 
-// texts are memcached's texts for its statuses.
+// texts contains the text that memcached sends with each status.
 var texts = map[Status]string{
 	NoSuchKey:   "Not found",
 	KeyExists:   "Data exists for key.",
@@ -47,7 +47,8 @@ var texts = map[Status]string{
 	OutOfMemory: "Out of memory",
 }
 
-// errorStatus maps texts of error lines to specific statuses.
+// errorStatus contains parts of error lines, with the status for an error line that
+// contains them.
 var errorStatus = [...]struct {
 	text   string
 	status Status
@@ -59,10 +60,10 @@ var errorStatus = [...]struct {
 	{wire.TooOld, Unsupported},
 }
 
-// AppendHead appends the header of a reply frame. extras, key and value are sizes
-// in bytes.
+// AppendHead appends the header of the reply frame to h. s is its status. extras, key and
+// value are sizes in bytes.
 func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint64) []byte {
-	b := [HeadSize]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appended at once: appending field by field takes three times as long
+	b := [HeadSize]byte{answerMagic, h.Opcode, byte(key >> 8), byte(key), byte(extras)} // appending the header in one step; appending each field takes three times as long
 	binary.BigEndian.PutUint16(b[6:], uint16(s))
 	binary.BigEndian.PutUint32(b[8:], uint32(extras+key+value))
 	binary.BigEndian.PutUint32(b[12:], h.Opaque)
@@ -70,9 +71,9 @@ func (h Head) AppendHead(dst []byte, s Status, extras, key, value int, cas uint6
 	return append(dst, b[:]...)
 }
 
-// AppendValue appends the reply frame for a value, except the bytes of the value. r
-// was parsed from b. key is the client's key if the reply must contain it, else
-// empty.
+// AppendValue appends the reply frame for a value, without the bytes of the value. r is
+// the reply, which was parsed from b. key is the client's key if the frame must contain
+// it, else empty.
 func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	flags, size := r.ClientFlags, r.Body.Len()
 	if r.Letters.Has('f') {
@@ -85,8 +86,8 @@ func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(decimal(flags.Of(b)))), key...)
 }
 
-// casOf returns the cas id in reply r, parsed from b. If there is none, it returns
-// wire.NoMatch, because no cas may depend on this value or write.
+// casOf returns the cas id in the reply r, which was parsed from b. Without a cas id, it
+// returns wire.NoMatch, with which every cas fails.
 func casOf(r *wire.Reply, b []byte) uint64 {
 	at := r.Unique
 	if r.Letters.Has('c') {
@@ -98,7 +99,7 @@ func casOf(r *wire.Reply, b []byte) uint64 {
 	return decimal(at.Of(b))
 }
 
-// decimal returns the value of the digits b.
+// decimal returns the number that the decimal digits in b represent.
 func decimal(b []byte) (n uint64) {
 	for _, c := range b {
 		n = n*10 + uint64(c-'0')
@@ -106,13 +107,13 @@ func decimal(b []byte) (n uint64) {
 	return n
 }
 
-// Quiet reports whether the usual reply to h is hidden: a miss for a get, success
-// for other commands.
+// Quiet reports whether the usual reply to the frame is hidden: a miss for a get, success
+// for all other commands.
 func (h Head) Quiet() bool { return opcodes[h.Opcode].quiet }
 
-// AppendFrame appends the reply frame to h for r, the reply to op, which was parsed
-// from b. If h is quiet it may append nothing. failure is the status for error
-// lines that have no specific status.
+// AppendFrame appends the reply frame to h. r is the reply of a server, parsed from b, to
+// a request with the operation op. If h is quiet, AppendFrame may append nothing. failure
+// is the status for an error line without a status of its own.
 func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, failure Status) []byte {
 	quiet := h.Quiet()
 	counts := op == wire.Incr || op == wire.Decr
@@ -157,7 +158,7 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 		return h.AppendStatus(dst, NoCommand, "")
 	case wire.ClientError, wire.ServerError, wire.Busy:
 		return h.AppendFailure(dst, r.Line.Of(b), failure)
-	default: // all other kinds mean success
+	default: // replies of all other kinds mean success
 		if quiet {
 			return dst
 		}
@@ -169,8 +170,8 @@ func (h Head) AppendFrame(dst []byte, op wire.Op, r *wire.Reply, b, key []byte, 
 	}
 }
 
-// AppendStatus appends a frame with a status and a text. If text is empty,
-// memcached's text for the status is used.
+// AppendStatus appends a reply frame with a status and a text. If text is empty, the
+// frame has memcached's text for the status.
 func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
 	if text == "" {
 		text = texts[s]
@@ -178,8 +179,8 @@ func (h Head) AppendStatus(dst []byte, s Status, text string) []byte {
 	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
 }
 
-// AppendFailure appends the frame for an error line. s is the status if the line
-// has no specific one.
+// AppendFailure appends the reply frame for an error line. s is the status for an error
+// line without a status of its own.
 func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
 	_, text, _ := bytes.Cut(line, []byte{' '})
 	if bytes.HasPrefix(line, []byte("CLIENT_ERROR ")) {
@@ -197,9 +198,10 @@ func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
 	return append(h.AppendHead(dst, s, 0, 0, len(text), 0), text...)
 }
 
-// AppendStats appends the frames for a complete reply to stats: one frame per line,
-// followed by an empty one, or a frame with the error. As in memcached, the reply
-// to stats detail dump is a single value.
+// AppendStats appends the reply frames for b, the complete reply to stats. They are one
+// frame per line, and an empty frame at the end. For an error, they are one frame with
+// the error. For stats detail dump, as in memcached, they are a single value and the
+// empty frame.
 func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 	if bytes.HasPrefix(b, []byte("PREFIX ")) {
 		dst = h.appendStat(dst, []byte("detailed"), b)

@@ -2,8 +2,8 @@
 // back to frames.
 //
 // Next parses a frame. Spell translates it to a text or meta request, which is then
-// handled like any other. AppendFrame translates the reply to a frame. So no other
-// package has to support the binary protocol. Requests to servers are never quiet.
+// handled like any other. AppendFrame translates the reply to a frame. No other package
+// therefore has to support the binary protocol. Requests to servers are never quiet.
 // AppendFrame hides the replies to quiet frames, so the result of each command is
 // always known.
 //
@@ -22,21 +22,21 @@
 //   - A body of 2 GiB or more is too large, like any other large body. memcached
 //     reads its length as negative.
 //   - A key with spaces or control characters is sent to servers in base64, which
-//     limits it to 186 bytes. A longer one is Invalid. memcached limits the encoded
-//     key to 250 bytes: 186 bytes become 248, and it accepts no base64 without
-//     padding. Servers before 1.6.10 don't understand base64. There a key with a
-//     space, a line end or a zero byte is Unsupported.
+//     limits it to 186 bytes. The reply to a longer key has the status Invalid.
+//     memcached limits the encoded key to 250 bytes: 186 bytes become 248, and it
+//     accepts no base64 without padding. Servers before 1.6.10 don't understand base64.
+//     With these, the reply to a key with a space, a line end or a zero byte has the
+//     status Unsupported.
 //   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
 //   - If a server finds a value too large, the old value is removed for add,
 //     replace, append and prepend too. memcached removes it only for set.
 //   - With servers before 1.6.10, the cas id in the reply to a write is
-//     wire.NoMatch. A counter can't be created with an initial value. A delete or
-//     append with a cas is Unsupported.
+//     wire.NoMatch. A counter can't be created with an initial value. The reply to a
+//     delete or append with a cas has the status Unsupported.
 //   - The cas id of a value read from several replicas is sealed (package
-//     replicate). It is wire.NoMatch, which matches no item, if the replica doesn't
-//     decide a cas, or if the guard serves an old value or a value of the
-//     substitute server. It is also wire.NoMatch for a write that the guard did not
-//     store.
+//     replicate). The cas id is wire.NoMatch, which matches no item, in three cases:
+//     the replica doesn't decide a cas; the guard serves a stale value or a value of
+//     the substitute server; the guard did not store a write.
 //   - stats covers all servers. stats conns and stats cachedump also work.
 //   - Before a client has authenticated (auth_file), version is refused too. PLAIN
 //     is the only mechanism.
@@ -45,7 +45,8 @@
 //     reached. The value contains the reason.
 package binary
 
-// Parses frames and translates them to text or meta requests.
+// This file parses frames of the binary protocol and translates them to text or meta
+// requests.
 
 import (
 	"bytes"
@@ -61,29 +62,30 @@ import (
 // the binary protocol by the first byte of a connection.
 const Magic = 0x80
 
-// maxKey is the longest key that memcached accepts. maxBody is the longest data
-// block that a text or meta command can announce.
+// maxKey is the length in bytes of the longest key that memcached accepts. maxBody is the
+// length in bytes of the longest data block that a text or meta command can announce.
 const (
 	maxKey  = 250
 	maxBody = math.MaxInt32 - 2
 )
 
-// HeadSize is the size of a frame's header, which precedes extras, key and value.
+// HeadSize is the size in bytes of a frame's header. The extras, the key and the value
+// follow the header.
 const HeadSize = 24
 
-// Head contains the fields of a request frame that its reply repeats.
+// Head contains those fields of a request frame that the reply to it repeats.
 type Head struct {
 	Opcode byte
 	Opaque uint32
 }
 
-// Frame is one request of the binary protocol. Its spans are offsets into the
-// buffer given to Next.
+// Frame is one request of the binary protocol. Its spans are offsets into the buffer that
+// was given to Next.
 type Frame struct {
 	Head
 	Op    wire.Op
 	Key   wire.Span
-	Value wire.Span // value of a storage command; may extend past the buffer with ErrShort
+	Value wire.Span // value of a storage command; with the error ErrShort, it may end after the buffer
 
 	cas     uint64
 	flags   uint32
@@ -91,36 +93,37 @@ type Frame struct {
 	delta   uint64
 	initial uint64
 
-	odd     bool   // the key can't be in a command line without base64
-	answer  []byte // reply to a malformed frame, as an error line; nil: none
-	closes  bool   // memcached closes the connection after that reply
-	tooBig  bool   // the value is over Limits.Value
+	odd     bool   // true: the key has bytes that a command line can only contain in base64
+	answer  []byte // reply to a malformed frame, in the form of an error line; nil: no reply
+	closes  bool   // true: memcached closes the connection after such a frame, and after the reply to it if there is one
+	tooBig  bool   // true: the value is longer than Limits.Value
 	Swallow int64  // number of bytes after the frame that belong to it and must be discarded
-	Need    int    // with ErrShort: the size of the frame that is known so far
+	Need    int    // with the error ErrShort: number of bytes of the frame that the next call of Next needs
 }
 
-// layout is the required form of a frame.
+// layout is the form that a frame must have: which of extras, key and value.
 type layout uint8
 
 const (
 	unknown layout = iota
-	bare           // no extras, key or value
-	flush          // optional 4 bytes of extras: the delay
-	keyed          // only a key
-	stored         // 8 bytes of extras, a key, a value
-	joined         // a key, a value
-	counted        // 20 bytes of extras, a key
-	touched        // 4 bytes of extras, a key; a value is skipped, but memcached executes it as the next frame
-	named          // an optional key; a value is skipped, as with touched
-	sasl           // a key (the mechanism) and a value
+	bare           // a frame without extras, key and value
+	flush          // a frame that is empty or has 4 bytes of extras, which are the delay of a flush
+	keyed          // a frame with only a key
+	stored         // a frame with 8 bytes of extras, a key and a value
+	joined         // a frame with a key and a value
+	counted        // a frame with 20 bytes of extras and a key
+	touched        // a frame with 4 bytes of extras and a key; a value is discarded here, but memcached executes it as the next frame
+	named          // a frame with an optional key; a value is discarded here, but memcached executes it as the next frame
+	sasl           // a frame with a key (the name of the mechanism) and a value
 )
 
-// opcodes are the opcodes of memcached 1.6.18. verbosity (0x1b) is not one of them.
+// opcodes describes the opcodes that memcached 1.6.18 knows. It does not know verbosity
+// (0x1b).
 var opcodes = [256]struct {
 	op     wire.Op
 	layout layout
 	quiet  bool
-	key    bool // the reply contains the key
+	key    bool // whether the reply contains the key
 }{
 	0x00:       {op: wire.Get, layout: keyed},
 	0x01:       {op: wire.Set, layout: stored},
@@ -161,24 +164,24 @@ var opcodes = [256]struct {
 
 const opTouch = 0x1c
 
-// The opcodes of SASL authentication.
+// These are the opcodes of SASL authentication.
 const (
 	Mechanisms = 0x20
 	Begin      = 0x21
 	Step       = 0x22
 )
 
-// ReturnsKey reports whether the reply to h contains the key.
+// ReturnsKey reports whether the reply to the frame contains the key.
 func (h Head) ReturnsKey() bool { return opcodes[h.Opcode].key }
 
-// IsQuietGet reports whether f is a get that is silent on a miss, with a key that
-// needs no base64.
+// IsQuietGet reports whether f is a get without a reply to a miss, and its key can be in
+// a command line without base64.
 func (f *Frame) IsQuietGet() bool { return f.Op == wire.Get && !f.odd && opcodes[f.Opcode].quiet }
 
-// NextQuietGet returns the key of the quiet get at the start of buf and stores its
-// header in f. It returns nil if buf begins with another or an incomplete frame, or
-// if the key needs base64. Clients send many quiet gets in a row, and this takes a
-// third of the time of Next.
+// NextQuietGet returns the key of a quiet get at the start of buf and stores its header
+// in f. It returns nil if buf begins with another frame or an incomplete one, or if the
+// key needs base64. Clients send many quiet gets in a row, and NextQuietGet takes a third
+// of the time of Next.
 func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
 	if len(buf) < HeadSize || !BeginsQuietGet(buf) || buf[4] != 0 {
 		return nil
@@ -194,8 +197,8 @@ func (f *Frame) NextQuietGet(l *wire.Limits, buf []byte) (key []byte) {
 	return key
 }
 
-// BeginsQuietGet reports whether buf begins with a get that is silent on a miss. If
-// buf is too short to tell, it returns false.
+// BeginsQuietGet reports whether buf begins with a get without a reply to a miss. It
+// returns false if buf does not contain the opcode yet.
 func BeginsQuietGet(buf []byte) bool {
 	if len(buf) < 2 || buf[0] != Magic {
 		return false
@@ -210,12 +213,11 @@ var (
 	answerOddKey  = wire.AppendClientError(nil, "a key with spaces or control characters is too long to be asked for in base64")
 )
 
-// noExpiry as the exptime of incr or decr means that a missing counter is not
-// created.
+// noExpiry is the exptime with which an incr or decr does not create a missing counter.
 const noExpiry = math.MaxUint32
 
-// Next parses the frame at the start of buf into f and returns its size. The only
-// error is ErrShort, with size 0: call again with the same start and at least
+// Next parses the frame at the start of buf into f and returns its size. The only error
+// is ErrShort, with size 0: the caller calls Next again with the same start and at least
 // f.Need bytes. A malformed frame is returned as a Frame with Op Bad.
 func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	*f = Frame{}
@@ -230,7 +232,7 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	f.Opcode, f.Opaque = buf[1], binary.BigEndian.Uint32(buf[12:])
 	f.cas = binary.BigEndian.Uint64(buf[16:])
 	key, extras := int(binary.BigEndian.Uint16(buf[2:])), int(buf[4])
-	body := int64(binary.BigEndian.Uint32(buf[8:])) // the length may not fit a 32-bit int
+	body := int64(binary.BigEndian.Uint32(buf[8:])) // int64, because the length may not fit into an int of 32 bits
 	o := &opcodes[f.Opcode]
 	switch {
 	case int64(key+extras) > body:
@@ -290,8 +292,8 @@ func Next(l *wire.Limits, buf []byte, f *Frame) (int, error) {
 	return end, nil
 }
 
-// fits reports whether a frame of layout l may have these sizes. body is the total
-// size of extras, key and value.
+// fits reports whether a frame with the layout l may have parts of these sizes in bytes.
+// body is the total size of extras, key and value.
 func (l layout) fits(extras, key int, body int64) bool {
 	switch l {
 	case bare:
@@ -308,13 +310,13 @@ func (l layout) fits(extras, key int, body int64) bool {
 		return key > 0 && extras == 20 && body == int64(key+extras)
 	case touched:
 		return key > 0 && extras == 4
-	default: // named
+	default: // the layout `named`
 		return extras == 0
 	}
 }
 
-// Oversized reports whether the value is over the limit. The value is then not part
-// of the frame.
+// Oversized reports whether the value is longer than Limits.Value. Such a value is not
+// part of the frame.
 func (f *Frame) Oversized() bool { return f.tooBig }
 
 func (f *Frame) bad(answer []byte, closes bool) (int, error) {
@@ -322,15 +324,15 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 	return HeadSize, nil
 }
 
-// Spell translates f to a text or meta request. It appends the bytes to dst, which
-// must be empty, and sets r to the parsed request. buf is the buffer from which f
-// was parsed. If buf ends in the middle of the value, the data block is omitted.
-// Spell must not be called for Auth, which is not sent to servers.
+// Spell translates the frame f to a text or meta request. It appends the bytes of the
+// request to dst, which must be empty, and parses them into r. buf is the buffer from
+// which f was parsed. If buf ends in the middle of the value, the request has no data
+// block. Spell must not be called for Auth, which is not sent to servers.
 //
 // A get becomes a gets, because the reply frame contains the cas id. Its Op is Get
-// nevertheless, so that everything that may answer a get, such as a cache, may
-// answer it too. Writes whose reply is shown ask for the cas id, which needs meta.
-// A delete without a cas is a text command.
+// nevertheless: everything that may reply to a get, such as a cache, may also reply to
+// it. A write with a visible reply asks for the cas id, which needs a meta command. A
+// delete without a cas id is a text command.
 func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 	if f.Op == wire.Get && !f.odd {
 		return spellGet(dst, f.Key.Of(buf), r)
@@ -372,14 +374,14 @@ func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
 		s.line = append(append(s.line, f.Value.Of(buf)...), "\r\n"...)
 	}
 	l.Next(s.line, r)
-	if f.tooBig { // the size in the command is capped, so it may be too small
+	if f.tooBig { // the length in the command line is limited to maxBody, so the value may be longer
 		r.Swallow = f.Swallow
 	}
 	r.Flags |= wire.Binary
 	return s.line[:max(end, len(s.line))]
 }
 
-// spellGet is Spell for the most frequent frame, a get.
+// spellGet translates a get, the most frequent frame, to a text request, as Spell does.
 func spellGet(dst, key []byte, r *wire.Request) []byte {
 	const start = len("gets ")
 	dst = append(append(append(dst, "gets "...), key...), "\r\n"...)
@@ -389,7 +391,7 @@ func spellGet(dst, key []byte, r *wire.Request) []byte {
 	return dst
 }
 
-// plainText returns b with spaces instead of bytes that can't be in a line.
+// plainText returns b with a space in place of each byte that is not printable ASCII.
 func plainText(b []byte) []byte {
 	return bytes.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {
@@ -399,20 +401,21 @@ func plainText(b []byte) []byte {
 	}, b)
 }
 
-// speller builds the command line for a frame.
+// speller builds the command line to which a frame is translated.
 type speller struct {
 	line  []byte
 	frame *Frame
 	key   []byte
 }
 
-// command appends a meta command, its key and flags.
+// command appends the name of a meta command, the key and the flags.
 func (s *speller) command(name, flags string) {
 	s.word(name)
 	s.flags(flags)
 }
 
-// word appends a command and the key, in base64 if necessary.
+// word appends the name of a command and the key. A key with spaces or control characters
+// is appended in base64.
 func (s *speller) word(name string) {
 	s.line = append(append(s.line, name...), ' ')
 	if s.frame.odd {
@@ -435,8 +438,9 @@ func (s *speller) number(name string, n uint64) {
 	s.line = strconv.AppendUint(append(s.line, name...), n, 10)
 }
 
-// seconds returns the exptime. It is unsigned in a frame, but signed in a command,
-// so times after 2038 are capped.
+// seconds returns the exptime for a command line. An exptime is unsigned in a frame but
+// signed in a command, so times after January 2038 are replaced by the largest possible
+// time.
 func (s *speller) seconds() uint64 { return uint64(min(s.frame.exptime, math.MaxInt32)) }
 
 func (s *speller) cas() {
@@ -445,7 +449,7 @@ func (s *speller) cas() {
 	}
 }
 
-// shown adds flag c, which asks for the cas id, if the frame is not quiet.
+// shown appends the flag c, which asks for the cas id, unless the frame is quiet.
 func (s *speller) shown() {
 	if !s.quiet() {
 		s.line = append(s.line, " c"...)
@@ -497,7 +501,7 @@ func (s *speller) store() {
 		s.line = append(s.line, " MA"...)
 	case op == wire.Prepend:
 		s.line = append(s.line, " MP"...)
-	case s.frame.cas != 0: // with a cas, memcached treats add and replace as a cas too
+	case s.frame.cas != 0: // a frame with a cas id becomes a cas; memcached treats an add or replace with a cas id in this way
 	case op == wire.Add:
 		s.line = append(s.line, " ME"...)
 	case op == wire.Replace:

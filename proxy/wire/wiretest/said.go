@@ -1,6 +1,7 @@
 package wiretest
 
-// The reaction of a memcached to a stream: from a running server, or recorded.
+// This file contains the reaction of a memcached to a stream of requests. The memcached
+// is running, or its reactions were recorded.
 
 import (
 	"bytes"
@@ -14,16 +15,17 @@ import (
 	"time"
 )
 
-// probe is sent after each stream that ends with a complete line. The reply shows
-// that the connection is open and in step. After an incomplete line no probe is
-// sent, because it would complete the line. (memcached closes a connection with an
-// incomplete line of more than 2048 bytes.)
+// probe is a request that is sent after each stream with a complete last line. The reply
+// to probe shows that the connection is open, and that the server reads requests from the
+// right byte on. After an incomplete line no probe is sent, because it would complete the
+// line. (memcached closes a connection with an incomplete line of more than 2048 bytes.)
 const (
 	probe  = "mn\r\nmg probe k Oend\r\n"
-	InStep = "EN kprobe Oend\r\n" // the end of the reply to probe
+	InStep = "EN kprobe Oend\r\n" // the end of the reply to the request probe
 )
 
-// Probed returns the stream followed by its probe.
+// Probed returns the data of the stream, followed by the request probe if the last line
+// is complete.
 func (s Stream) Probed() string {
 	if strings.HasSuffix(s.Data, "\n") {
 		return s.Data + probe
@@ -31,33 +33,32 @@ func (s Stream) Probed() string {
 	return s.Data
 }
 
-// Said is the reaction of a server to a probed stream.
+// Said is the reaction of a server to a stream that ends with the request probe.
 type Said struct {
-	Answer string // reply, without the parts that Normal replaces
+	Answer string // the server's reply to the whole stream, without the parts that Normal replaces
 	Closed bool   // whether the server closed the connection before the client did
 }
 
-// InStep reports whether the server understood the probe as a probe, so the
-// connection is in step.
+// InStep reports whether the server understood the request probe at the end of the
+// stream. If so, the server reads requests from the right byte on.
 func (s Said) InStep() bool { return strings.HasSuffix(s.Answer, InStep) }
 
-// silence is how long a memcached must be silent, twice in a row, to count as
-// waiting for more input. Between the two periods it must answer another client,
-// because a server that gets no CPU time is silent too. Hear increases it for slow
-// servers.
+// silence is how long a memcached must send nothing, twice in a row, to count as waiting
+// for more input. Between the two periods it must reply to another client, because a
+// server without CPU time sends nothing either. Hear uses a longer time for slow servers.
 const silence = 300 * time.Millisecond
 
-// Hear sends pieces on a new connection and returns the reaction of the server.
-// want is the reaction of another server to the same pieces, or zero. Hear waits up
-// to patience for a reply as long as want's, or for the server to close if want is
-// closed.
+// Hear sends pieces of a stream on the connection c and returns the reaction of the
+// server. want is the reaction of another server to the same pieces, or zero. Hear waits
+// at most for the duration patience for a reply that is as long as the one in want. If
+// the connection is closed in want, Hear waits until the server closes it.
 func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Said {
 	sent := make(chan struct{})
 	go func() {
 		defer close(sent)
 		for _, piece := range pieces {
 			if _, err := io.WriteString(c, piece); err != nil {
-				return // the server has closed; its reply may still arrive
+				return // the server has closed the connection; its reply may still arrive
 			}
 		}
 	}()
@@ -69,8 +70,8 @@ func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Sa
 		answer = append(answer, buf[:n]...)
 		return err
 	}
-	// A server without CPU time is silent too, and it answers a new client slowly.
-	// It gets ten times the time of such an answer.
+	// A server without CPU time sends nothing, and replies late to a new client. Wait ten
+	// times as long as such a reply takes.
 	enough, start := silence, time.Now()
 	for waits := 0; !bytes.HasSuffix(answer, []byte(InStep)); {
 		wait, before := patience, len(answer)
@@ -95,17 +96,18 @@ func Hear(c *net.TCPConn, pieces []string, want Said, patience time.Duration) Sa
 			if waits++; waits > 1 && wait >= min(10*time.Since(began), patience) {
 				return Said{Normal(answer), false}
 			}
-		default: // not all pieces have been sent
+		default: // some pieces of the stream are not sent yet
 		}
 		enough = max(enough, min(10*time.Since(began), patience))
 	}
 	c.CloseWrite()
-	for read(patience) == nil { // anything that follows makes the result differ
+	for read(patience) == nil { // bytes after the reply to the probe become part of the result, which then differs
 	}
 	return Said{Normal(answer), false}
 }
 
-// serves reports whether the server at address answers a new client.
+// serves reports whether the server at address replies to a new client within the
+// duration patience.
 func serves(address string, patience time.Duration) bool {
 	c, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {
@@ -124,15 +126,15 @@ func serves(address string, patience time.Duration) bool {
 }
 
 var changing = []*regexp.Regexp{
-	regexp.MustCompile(`(?m)^(VALUE \S+ \d+ \d+) (\d+)\r$`), // gets and gats
+	regexp.MustCompile(`(?m)^(VALUE \S+ \d+ \d+) (\d+)\r$`), // cas ids in the replies to gets and gats
 	regexp.MustCompile(`(?m)^((?:HD|VA|EN|NF|EX|NS)\b[^\r\n]* c)(\d+)`),
 	regexp.MustCompile(`(?m)^(ME [^\r\n]* cas=)(\d+)`),
 	regexp.MustCompile(`(?m)^(VERSION )(\S+)\r$`),
 }
 
-// Normal replaces what may differ between servers: cas ids, which depend on earlier
-// writes, and versions. It also removes the text that Ringside adds to memcached's
-// error for a large value.
+// Normal replaces those parts of a reply that may differ between servers by *. These
+// parts are cas ids, which depend on earlier writes, and versions. Normal also removes
+// the text that Ringside adds to memcached's error for a value that is too large.
 func Normal(answer []byte) string {
 	answer = bytes.ReplaceAll(answer, []byte(": the value is longer than limits.value of Ringside"), nil)
 	for _, re := range changing {
@@ -144,10 +146,10 @@ func Normal(answer []byte) string {
 //go:embed testdata/memcached-1.6.45.txt
 var recorded string
 
-// Recorded returns the recorded reactions of memcached 1.6.45, by the Source of the
-// stream. Each line of testdata/memcached-1.6.45.txt contains the source, then =>,
-// then the reply in the syntax of streams.txt. The word closed follows if the
-// server closed the connection.
+// Recorded returns the recorded reactions of memcached 1.6.45, by the field Source of the
+// stream. Each line of testdata/memcached-1.6.45.txt contains the source, then =>, then
+// the reply in the syntax of streams.txt. The word closed follows if the server closed
+// the connection.
 func Recorded() (map[string]Said, error) {
 	all := map[string]Said{}
 	for i, line := range strings.Split(strings.TrimSpace(recorded), "\n") {
@@ -180,8 +182,8 @@ func Record(s Stream, said Said) string {
 	return line + "\n"
 }
 
-// quote returns text in the syntax that parse reads. Runs of more than 100 equal
-// bytes are written with a repeat count.
+// quote returns text in the syntax of streams.txt. It writes a run of more than 100 equal
+// bytes as one byte with a repeat count.
 func quote(text string) string {
 	var b strings.Builder
 	from := 0

@@ -3,7 +3,7 @@
 // their replies with those of a real memcached.
 package wiretest
 
-// The streams and the syntax of their file.
+// This file contains the streams of requests, and the syntax of the file streams.txt.
 
 import (
 	_ "embed"
@@ -15,30 +15,30 @@ import (
 //go:embed testdata/streams.txt
 var file string
 
-// Stream is what one client sends on a new connection to an empty cache.
+// Stream is what one client sends on a new connection to an empty memcached.
 type Stream struct {
-	Name   string // file, line and section, for messages
-	Source string // the line of the file without its mark
+	Name   string // name of the stream for messages: file, line number and heading
+	Source string // the stream's line in streams.txt, without its Mark and its expected reply
 	Data   string
 	Mark   Mark
-	Want   Said // the expected reaction; only set if Mark is Own
+	Want   Said // the expected reaction; it is only set if Mark is Own
 }
 
-// Mark determines which memcached release a stream is compared with. For most
-// streams both releases reply alike.
+// Mark says with which memcached release a stream is compared. Most streams have the same
+// reply from both releases, 1.6.18 and 1.6.45.
 type Mark string
 
-// The marks.
+// These are the marks that a stream can have in streams.txt.
 const (
-	Both Mark = ""    // both releases reply alike
-	Old  Mark = "old" // Ringside replies as 1.6.18, which the tests run; 1.6.45 replies differently
-	New  Mark = "new" // Ringside replies as 1.6.45, whose replies are recorded; 1.6.18 replies differently
-	Own  Mark = "own" // Ringside replies like neither release; the line has the reply after =>. The comment of package wire explains why
+	Both Mark = ""    // memcached 1.6.18 and 1.6.45 send the same reply, and so does Ringside
+	Old  Mark = "old" // Ringside replies like memcached 1.6.18, which the tests run; 1.6.45 replies differently
+	New  Mark = "new" // Ringside replies like memcached 1.6.45, with recorded replies; 1.6.18 replies differently
+	Own  Mark = "own" // Ringside replies unlike both memcached releases, for a reason in the comment of package wire; the expected reply follows => in streams.txt
 )
 
-// Streams returns the streams of testdata/streams.txt. Each nonempty line is one
-// stream: an optional Mark, followed by Go string literals, which are concatenated.
-// Each literal may have a repeat count:
+// Streams returns the streams of testdata/streams.txt. Each nonempty line of the file is
+// one stream. It has an optional Mark, followed by Go string literals, which are
+// concatenated. Each literal may have a repeat count:
 //
 //	new "set " 251*"k" " 0 0 1\r\nx\r\n"
 //

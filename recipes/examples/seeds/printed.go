@@ -1,14 +1,14 @@
 // Package seeds contains the schemes of the articles as printed, for comparison
 // with those of package recipes. They are not for use.
 //
-// Each scheme is marked with its number in the project (S-27). It is a translation
-// to Go: the same commands in the same order, with the article's mistakes. Where
-// an article loops for ever (while True), the loop here ends after Endless rounds
-// with ErrEndless, so that a test can show it. A function replaces the clock of
-// the articles.
+// Each scheme has a number such as S-27, which docs/recipes.md uses too. It is a
+// translation to Go: the same commands in the same order, with the article's
+// mistakes. Where an article loops for ever (while True), the loop here ends after
+// Endless rounds with ErrEndless, so that a test can show it. A function replaces
+// the clock of the articles.
 //
-// The articles: [1] the paper on caching of HighLoad++ 2008, [2] data structures
-// in memcached, [3] the distributed counter.
+// There are three articles: [1] the paper on caching of HighLoad++ 2008, [2] on
+// data structures in memcached, [3] on a distributed counter.
 //
 //	go test ./recipes/... -run Seeds -v      # prints the table
 //	go generate ./recipes/examples/seeds     # writes it to docs/recipes.md
@@ -17,7 +17,7 @@ package seeds
 
 //go:generate go test . -count=1 -run ^TestSeeds$ -args -page ../../../docs/recipes.md
 
-// Locks, counters and logs as printed.
+// This file contains the locks, counters and logs of the articles, as printed there.
 
 import (
 	"errors"
@@ -31,21 +31,22 @@ import (
 	"ringside/recipes"
 )
 
-// Endless is the number of rounds after which a loop counts as endless.
+// Endless is the number of rounds after which a loop of an article is stopped.
 const Endless = 1000
 
-// ErrEndless is returned by a loop that was stopped after Endless rounds.
+// ErrEndless is the error of a loop that was stopped after Endless rounds, because it
+// would run for ever.
 var ErrEndless = errors.New("this loop never ends")
 
-// Now is a clock.
+// Now is a function that returns the current time.
 type Now func() time.Time
 
 func item(key, value string, expires int32) *memcache.Item {
 	return &memcache.Item{Key: key, Value: []byte(value), Expiration: expires}
 }
 
-// GetSetLock is the lock of [1] with get and set (S-26). The article calls it "wrong
-// but tolerable".
+// GetSetLock is a lock with get and set, as printed in an article on caching (scheme
+// S-26). The article calls it "wrong but tolerable".
 func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	if _, err := mc.Get(name); err == nil {
 		return false, nil
@@ -53,18 +54,20 @@ func GetSetLock(mc recipes.Client, name string) (bool, error) {
 	return true, mc.Set(item(name, "1", 5))
 }
 
-// MCLock is the lock of [1] and [2] with add and delete (S-27, S-45). The article calls
-// it "quite correct".
+// MCLock is a lock with add and delete, as printed in two articles (schemes S-27 and
+// S-45). An article calls it "quite correct".
 type MCLock struct {
 	MC      recipes.Client
 	Name    string
 	Timeout int32
 }
 
-// TryLock runs one round of the article's loop.
+// TryLock tries once to get the lock, and reports whether it succeeded. It is one round
+// of the article's loop.
 func (l MCLock) TryLock() bool { return l.MC.Add(item(l.Name, "1", l.Timeout)) == nil }
 
-// Lock waits for ever, without a pause between tries.
+// Lock gets the lock. As in the article, it waits for ever and without a pause between
+// tries. Here it ends after Endless tries.
 func (l MCLock) Lock() error {
 	for range Endless {
 		if l.TryLock() {
@@ -77,7 +80,8 @@ func (l MCLock) Lock() error {
 // Unlock releases the lock, even if another caller holds it.
 func (l MCLock) Unlock() { l.MC.Delete(l.Name) }
 
-// GetSetCount counts with get and set (S-17). [1] shows it as a mistake to avoid.
+// GetSetCount counts with get and set. An article shows this scheme (S-17) as a mistake
+// to avoid.
 func GetSetCount(mc recipes.Client, name string) error {
 	n := 0
 	if i, err := mc.Get(name); err == nil {
@@ -86,8 +90,8 @@ func GetSetCount(mc recipes.Client, name string) error {
 	return mc.Set(item(name, strconv.Itoa(n+1), 0))
 }
 
-// MCCounter is the counter of article [2], scheme S-46 (see the package comment). Its
-// client reports every error as a KeyError.
+// MCCounter is a counter with incr and add, as printed in an article on data structures
+// (scheme S-46). The client of the article reports every error as a KeyError.
 func MCCounter(mc recipes.Client, name string, value uint64) error {
 	for range Endless {
 		if _, err := mc.Increment(name, value); err == nil {
@@ -100,8 +104,8 @@ func MCCounter(mc recipes.Client, name string, value uint64) error {
 	return ErrEndless
 }
 
-// CountView is the view counter of [1] (S-20). If incr fails, it stores the
-// database's number plus one with set.
+// CountView counts a view, as printed in an article on caching (scheme S-20). If incr
+// fails, CountView stores the database's number plus one with set.
 func CountView(mc recipes.Client, name string, database func() int) error {
 	if _, err := mc.Increment(name, 1); err == nil {
 		return nil
@@ -109,7 +113,8 @@ func CountView(mc recipes.Client, name string, database func() int) error {
 	return mc.Set(item(name, strconv.Itoa(database()+1), 0))
 }
 
-// Online is the counter of [1] with six keys (S-21).
+// Online is a counter of visitors with six keys, one for each minute, as printed in an
+// article on caching (scheme S-21).
 type Online struct {
 	MC  recipes.Client
 	Now Now
@@ -117,7 +122,7 @@ type Online struct {
 
 func (c Online) minute() int64 { return c.Now().Unix() / 60 }
 
-// Count counts one visitor.
+// Count counts one visitor in the key of the current minute.
 func (c Online) Count() error {
 	key := fmt.Sprintf("c_%d", c.minute()%6)
 	if _, err := c.MC.Increment(key, 1); err == nil {
@@ -126,7 +131,8 @@ func (c Online) Count() error {
 	return c.MC.Set(item(key, "1", 6*60))
 }
 
-// Value returns the sum of the five keys of earlier minutes, without the key of the current minute.
+// Value returns the sum of five keys, one for each of the last five minutes. It does
+// not count the current minute.
 func (c Online) Value() (n int) {
 	for i := range int64(6) {
 		if i == c.minute()%6 {
@@ -140,12 +146,13 @@ func (c Online) Value() (n int) {
 	return n
 }
 
-// MCVisitorCounter is the counter of [2] with two keys (S-22, S-47), in its first
-// printed version.
+// MCVisitorCounter is a counter of visitors with two keys, as printed in an article on
+// data structures (schemes S-22 and S-47). It is the first version that the article
+// prints.
 type MCVisitorCounter struct {
 	MC      recipes.Client
 	Name    string
-	Timeout int64 // seconds
+	Timeout int64 // seconds that each of the two keys is active
 	Now     Now
 }
 
@@ -156,7 +163,7 @@ func (c MCVisitorCounter) active() int64 {
 	return 1
 }
 
-// Count counts one visitor.
+// Count counts one visitor in the key that is active now.
 func (c MCVisitorCounter) Count() error {
 	key := fmt.Sprintf("%s_%d", c.Name, c.active())
 	for range Endless {
@@ -170,7 +177,8 @@ func (c MCVisitorCounter) Count() error {
 	return ErrEndless
 }
 
-// Value returns the number in the other key.
+// Value returns the count in the key that is not active now: the count of the last
+// whole period.
 func (c MCVisitorCounter) Value() (n int) {
 	if v, err := c.MC.Get(fmt.Sprintf("%s_%d", c.Name, 1-c.active())); err == nil {
 		n, _ = strconv.Atoi(string(v.Value))
@@ -178,12 +186,13 @@ func (c MCVisitorCounter) Value() (n int) {
 	return n
 }
 
-// MCEventLog is the log of [2] (S-50). The "less than" signs of its fetch are
-// missing on the page and are restored here.
+// MCEventLog is an event log, as printed in an article on data structures (scheme
+// S-50). The page of the article has lost the "less than" signs of Fetch. They are
+// restored here.
 type MCEventLog struct {
 	MC        recipes.Client
 	Name      string
-	Chunk     int64 // seconds
+	Chunk     int64 // seconds of which one key has the events
 	NumChunks int64
 	Now       Now
 }
@@ -192,7 +201,7 @@ func (l MCEventLog) key(when int64) string {
 	return fmt.Sprintf("%s_%d", l.Name, when/l.Chunk%l.NumChunks)
 }
 
-// Put writes an event.
+// Put appends an event to the key of its chunk of time.
 func (l MCEventLog) Put(when int64, what string) error {
 	event := fmt.Sprintf("%d %s\n", when, what)
 	for range Endless {
@@ -206,7 +215,7 @@ func (l MCEventLog) Put(when int64, what string) error {
 	return ErrEndless
 }
 
-// Fetch returns the events from first to last.
+// Fetch returns the events with times from first to last.
 func (l MCEventLog) Fetch(first, last int64) (events []string) {
 	last = min(last, l.Now().Unix())
 	first = max(first, l.Now().Unix()-l.Chunk*(l.NumChunks-1))

@@ -1,6 +1,7 @@
 package seeds
 
-// Lists, tables, caches and the distributed counter as printed.
+// This file contains the lists, tables, caches and the distributed counter of the
+// articles, as printed there.
 
 import (
 	"crypto/md5"
@@ -15,14 +16,15 @@ import (
 	"ringside/recipes"
 )
 
-// MCArray1 is the first array of [2] (S-54): a lock, then get, change, set.
+// MCArray1 is a list that is changed under a lock, with get and set. It is the first
+// array of an article on data structures (scheme S-54).
 type MCArray1 struct {
 	MC   recipes.Client
 	Name string
 }
 
-// Change changes the list under a lock that expires after 5 seconds. If between is
-// not nil, it is called after the read and before the write.
+// Change changes the list under a lock that expires after 5 seconds. If between is not
+// nil, Change calls it after the read and before the write.
 func (a MCArray1) Change(change func([]string) []string, between func()) error {
 	lock := MCLock{a.MC, a.Name + "_lock", 5}
 	if err := lock.Lock(); err != nil {
@@ -45,8 +47,10 @@ func (a MCArray1) Fetch() []string {
 	return strings.Fields(string(i.Value))
 }
 
-// MCArray2Add is the Add of the second array of [2] (S-55). Its append has
-// "except KeyError: return". It returns how many times it appended.
+// MCArray2Add adds an element to a list by append. It is a method of the second array
+// of an article on data structures (scheme S-55). After an error of append it returns,
+// as "except KeyError: return" does in the article. It returns how many times it
+// appended.
 func MCArray2Add(mc recipes.Client, name, element string) (appended int, err error) {
 	for range Endless {
 		if err := mc.Append(item(name, element+" ", 0)); err != nil {
@@ -60,14 +64,15 @@ func MCArray2Add(mc recipes.Client, name, element string) (appended int, err err
 	return appended, ErrEndless
 }
 
-// MCTable is the table of [2] (S-58): an index for each member, then the list.
+// MCTable is a set of members, as printed in an article on data structures (scheme
+// S-58). It has a key (index) for each member, and a list of all members.
 type MCTable struct {
 	MC   recipes.Client
 	Name string
 }
 
-// Add writes the index first. If crash is not nil, Add calls it and does not write
-// the list.
+// Add writes the key (index) of the member, and then adds the member to the list. If
+// crash is not nil, Add calls it in place of changing the list.
 func (t MCTable) Add(member string, crash func()) error {
 	if err := t.MC.Set(item(t.Name+"_v_"+member, "1", 0)); err != nil {
 		return err
@@ -79,18 +84,18 @@ func (t MCTable) Add(member string, crash func()) error {
 	return MCArray1{t.MC, t.Name + "_keys"}.Change(func(l []string) []string { return append(l, member) }, nil)
 }
 
-// Has reads the index.
+// Has reports whether the key (index) of the member exists.
 func (t MCTable) Has(member string) bool {
 	_, err := t.MC.Get(t.Name + "_v_" + member)
 	return err == nil
 }
 
-// Fetch reads the list.
+// Fetch returns the members in the list of the table.
 func (t MCTable) Fetch() []string { return MCArray1{t.MC, t.Name + "_keys"}.Fetch() }
 
-// Tags is the cache with tags of article [1], schemes S-29 to S-31 (see the package
-// comment). If Counting is set, versions are 1, 2, 3…; otherwise they are the time in
-// milliseconds.
+// Tags is a cache with tags, as printed in an article on caching (schemes S-29 to
+// S-31). If Counting is set, the versions of a tag are 1, 2, 3…; otherwise a version is
+// the time in milliseconds.
 type Tags struct {
 	MC       recipes.Client
 	Now      Now
@@ -125,7 +130,8 @@ func (c Tags) Set(key, value string, tags ...string) error {
 	return c.MC.Set(item(key, value, 0))
 }
 
-// Get returns a value if the versions of its tags are unchanged.
+// Get returns the value of key if the versions of its tags are unchanged since the value was
+// stored.
 func (c Tags) Get(key string, tags ...string) (string, bool) {
 	i, err := c.MC.Get(key)
 	if err != nil {
@@ -141,16 +147,18 @@ func (c Tags) Get(key string, tags ...string) (string, bool) {
 	return value, true
 }
 
-// Guarded is the scheme of [1] against simultaneous rebuilds (S-24): the real
-// expiry is in the value, add locks and delete unlocks.
+// Guarded is a scheme against simultaneous rebuilds, as printed in an article on
+// caching (scheme S-24). The real expiry is in the value, add locks the key, and delete
+// unlocks it.
 type Guarded struct {
 	MC    recipes.Client
 	Now   Now
 	Lease int32
 }
 
-// Get reads the value. If it has expired, Get tries to lock and builds. Without an
-// old value, a caller that does not get the lock builds too.
+// Get returns the value of key. If the value has expired, Get tries to lock the key,
+// and builds a new value. A caller that does not get the lock returns the old value. If
+// there is no old value, it builds too.
 func (g Guarded) Get(key string, expires time.Duration, build func() string) string {
 	old := ""
 	if i, err := g.MC.Get(key); err == nil {
@@ -170,14 +178,14 @@ func (g Guarded) Get(key string, expires time.Duration, build func() string) str
 	return value
 }
 
-// Rows is the counter of [3] (S-61 to S-63): two numbers, and a table with one row
-// per server. Rows are never removed.
+// Rows is a distributed counter, as printed in an article (schemes S-61 to S-63). It is
+// a table with one row per server of the application. Rows are never removed.
 type Rows struct {
 	mu   sync.Mutex
 	rows map[string]int
 }
 
-// Flush writes the row of a server.
+// Flush writes the count of a server to the server's row.
 func (r *Rows) Flush(server string, online int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,8 +205,8 @@ func (r *Rows) Total() (n int) {
 	return n
 }
 
-// SelectionKey is the key that article [1] uses for a selection with options (scheme
-// S-10): md5(serialize(options)). The package comment names the articles.
+// SelectionKey returns the key of a selection with options, as printed in an article on
+// caching (scheme S-10): md5(serialize(options)).
 func SelectionKey(options map[string]any) string {
 	text, _ := json.Marshal(options)
 	return fmt.Sprintf("%x", md5.Sum(text))
