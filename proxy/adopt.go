@@ -66,6 +66,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
 	e.bindListeners(bound, writesEnd)
+	e.learnItemSizes()
 	e.Counters.Rebind()
 	e.Replicator.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
@@ -173,6 +174,27 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool, writesE
 		}
 	}
 	e.near.End()
+}
+
+// learnItemSizes makes the engine ask servers for the size of their items, if a route may send
+// them an ms where its client has sent another command.
+func (e *Engine) learnItemSizes() {
+	for _, l := range e.InOrder {
+		for i := range l.Routes {
+			rt := &l.Routes[i]
+			if rt.Guard == nil && rt.Tags == nil && rt.Copies.Copies == 0 {
+				continue
+			}
+			for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+				for _, srv := range bp.Servers {
+					srv.LearnItemSize()
+				}
+				for _, srv := range bp.GutterServers {
+					srv.LearnItemSize()
+				}
+			}
+		}
+	}
 }
 
 // taggedPools returns the pools with values that may have tags.

@@ -63,6 +63,8 @@ import (
 //	s1 silent       s1 accepts connections and does not answer the greeting
 //	s1 greets 1.4.25  s1 answers the greeting with this version on new connections, instead of
 //	                Harness.Release
+//	s1 item_size_max N   the largest item that s1 stores on new connections, in bytes; s1 does not
+//	                report a size unless this is set
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
@@ -293,6 +295,10 @@ func (s *Harness) Line(line string) {
 	}
 	if version, ok := strings.CutPrefix(rest, "greets "); ok { // the version must be set before Begin, which may connect to the server
 		s.Endpoint(word).version = version
+		return
+	}
+	if size, ok := strings.CutPrefix(rest, "item_size_max "); ok { // before Begin, too
+		s.Endpoint(word).itemSize = size
 		return
 	}
 	s.Begin()

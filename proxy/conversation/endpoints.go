@@ -40,6 +40,7 @@ type Endpoint struct {
 	ready  bool          // the endpoint has sent a reply that the driver has not read
 
 	version   string     // the version that a server reports; empty: Harness.Release
+	itemSize  string     // the item_size_max that a server reports; empty: it does not report one
 	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
 }
 
@@ -281,13 +282,14 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	for ; len(name) > len(a.Name)+1; name = name[:len(name)-1] {
 		s.Endpoints[name] = s.Endpoints[name[:len(name)-1]]
 	}
-	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, OldServer: a.OldServer}
+	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, itemSize: a.itemSize, OldServer: a.OldServer}
 	s.Endpoints[name], s.Endpoints[a.Name] = a, fresh
 	return fresh
 }
 
 // Send sends the engine's pending output to the endpoint a. If that is a server, Send also replies
-// to the greeting, the version request with which Ringside begins each connection.
+// to the greeting, the version request with which Ringside begins each connection, and to a request
+// for the settings of the server.
 func (s *Harness) Send(a *Endpoint) {
 	if a == nil || a.Link == nil {
 		return
@@ -323,6 +325,10 @@ func (s *Harness) Send(a *Endpoint) {
 		}
 		a.Got.Next(len(upstream.AskVersion))
 		answer := "VERSION " + cmp.Or(a.version, s.Release, "1.6.18") + "\r\n"
+		if bytes.HasPrefix(a.Got.Bytes(), upstream.AskSettings) {
+			a.Got.Next(len(upstream.AskSettings))
+			answer += a.settings()
+		}
 		in := e.Registrations[a.Link.End.(*upstream.Conn).Server]
 		copies := slices.ContainsFunc(in, func(m failover.Registration) bool { return m.Copies }) // true: a pool of this server has replicas. Then the harness does not answer Ringside's stats request: the conversation file has the reply
 		if asked := []byte("stats\r\n"); bytes.HasPrefix(a.Got.Bytes(), asked) && len(in) > 0 && !copies {
@@ -330,7 +336,18 @@ func (s *Harness) Send(a *Endpoint) {
 			answer += "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"
 		}
 		e.Bytes(a.Link, []byte(answer))
+	} else if bytes.Equal(a.Got.Bytes(), upstream.AskSettings) { // after a reload
+		a.Got.Reset()
+		e.Bytes(a.Link, []byte(a.settings()))
 	}
+}
+
+// settings returns the reply of a server to AskSettings.
+func (a *Endpoint) settings() string {
+	if a.itemSize == "" {
+		return "END\r\n"
+	}
+	return "STAT item_size_max " + a.itemSize + "\r\nSTAT cas_enabled yes\r\nEND\r\n"
 }
 
 // countsMarks fails the test unless the counters of replica tombstones are those in want.

@@ -384,9 +384,8 @@ func (l *rule) stamp(t *task.Task, then func(ok bool)) {
 		}
 		if late {
 			tg.Learned.Count(stats.TagLateSet)
-			if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 { // this set is the only one that can store a value over the placeholder, and it is rejected: so the lease is canceled
-				l.Learned.Count(stats.GuardLeaseCanceled)
-				l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Placeholder, 0)
+			if l.bound != nil {
+				l.cancelBound(l.bound)
 			}
 			then(false)
 			return

@@ -205,8 +205,11 @@ func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(
 func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
 	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
 		if r.Reply.Kind.Failed() {
-			// The server has failed to store the new value, because it is too large or memory is
-			// short. It has removed the old item.
+			// The value is too large, or the server has no memory for it. The server has removed the
+			// old item, unless Ringside has not sent the request.
+			if b := l.bound; b != nil && r.Unsent {
+				l.cancelBound(b)
+			}
 			l.release(Refused, 0, upstream.ConnEpoch{})
 			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
 			l.g.wake(t)
@@ -218,6 +221,15 @@ func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then fu
 	})
 	if l.sealed && mode == 'S' {
 		l.seal(t)
+	}
+}
+
+// cancelBound cancels the lease of the miss that the set b follows, if no other set can store a value
+// over its item. b is not sent to the server.
+func (l *rule) cancelBound(b *boundSet) {
+	if b.Wins && b.Gone && b.N == 1 {
+		l.Learned.Count(stats.GuardLeaseCanceled)
+		l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Placeholder, 0)
 	}
 }
 
@@ -332,6 +344,10 @@ func (l *rule) extend(t *task.Task) {
 			l.say(t, wire.Exists)
 			return
 		}
+		if l.outgrows(t, s) {
+			l.say(t, wire.NotStored)
+			return
+		}
 		headed := l.tags != nil && l.tags.head != nil
 		change := func(body []byte) {
 			more := ""
@@ -352,6 +368,16 @@ func (l *rule) extend(t *task.Task) {
 			l.over(t, mode, s, func() { l.extend(t) })
 		}
 	})
+}
+
+// outgrows reports whether the value s would be too large for the server after the append or prepend
+// t, although the new part alone is not too large. The reply is then NOT_STORED, as in memcached.
+func (l *rule) outgrows(t *task.Task, s *Item) bool {
+	srv, part, old, flags := l.server(t), len(t.Body()), s.Size, wire.ClientFlags(s.ClientFlags()) != 0
+	if l.tags != nil && len(l.tags.head) > 0 {
+		old, flags = old+len(l.tags.head), true
+	}
+	return srv.ExceedsItem(len(l.name), old+part, flags) && !srv.ExceedsItem(len(l.name), part, false)
 }
 
 // extended answers an append or prepend after Ringside has stored the longer value with an ms. r

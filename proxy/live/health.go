@@ -284,8 +284,8 @@ func (w *wording) failRate() float64 {
 	return w.Outcomes.Fail
 }
 
-// failing names the server with more than half of the failures, and their cause. It returns "" if
-// there is no such server.
+// failing names the server with more than half of the failures, and their cause. If there is no such
+// server, it names the cause of more than half of the failures. It returns "" if there is neither.
 func (w *wording) failing() string {
 	for i, v := range w.S.Fail {
 		if v <= w.failed()/2 {
@@ -300,6 +300,17 @@ func (w *wording) failing() string {
 		}
 		if cause != "" {
 			return strings.ToUpper(cause[2:3]) + cause[3:] + ". "
+		}
+	}
+	for _, cause := range w.S.Cause {
+		sum, servers := 0.0, 0
+		for i, v := range w.S.Fail {
+			if cause != "" && v > 0 && i < len(w.S.Cause) && w.S.Cause[i] == cause {
+				sum, servers = sum+v, servers+1
+			}
+		}
+		if sum > w.failed()/2 {
+			return fmt.Sprintf("Most of them have the same cause on %d servers: %s. ", servers, cause)
 		}
 	}
 	return ""

@@ -47,6 +47,12 @@ func TestHealth(t *testing.T) {
 		{"fails at one for a reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 3, []float64{0, 2, 1}, []string{"", "its queue is full", ""}
 		}, Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's: its queue is full. " + flow}},
+		{"all fail for one reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
+			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 4, 2}, []string{"its queue is full", "its queue is full", "it is down"}
+		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. Most of them have the same cause on 2 servers: its queue is full. " + flow}},
+		{"all fail for several reasons", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
+			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 3, 3}, []string{"its queue is full", "", "it is down"}
+		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. " + flow}},
 		{"suspect", table.Rehash, [3]string{Up, "suspect", Up}, nil,
 			Health{Bad, "b refuses connections", "Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " + start}},
 		{"suspect for so short", table.Rehash, [3]string{Up, "suspect", Up}, func(k *Tick) { k.S.Next[1] = "next: LEAVING, if it does not answer" },

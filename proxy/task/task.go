@@ -319,6 +319,9 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 		return true
 	case seen != nil && !c.IsSameProcess(*seen):
 		return false
+	case srv.RemovesItem(&t.Loop.Plain, line):
+		t.InjectResult(id, c.RejectItem())
+		return true
 	}
 	t.Open++
 	if t.step != nil {

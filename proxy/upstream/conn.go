@@ -338,6 +338,7 @@ func (c *Conn) Up() {
 		e.Log.Debug("server connected", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
 	}
 	e.Observer.Connected(c)
+	c.askItemSize()
 	a := e.NewAttempt(nil)
 	a.Op, a.Probe = wire.Version, true
 	c.putFirst(a, int64(c.Server.Greeting), AskVersion)

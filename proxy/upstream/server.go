@@ -29,6 +29,7 @@ type Server struct {
 	settings
 	outage
 	process
+	items itemSize
 
 	Conns     []*Conn          // connections for clients' requests: as many as configured, perhaps one for clients with large replies, and perhaps some that are superfluous since a reload
 	Dedicated map[uint32]*Conn // connections that Ringside uses for a single task of its own, by the number of the task
@@ -229,6 +230,7 @@ func (srv *Server) goDown(why string, refused bool) {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 	}
 	srv.Down = true
+	srv.items.max = 0 // the server may be restarted with another size
 	srv.Why = srv.whyDown(why)
 	srv.RedialAt = e.Now + srv.wait
 	e.At(link.RequestTimer, srv.RedialAt)

@@ -1,0 +1,118 @@
+package upstream
+
+// This file finds out how large the items of a server can be.
+//
+// memcached 1.6 removes the item of a key if it has no room for the new item of an ms, even if the
+// ms stores only under a condition, as an add or a cas does. Its text commands keep the item. So a
+// conditional ms is not sent if its item is larger than the server's item_size_max.
+
+import (
+	"bytes"
+	"strconv"
+
+	"ringside/proxy/table"
+	"ringside/proxy/wire"
+)
+
+// itemSize is the largest item that a server stores. Ringside asks for it on each new connection,
+// because the server may have been restarted with another size.
+type itemSize struct {
+	asked bool // some route needs the size
+	max   int  // item_size_max in bytes; 0: not known
+	cas   bool // items have a cas
+}
+
+// AskSettings is the request for the settings of a server.
+var AskSettings = []byte("stats settings\r\n")
+
+// LearnItemSize makes Ringside ask the server for the size of its items, now and on each new
+// connection.
+func (srv *Server) LearnItemSize() {
+	if srv.items.asked {
+		return
+	}
+	srv.items.asked = true
+	if c := srv.Conns[0]; c.State == ConnUp && !c.InternalFull() {
+		srv.e.Ask(c, itemSizeReply{srv}, 0, srv.settingsTimeouts(), AskSettings, true)
+	}
+}
+
+// askItemSize asks for the size of the server's items before all other requests, on the new
+// connection c.
+func (c *Conn) askItemSize() {
+	if srv := c.Server; srv.items.asked && srv.Keeps(c) {
+		c.AskFirst(itemSizeReply{srv}, srv.settingsTimeouts(), AskSettings)
+	}
+}
+
+func (srv *Server) settingsTimeouts() *table.Timeouts {
+	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
+}
+
+// itemSizeReply is the receiver of the reply to AskSettings.
+type itemSizeReply struct{ srv *Server }
+
+func (itemSizeReply) Client() uint64 { return 0 }
+
+func (d itemSizeReply) Answered(_ int, r *Result) {
+	if r.Bytes == nil {
+		return
+	}
+	setting := func(name string) string {
+		_, rest, _ := bytes.Cut(r.Bytes, []byte("STAT "+name+" "))
+		value, _, _ := bytes.Cut(rest, []byte(wire.CRLF))
+		return string(value)
+	}
+	items := &d.srv.items
+	items.max, _ = strconv.Atoi(setting("item_size_max"))
+	items.cas = setting("cas_enabled") == "yes"
+}
+
+// The sizes of the parts of an item in memcached, in bytes, besides its key and its value.
+const (
+	itemHead  = 48 + 1 + 2 // the head of the item, a zero byte after the key, and CRLF after the value
+	itemCas   = 8
+	itemFlags = 4 // client flags, unless they are 0
+)
+
+// ExceedsItem reports whether an item is too large for the server. key and value are the lengths of
+// its key and its value. flags means that it has client flags other than 0. ExceedsItem returns false
+// if the server has not reported its size.
+func (srv *Server) ExceedsItem(key, value int, flags bool) bool {
+	size := itemHead + key + value
+	if srv.items.cas {
+		size += itemCas
+	}
+	if flags {
+		size += itemFlags
+	}
+	return srv.items.max > 0 && size > srv.items.max
+}
+
+// RemovesItem reports whether the server would reject the request r, and remove the item of its key:
+// r is an ms that stores under a condition, and its item is too large. r was parsed from line.
+func (srv *Server) RemovesItem(r *wire.Request, line []byte) bool {
+	if srv.items.max == 0 || r.Dialect != wire.Meta || !r.Op.Stores() || r.Op == wire.Set {
+		return false
+	}
+	key := r.Key.Len()
+	if r.Flags&wire.Base64 != 0 {
+		key = key / 4 * 3
+		if key > 0 {
+			key -= bytes.Count(r.Key.Of(line), []byte("="))
+		}
+	}
+	return srv.ExceedsItem(key, r.Body.Len(), wire.ClientFlags(r.ClientFlags.Of(line)) != 0)
+}
+
+// RejectItem returns the result of a request that is not sent on c because of RemovesItem:
+// memcached's error. It counts the error as if the server had sent it.
+func (c *Conn) RejectItem() *Result {
+	c.Server.noteError(bytes.TrimSpace(tooLarge))
+	r := &Result{Server: c.Server, Failure: Failure{Unsent: true}}
+	r.ConnEpoch = ConnEpoch{conn: c, life: c.life.n, Asked: c.Server.e.Now}
+	r.SetAnswer(wire.Set, wire.Meta, tooLarge)
+	return r
+}
+
+var tooLarge = []byte("SERVER_ERROR object too large for cache\r\n")
