@@ -213,16 +213,19 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 	}
 	const why = "a server that has kept the key before a reload can't be asked for it"
 	m := e.moves[t.Hash]
-	if m != nil && m.over && e.Now < m.again && read {
+	if m == nil || m.over && e.Now >= m.again {
+		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
+	}
+	switch {
+	case m.over && !m.failed: // no former server had to be asked
+		return false
+	case m.over && read:
 		if t.Route.Copies.ReadThrough {
 			t.Fail(why, stats.Unavailable)
 		}
 		return t.Route.Copies.ReadThrough
 	}
-	if m == nil || m.over && e.Now >= m.again {
-		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
-	}
-	return e.await(t, why, func() bool { return m.over && e.Now >= m.again })
+	return e.await(t, why, func() bool { return m.over && (read || e.Now >= m.again) })
 }
 
 // await parks t until the function `known` returns true, or until t's deadline. It always returns
