@@ -117,7 +117,8 @@ func (s *Item) SecondsLeft() int64 {
 	return n
 }
 
-// isTombstoneReply reports whether memcached has set one of the flags W, Z and X in the reply r.
-func isTombstoneReply(r *wire.Reply) bool {
+// hasRebuildFlags reports whether memcached has set one of the flags W, Z and X in the reply r: the
+// item is being rebuilt, or must be rebuilt.
+func hasRebuildFlags(r *wire.Reply) bool {
 	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
 }

@@ -93,7 +93,7 @@ type Stamps struct {
 func (p *Reader) Judge(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte, tags *Stamps) (taken int) {
 	var known stamp.Known
 	whole := r.Body
-	if tags == nil && r.Kind == wire.Value && !isTombstoneReply(r) && p.Op == wire.Get {
+	if tags == nil && r.Kind == wire.Value && !hasRebuildFlags(r) && p.Op == wire.Get {
 		flags, _ := wire.FlagArg(b, r.MetaFlags, 'f')
 		if s := (Item{Flags: flags.Of(b)}); !s.IsSpecial() && r.Body.Len() > 0 { // the reply is a plain hit
 			p.found(a)
@@ -264,7 +264,7 @@ func (p *Reader) Streams(r *wire.Reply, b []byte) bool { return p.Flows(r, b, ni
 // Flows reports whether the value in r is streamed to the client, like Streams, but also checks
 // tags. An invalid value is not streamed, because a task may serve it during its rebuild.
 func (p *Reader) Flows(r *wire.Reply, b []byte, tags *Stamps) (stands bool) {
-	if isTombstoneReply(r) || !p.exchange().Streams(r, b) {
+	if hasRebuildFlags(r) || !p.exchange().Streams(r, b) {
 		return false
 	}
 	if tags == nil {
