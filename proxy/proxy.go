@@ -77,6 +77,7 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	p.Seed = uint64(p.Started.UnixNano())
 	seed := maphash.MakeSeed()
 	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
+	t.Inherit(nil)
 	p.published.Store(failover.Publish(t, nil, p.Seed, p.Ablation))
 	return p
 }
@@ -92,6 +93,7 @@ func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Lo
 // at its next wakeup. Requests in flight complete with the table that they started
 // with.
 func (p *Proxy) SetTable(t *table.Table) {
+	t.Inherit(p.published.Load().Table)
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	p.wake()
 }

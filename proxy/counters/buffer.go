@@ -82,7 +82,7 @@ func (s *schedule) Pop() any {
 // leadBuffered handles t on a route with a buffer. It returns false if t is no increment that
 // can be buffered, and no increments of its key are.
 func (e *Counters) leadBuffered(t *task.Task) bool {
-	id := t.Route.Pool.Name + " " + string(t.Key)
+	id := t.Route.Pool.ID + " " + string(t.Key)
 	s := e.sums[id]
 	adds := t.Op == wire.Incr && Counts(&t.Req) && t.Req.Letters&^plainLetters == 0
 	switch {

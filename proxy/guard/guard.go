@@ -54,7 +54,7 @@ func New(tasks *task.Tasks, n uint64) *Guard {
 
 // nameOf returns the name of t's key across pools: the same key in another pool is
 // another key. Different listeners and stripped prefixes can refer to the same key.
-func nameOf(t *task.Task) string { return t.Route.Pool.Name + "\x00" + string(t.Key) }
+func nameOf(t *task.Task) string { return t.Route.Pool.ID + "\x00" + string(t.Key) }
 
 // clientState is what the guard knows of a client connection that uses guarded routes. All loops
 // of the process share it.

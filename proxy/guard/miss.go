@@ -132,7 +132,7 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	if p == nil || !p.Expects(hash) {
 		return
 	}
-	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.Name+"\x00"+string(key)
+	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.ID+"\x00"+string(key)
 	g.OnLoop(hash, func(g *Guard) {
 		if l.g = g; !l.Hide {
 			l.endMiss(name, Found)

@@ -86,6 +86,7 @@ type Buffer struct {
 // Pool is a list of servers, with the placement rule that selects the owner of a key.
 type Pool struct {
 	Name         string
+	ID           string // identifies the pool in state that the process keeps by pool and key. It stays the same when a reload renames the pool; set by Inherit
 	Distribution string // name of the placement rule's preset, for people
 	Servers      []Target
 	Place        ring.Placement
