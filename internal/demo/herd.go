@@ -29,7 +29,7 @@ const (
 // herdRoute is the route with a guard, in YAML, for the keys with the guarded prefix.
 const herdRoute = "  - {prefix: \"" + herdGuarded + "\", pool: main, guard: {wait: 1s}}\n"
 
-// herd is a group of clients that all read the same page, and counts of what they do.
+// herd is a group of clients that all read the same page, with counters of their requests.
 type herd struct {
 	key      string
 	rebuilds atomic.Int64

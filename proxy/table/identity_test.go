@@ -17,7 +17,7 @@ func TestInherit(t *testing.T) {
 	}{
 		{[]*Pool{pool("a", "1", "2"), pool("b", "3")}, []string{"a", "b"}},
 		{[]*Pool{pool("a", "1", "2", "4"), pool("b", "3")}, []string{"a", "b"}},
-		{[]*Pool{pool("b", "3"), pool("c", "2", "4", "1")}, []string{"b", "a"}},               // renamed
+		{[]*Pool{pool("b", "3"), pool("c", "2", "4", "1")}, []string{"b", "a"}},                      // renamed
 		{[]*Pool{pool("a", "5"), pool("b", "3"), pool("c", "1", "2")}, []string{"a\x002", "b", "a"}}, // a new pool with a former name
 		{[]*Pool{pool("d", "5"), pool("e", "3")}, []string{"a\x002", "b"}},
 		{[]*Pool{pool("d", "5"), pool("f", "9")}, []string{"a\x002", "f"}},
