@@ -56,7 +56,7 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 	if asJSON {
 		text = io.Discard
 	}
-	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and a rebuild takes %v.\nThe same %d clients then read another page, on a route with a guard.\n\n",
+	fmt.Fprintf(text, "%d clients read one page for %v; it expires after %v, and a rebuild takes %v.\nAt the same time, %d other clients read another page, on a route with a guard.\n\n",
 		herdClients, herdTime, herdExpiry, herdRebuild, herdClients)
 	plain, guarded := &herd{key: herdPlain + "page"}, &herd{key: herdGuarded + "page"}
 	until := time.Now().Add(herdTime)
