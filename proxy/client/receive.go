@@ -213,10 +213,10 @@ func (x *Exchange) clientForm(a *upstream.Attempt, r *wire.Reply, b []byte) []by
 
 // Streams reports whether a value is too large to wait for all of it. A value that must wait for
 // earlier values of the same reply is stored and not streamed, unless limits.memory has no room for
-// it.
+// it. Then Begin fails its key.
 func (x *Exchange) Streams(r *wire.Reply, _ []byte) bool {
 	if x.InOrder != nil {
-		return x.e.Scarce(r.Size)
+		return x.e.Scarce(r.Size) || x.e.Servers.ExceedsWhole(r.Size)
 	}
 	return r.Body.Len() > wholeValue
 }
@@ -277,6 +277,9 @@ func (x *Exchange) TakeBack(a *upstream.Attempt) {
 		x.Session.unstall()
 	}
 }
+
+// TakesBack returns true: an exchange can request the keys of a part again.
+func (x *Exchange) TakesBack() bool { return true }
 
 // Instead is a part of an exchange. Its client gets Answer, whatever the server replies.
 type Instead struct {

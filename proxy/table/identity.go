@@ -5,44 +5,77 @@ package table
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
-// Inherit sets the ID of each pool that has none. A pool keeps the ID of the pool with its name in
-// the table old. If old has no such pool, but exactly one pool with the same servers whose name is
-// gone, a reload has renamed that pool, so its ID stays. old is nil at the start of the process.
+// Inherit sets the ID of each pool that has none. Pools with the same servers and placement have the
+// same ID, because a key is the same item in all of them. In this order, a pool gets the ID of
+//
+//   - a pool of the table old with the same servers and placement,
+//   - the pool of old with its name, as when a server is added,
+//   - the only pool of old with the same servers whose name is gone: it was renamed, and its placement
+//     has changed, too.
+//
+// Otherwise it gets a new one. old is nil at the start of the process.
 func (t *Table) Inherit(old *Table) {
-	taken := map[string]bool{}
 	if old == nil {
 		old = &Table{}
 	}
+	ids, taken := map[string]string{}, map[string]bool{} // ids is by what a pool serves
 	for _, p := range t.Pools {
-		if was := old.pool(p.Name); was != nil && p.ID == "" {
-			p.ID = was.ID
+		for _, was := range old.Pools {
+			if p.serves() == was.serves() {
+				ids[p.serves()] = was.ID
+				taken[was.ID] = true
+			}
 		}
-		taken[p.ID] = true
 	}
 	for _, p := range t.Pools {
 		if p.ID != "" {
 			continue
 		}
-		var renamed []*Pool
-		for _, was := range old.Pools {
-			if t.pool(was.Name) == nil && !taken[was.ID] && sameServers(was, p) {
-				renamed = append(renamed, was)
-			}
+		what := p.serves()
+		if ids[what] == "" {
+			ids[what] = p.newID(t, old, taken)
+			taken[ids[what]] = true
 		}
-		if len(renamed) == 1 {
-			p.ID = renamed[0].ID
-		}
-		for n := 2; p.ID == ""; n++ { // another pool may have had this name first, and another name now
-			if id := p.Name; !taken[id] {
-				p.ID = id
-			} else if id += "\x00" + strconv.Itoa(n); !taken[id] {
-				p.ID = id
-			}
-		}
-		taken[p.ID] = true
+		p.ID = ids[what]
 	}
+}
+
+// newID returns the ID of p if no pool of old has the same servers and placement. taken are the IDs
+// that other pools of t have.
+func (p *Pool) newID(t, old *Table, taken map[string]bool) string {
+	if was := old.pool(p.Name); was != nil && !taken[was.ID] {
+		return was.ID
+	}
+	var renamed []*Pool
+	for _, was := range old.Pools {
+		if t.pool(was.Name) == nil && !taken[was.ID] && sameServers(was, p) {
+			renamed = append(renamed, was)
+		}
+	}
+	if len(renamed) == 1 {
+		return renamed[0].ID
+	}
+	used := func(id string) bool {
+		return taken[id] || slices.ContainsFunc(old.Pools, func(was *Pool) bool { return was.ID == id })
+	}
+	id := p.Name
+	for n := 2; used(id); n++ { // another pool had this name first
+		id = p.Name + "\x00" + strconv.Itoa(n)
+	}
+	return id
+}
+
+// serves identifies the servers of p in their order, and its placement.
+func (p *Pool) serves() string {
+	var b strings.Builder
+	b.WriteString(p.Place.Fingerprint)
+	for _, s := range p.Servers {
+		b.WriteString("\x00" + s.Network + " " + s.Address)
+	}
+	return b.String()
 }
 
 // pool returns the pool with a name; nil: there is none.

@@ -17,10 +17,12 @@ func TestInherit(t *testing.T) {
 	}{
 		{[]*Pool{pool("a", "1", "2"), pool("b", "3")}, []string{"a", "b"}},
 		{[]*Pool{pool("a", "1", "2", "4"), pool("b", "3")}, []string{"a", "b"}},
-		{[]*Pool{pool("b", "3"), pool("c", "2", "4", "1")}, []string{"b", "a"}},                      // renamed
-		{[]*Pool{pool("a", "5"), pool("b", "3"), pool("c", "1", "2")}, []string{"a\x002", "b", "a"}}, // a new pool with a former name
-		{[]*Pool{pool("d", "5"), pool("e", "3")}, []string{"a\x002", "b"}},
-		{[]*Pool{pool("d", "5"), pool("f", "9")}, []string{"a\x002", "f"}},
+		{[]*Pool{pool("b", "3"), pool("c", "2", "4", "1")}, []string{"b", "a"}},                                      // renamed, and the order is another one
+		{[]*Pool{pool("a", "5"), pool("b", "3"), pool("c", "1", "2")}, []string{"a\x002", "b", "a"}},                 // a new pool with a former name
+		{[]*Pool{pool("a", "3"), pool("b", "5"), pool("c", "1", "2")}, []string{"b", "a\x002", "a"}},                 // two exchange their names
+		{[]*Pool{pool("a", "3"), pool("b", "5"), pool("d", "3"), pool("c", "6")}, []string{"b", "a\x002", "b", "a"}}, // two pools for the servers of one
+		{[]*Pool{pool("a", "3", "7"), pool("d", "3", "8"), pool("c", "6")}, []string{"b", "d", "a"}},                 // they become different
+		{[]*Pool{pool("e", "6"), pool("f", "9")}, []string{"a", "f"}},
 	} {
 		next := &Table{Pools: c.pools}
 		if len(tables) == 0 {

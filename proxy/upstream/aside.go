@@ -47,8 +47,8 @@ func (c *Conn) setAside(a *Attempt) {
 // mayTakeBack reports whether a, a client's request without a reply so far, may be taken from its
 // connection and sent again on another one.
 func (a *Attempt) mayTakeBack() bool {
-	_, ok := a.To.(Taker)
-	return ok && a.plainRead() && !a.Begun
+	to, ok := a.To.(Taker)
+	return ok && to.TakesBack() && a.plainRead() && !a.Begun
 }
 
 // plainRead reports whether a is a read without side effects, and whether its bytes can be made

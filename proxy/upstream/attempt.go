@@ -109,6 +109,10 @@ type Streamer interface {
 type Taker interface {
 	Streamer
 	TakeBack(a *Attempt)
+
+	// TakesBack reports whether TakeBack may be called. A receiver that only forwards replies asks
+	// the receiver to which it forwards them.
+	TakesBack() bool
 }
 
 // Failure says why there is no reply to a request.

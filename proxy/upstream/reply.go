@@ -229,16 +229,20 @@ func (c *Conn) finished(a *Attempt) {
 // that recent replies count more.
 const meanOf = 512
 
+// ExceedsWhole reports whether a reply of n bytes is too large to be kept whole: larger than
+// limits.value and than an eighth of limits.memory.
+func (e *Servers) ExceedsWhole(n int) bool { return int64(n) > max(e.WholeValue, e.MemoryLimit/8) }
+
 // startStream starts to pass a value, of which only a part has arrived, to the receiver of a in
 // pieces. It returns false if the receiver does not accept that. buf is the head of the value and
 // the part that has arrived. If a has no receiver, the pieces are discarded as they arrive.
-// So are those of a value that its receiver needs whole, if it is larger than limits.value and than
-// an eighth of limits.memory, because it would leave too little memory for other requests.
+// So are those of a value that its receiver needs whole, if it is too large for that (ExceedsWhole),
+// because it would leave too little memory for other requests.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.rep
 	to, ok := a.To.(Streamer)
 	if a.To != nil && (!ok || a.AsText != nil || !to.Streams(r, buf)) {
-		if int64(r.Size) <= max(e.WholeValue, e.MemoryLimit/8) {
+		if !e.ExceedsWhole(r.Size) {
 			return false
 		}
 		c.failOne(a, fmt.Sprintf("server %s sends a reply of %d bytes, which is too large to be received whole: raise limits.value or limits.memory", c.Server.Label(), r.Size), stats.ServerFault)

@@ -19,7 +19,7 @@ type Servers struct {
 	// they wait if Tune.HoldDue replies are due. The driver sets Prompt.
 	Prompt bool
 
-	WholeValue int64 // limits.value: see Conn.startStream
+	WholeValue int64 // limits.value in bytes: see ExceedsWhole
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
 	List        []*Server          // the servers of the table, in its order

@@ -190,7 +190,13 @@ func (s *SampleReceiver) IsSlow() bool {
 	return ok && to.IsSlow()
 }
 
+// TakesBack returns what the actual receiver's method TakesBack returns. It returns false if that
+// receiver is not a Taker, such as that of a read that is sent to one replica.
+func (s *SampleReceiver) TakesBack() bool {
+	to, ok := s.Receiver.(upstream.Taker)
+	return ok && to.TakesBack()
+}
+
 // TakeBack forgets the sample of an attempt that will be sent and sampled again, and forwards the
-// call. It is called only for text reads. The actual receivers of sampled text reads are all
-// Takers.
+// call.
 func (s *SampleReceiver) TakeBack(a *upstream.Attempt) { s.release().(upstream.Taker).TakeBack(a) }
