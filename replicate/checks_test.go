@@ -3,20 +3,26 @@ package replicate
 // Checks that every history of a rule must pass.
 
 // checkDrops checks that a follower's value is removed only if the follower refused the
-// value that was to replace it. An empty source is no reason, because the follower may have
-// the last copy. A value that a store has replaced, or left stale, is removed all the same.
+// value that was to replace it, or if the primary has no value for it and the item expires soon,
+// or is stale. Any other empty source is no reason, because the follower may have the last copy.
+// Nor is a value of the primary that expires soon. A value that a store has replaced, or left
+// stale, is removed all the same.
 func (x *explorer) checkDrops(r *Rule) {
 	if r.class != leads || r.copy.then != closing || r.binds() {
 		return
 	}
 	var refused Mask
+	shown := pending              // what the last Fetch from the primary has shown
 	lead := Authority(x.replicas) // it may have been repaired before
 	for _, e := range r.asks[:r.n] {
 		had := r.asks[e.guard]
 		switch m := Mask(1) << e.replica; {
+		case e.step == Fetch && int(e.replica) == lead:
+			shown = e.kind
 		case e.step == Fill && e.kind.refused():
 			refused |= m
-		case e.step == Drop && int(e.replica) != lead && (had.step == Look || had.step == Fetch) && had.kind == Hit && refused&m == 0:
+		case e.step == Drop && int(e.replica) != lead && (had.step == Look || had.step == Fetch) && had.kind.compared() == Hit && refused&m == 0 &&
+			!(shown == Stale || shown == Miss && (r.expires || had.kind != Hit)):
 			x.fail(r, "replica %d loses what it had for nothing", e.replica)
 		}
 	}
@@ -41,7 +47,7 @@ func (x *explorer) checkAbsence(r *Rule, s Settlement) {
 func (r *Rule) nothing() (said Mask, fetched bool) {
 	for _, e := range r.asks[:r.n] {
 		switch e.kind {
-		case Miss, Expiring, Marked, NotFound, NotStored:
+		case Miss, Expiring, Stale, Marked, NotFound, NotStored:
 			said |= 1 << e.replica
 		case Hit:
 			fetched = fetched || e.step == Fetch

@@ -92,6 +92,7 @@ const (
 	Miss             // the reply is END or EN
 	Marked           // the item is a tombstone, recognized by its flags: a command on the key is in progress, and the replica has no value
 	Expiring         // for the step Fetch: the reply is a value with a remaining TTL of 1 s. It counts as a miss where a copy does not store it: see Rule.takesExpiring
+	Stale            // for the step Fetch: the reply is a value that is stale, or has a remaining TTL of 0 s. No copy stores it
 	Stored           // the reply is STORED, or HD to an ms
 	NotStored        // the reply is NOT_STORED or NS
 	Exists           // the reply is EXISTS or EX
@@ -116,7 +117,7 @@ type Outcome struct {
 	//   - CompareVersion: 1 if the item's cas is the client's token;
 	//   - Preview: the size or number that the item would have after the command;
 	//   - Fetch: for incr and decr the item's number; for others 1 if the value is the one that the
-	//     command stores, or if there is nothing because that value has expired.
+	//     command stores; for the Kind Miss 1 if the command has set an exptime that has passed.
 	Value uint64
 	Late  bool // the reply arrived so long after those of the other replicas that another command may have run in between
 }

@@ -92,7 +92,7 @@ func (r *Rule) handleCopy(ask int, m Mask) {
 	case fetching:
 		r.handleFetch(ask, e.kind)
 	case filling:
-		r.handleFill(e, m)
+		r.handleFill(ask, m)
 	default:
 		r.handleCheck(e.kind)
 	}
@@ -102,7 +102,7 @@ func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 	c := &r.copy
 	i := int(e.replica)
 	if e.step == Fetch {
-		e.step = Look
+		e.step, e.kind = Look, e.kind.compared()
 	}
 	if r.levels() && ask == int(c.ahead) {
 		if r.open == 0 {
@@ -156,7 +156,7 @@ func (r *Rule) level() {
 	c := &r.copy
 	var same Mask
 	for m := c.replaced; m != 0; m &= m - 1 {
-		if i := m.first(); r.asks[c.ahead].kind == Hit && r.foreseen[i] == r.foreseen[r.lead] {
+		if i := m.first(); (r.asks[c.ahead].kind == Hit || r.asks[c.ahead].kind == Expiring) && r.foreseen[i] == r.foreseen[r.lead] {
 			same |= 1 << i
 		}
 	}
@@ -198,7 +198,7 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	switch {
 	case k == Expiring && r.takesExpiring():
 		k = Hit
-	case k == Expiring:
+	case k == Expiring, k == Stale:
 		k = Miss
 	}
 	switch k {
@@ -226,13 +226,38 @@ func (r *Rule) takesExpiring() bool {
 	return r.copy.replaced != 0 || r.copy.then == closing && r.binds()
 }
 
-// drop removes items from the replicas in guarded, because no source has shown a value. A value
-// that existed before this copy is removed only if a source has shown that it does not have the
-// key.
+// compared returns the kind k of a fetch that only reads the item's number, or whether it exists.
+// Then it does not matter that the item expires soon, or is stale.
+func (k Kind) compared() Kind {
+	if k == Expiring || k == Stale {
+		return Hit
+	}
+	return k
+}
+
+// noteExpiry records whether a Fetch with the outcome o, at the given replica, has shown that the
+// primary's item expires soon, is stale, or has been removed by the command's exptime.
+func (r *Rule) noteExpiry(replica uint8, o Outcome) {
+	r.expires = r.expires || int8(replica) == r.lead && (o.Kind == Expiring || o.Kind == Stale || o.Kind == Miss && o.Value == 1)
+}
+
+// drop removes items from the replicas in guarded, because no source has shown a value to copy. A
+// value that existed before this copy is removed only if a source has shown that it does not have
+// the key.
+//
+// If the primary's item expires soon or has just expired, a follower without an item has the
+// write. A tombstone of another command there is replaced by a fresh one, which is then removed.
+// So a value that the other command has fetched before can't be stored later. If the primary has
+// no item any more, and the follower's item expires soon, the follower's item is removed, too.
 func (r *Rule) drop() {
 	c := &r.copy
 	gone := c.guarded &^ c.taken
-	if !c.missed || c.keep {
+	switch {
+	case c.then == closing && c.missed && r.expires:
+		gone = c.guarded
+	case c.then == closing && c.missed && c.keep:
+		gone = c.made | r.fading()
+	case !c.missed || c.keep:
 		gone = c.made
 	}
 	switch kept := c.guarded &^ gone; {
@@ -249,13 +274,33 @@ func (r *Rule) drop() {
 	}
 	r.stage = filling
 	for m := gone; m != 0; m &= m - 1 {
-		r.askFrom(m.first(), Drop, r.guard[m.first()])
+		i, d := m.first(), Drop
+		if c.taken.Has(i) {
+			d = RefreshTombstone
+		}
+		r.askFrom(i, d, r.guard[i])
 	}
 }
 
-func (r *Rule) handleFill(e asked, m Mask) {
+// fading returns the replicas in replaced whose item expires soon, or is stale. This is known only
+// for counters, because only their followers are asked with a Fetch.
+func (r *Rule) fading() (fading Mask) {
+	for m := r.copy.replaced; m != 0; m &= m - 1 {
+		if k := r.asks[r.guard[m.first()]].kind; k == Expiring || k == Stale {
+			fading |= 1 << m.first()
+		}
+	}
+	return fading
+}
+
+func (r *Rule) handleFill(ask int, m Mask) {
 	c := &r.copy
+	e := r.asks[ask]
 	switch k := e.kind; {
+	case k == Stored && e.step == RefreshTombstone:
+		r.askFrom(int(e.replica), Drop, uint8(ask))
+	case e.step == Drop && r.asks[e.guard].step == RefreshTombstone: // whether the fresh tombstone is still there or not, nothing that was fetched before it can be stored any more
+		c.copied |= m
 	case k.failed():
 		c.bad |= m
 		if k == InDoubt && c.made&m == 0 {

@@ -183,6 +183,12 @@ func TestWhatDiffers(t *testing.T) {
 	if got := play(Begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
 		t.Errorf("incr at a dirty replica, and one that is not filled: %s", got)
 	}
+	// An item that expires soon exists, so the command is sent to the primary.
+	for _, first := range []string{"hit", "expiring", "stale"} {
+		if got := play(Begin(through, Command{Op: Incr, Vivify: true}, states(In, Out, Warming), 0), say(first+", server error, miss")); got != "fetch 0; forward 0, preview 2 -> server error of 0" {
+			t.Errorf("ma N of an item that is there (%s): %s", first, got)
+		}
+	}
 	// A replica that can't be asked and may have the key prevents a miss.
 	for _, test := range []struct {
 		p       Policy
@@ -217,6 +223,7 @@ func TestWhatDiffers(t *testing.T) {
 		{true, "hit, expiring, stored, hit", "look 1; fetch 0; fill 1; check 0 -> done clean 010"},
 		{true, "miss, stored, expiring, deleted", "look 1; claim 1; fetch 0; drop 1 -> done clean 010"},
 		{false, "stored, expiring, deleted", "claim 1; fetch 0; drop 1 -> done clean 010"},
+		{true, "hit, stale, deleted", "look 1; fetch 0; drop 1 -> done clean 010"},
 		{true, "hit, marked", "look 1; fetch 0 -> unmet"},
 		{true, "hit, unsent", "look 1; fetch 0 -> unmet"},
 		{false, "stored, unsent, deleted", "claim 1; fetch 0; drop 1 -> unmet clean 010"},

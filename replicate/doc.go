@@ -97,9 +97,12 @@
 // the value at the follower if nothing has changed there in between. Otherwise it starts
 // again, up to three times; for a counter, up to 250 times (see Rule.levels). If the primary
 // has lost its own value, the copy does not remove the follower's value, which may be the
-// last. A replica that refuses to store a value that others have stored loses the key. If the
-// primary has no such key and another replica has it, the copy runs in the other direction,
-// and then the command again.
+// last. If the primary's item expires within 2 s, a follower without an item gets no copy and
+// counts as having the write: see Rule.takesExpiring. If the item is stale, or the command has
+// set an exptime that has passed, the followers lose their items, and count as well. A replica
+// that refuses to store a value that others have stored loses the key. If the primary has no
+// such key and another replica has it, the copy runs in the other direction, and then the
+// command again.
 //
 // The value of a cas or a replace also reaches the followers by such a copy. The value that
 // it replaces is removed there in any case. If all replicas got the value at once, another
@@ -324,6 +327,9 @@
 //     states).
 //   - memcached asks the first client that reads a stale item (md I) to rebuild it. If that
 //     read is a look after a failed incr, no client is asked.
+//   - A command with an exptime in the past removes the item, but it places no tombstones.
+//     Another proxy that finds nothing at the primary in this moment may restore the value
+//     from a follower.
 //   - A value with a remaining TTL of 1 s is not copied to a replica that has nothing. So if the
 //     primary has lost it, it counts as missing there already: see Rule.takesExpiring.
 //   - A value that the primary has lost can return from a replica that a delete missed. This

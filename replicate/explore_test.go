@@ -52,7 +52,7 @@ func history(r *Rule) string {
 }
 
 var stepNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "weigh", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
-var kindNames = []string{"?", "hit", "miss", "marked", "expiring", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
+var kindNames = []string{"?", "hit", "miss", "marked", "expiring", "stale", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty", "gone"}
 
 func (m Replica) String() string { return stateNames[m.State] }
@@ -160,7 +160,7 @@ func holds(r *Rule, replica int) bool {
 	removes := r.c.Op == Delete || r.makesStale()
 	for _, e := range r.asks[:r.n] {
 		if e.step == Fetch {
-			nothing = e.kind == Miss || e.kind == Expiring
+			nothing = e.kind == Miss || e.kind == Expiring || e.kind == Stale
 		}
 		if int(e.replica) != replica {
 			continue
@@ -184,11 +184,11 @@ func holds(r *Rule, replica int) bool {
 		case PlaceTombstone, Swap:
 			has = false
 		case RefreshTombstone: // a tombstone of the delete itself was still there
-			has = removes && e.kind == Stored
+			has = (removes || nothing) && e.kind == Stored
 		case Fill:
 			has = e.kind == Stored
 		case Drop:
-			has = has && removes || (nothing || removes) && e.kind == Deleted
+			has = has && (removes || nothing) || (nothing || removes) && e.kind == Deleted
 		}
 		joined = e.step == Join || e.step == Forward
 	}

@@ -399,7 +399,7 @@ func (r *Rule) handleLook(ask int) {
 		r.known = true
 		r.copyThen(asking, 1<<r.lead, 1<<e.replica, false)
 		return
-	case Miss, Marked, Expiring:
+	case Miss, Marked, Expiring, Stale:
 	default:
 		r.silent |= 1 << e.replica
 	}
@@ -511,6 +511,10 @@ func (r *Rule) step(i int) {
 func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	k, d := o.Kind, r.asks[ask].step
 	r.late = r.late || o.Late && r.joins()
+	if d == Fetch {
+		r.noteExpiry(uint8(m.first()), o)
+		k = k.compared()
+	}
 	switch {
 	case d == Fetch && ask != int(r.later): // a follower got its second look after this fetch of the primary's number, so a later fetch decides
 	case d == Fetch && k == Hit && o.Value == r.number:

@@ -368,8 +368,8 @@ var markings = []marking{
 		s.restarts = 1
 	}, nowhere},
 	{"a repair over what all have, and is about to expire", func(s *scene) {
-		both(s)
 		s.w.brief = true
+		both(s)
 		s.play(client{rule: Mend(0, 1, true, false)}, client{rule: Mend(1, 0, true, true)})
 	}, func(s *scene) string {
 		if !s.has(0, old) || !s.has(1, old) {
@@ -378,8 +378,8 @@ var markings = []marking{
 		return ""
 	}},
 	{"replace by what is about to expire", func(s *scene) {
-		both(s)
 		s.w.brief = true
+		both(s)
 		s.play(command(Command{Op: Replace, Bound: true}, fresh))
 	}, func(s *scene) string {
 		if s.clients[0].rule.IsDone() && !(s.acked[0] && s.has(0, fresh) && s.has(1, fresh)) {

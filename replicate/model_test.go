@@ -27,7 +27,7 @@ type left struct {
 	faults   int // asks without a reply
 	lates    int // asks without a reply that run later
 	restarts int // restarts of a replica
-	expires  int // early expiries of a tombstone while its owner is at work
+	expires  int // early expiries of a tombstone while its owner is at work, or expiries of an expiring item
 	crashes  int // stops of a proxy
 }
 
@@ -206,7 +206,7 @@ func (x *checker) visit(s *scene, depth int) {
 			next.w.restart(m)
 			x.visit(next, depth+1)
 		}
-		if it := s.w.items[m]; s.expires > 0 && it.has && it.mark {
+		if it := s.w.items[m]; s.expires > 0 && it.has && (it.mark || it.expiring) {
 			next := x.copyOf(s, depth)
 			next.expires--
 			next.w.items[m] = item{}

@@ -108,6 +108,12 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 		}
 		if d == Fetch {
 			all = append(all, o(Expiring)...)
+			switch c.Op {
+			case Incr, Touch:
+				all = append(all, Outcome{Kind: Miss, Value: 1}, Outcome{Kind: Stale, Value: 7})
+			case Append, Cas:
+				all = append(all, Outcome{Kind: Stale, Value: 7})
+			}
 		}
 	case CompareVersion:
 		if all = o(Hit, Miss, Exists); !few {

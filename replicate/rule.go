@@ -53,6 +53,7 @@ type Rule struct {
 	marked  bool // the primary has a tombstone, so only the other replicas can confirm a miss
 	late    bool // a reply of a replica other than the primary was late, so the primary may have changed since its own reply
 	unsure  bool // the command's value may be lost by now, so the command does not succeed
+	expires bool // the primary's item expires soon, is stale, or has been removed by an exptime that has passed: a follower without an item has the write
 	peeked  bool // a look at the primary was sent before the command (stage peeking)
 
 	lead   int8   // index of the primary; for a read at one replica, index of that replica
@@ -479,7 +480,7 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	case leading, remarking:
 		r.handleLead(ask, o)
 	case peeking:
-		r.handlePeek(o.Kind)
+		r.handlePeek(o.Kind.compared())
 	case looking:
 		r.handleLook(ask)
 	case following:
@@ -491,6 +492,7 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	case claiming, fetching, filling, checking:
 		if e.step == Fetch {
 			r.foreseen[e.replica] = o.Value
+			r.noteExpiry(e.replica, o)
 		}
 		r.late = r.late || o.Late && r.joins() && r.copy.then == closing
 		r.handleCopy(ask, m)

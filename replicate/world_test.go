@@ -7,6 +7,7 @@ package replicate
 type item struct {
 	has, mark bool
 	stale     bool // an md I has marked it stale, so it is not copied
+	expiring  bool // its remaining TTL is 1 s
 	value     uint32
 	cas       uint8
 }
@@ -33,17 +34,17 @@ type world struct {
 	items [3]item
 	count [3]uint8 // the replicas' cas counters
 	life  [3]uint8 // how often they were restarted
-	brief bool     // all values are about to expire
+	brief bool     // all values that are stored expire soon
 }
 
 func (w *world) put(m int, value uint32) {
 	w.count[m]++
-	w.items[m] = item{has: true, value: value, cas: w.count[m]}
+	w.items[m] = item{has: true, value: value, cas: w.count[m], expiring: w.brief}
 }
 
 func (w *world) mark(m int) {
 	w.put(m, 0)
-	w.items[m].mark = true
+	w.items[m].mark, w.items[m].expiring = true, false
 }
 
 // restart empties a replica and resets its cas counter.
@@ -63,14 +64,15 @@ type client struct {
 
 // own is what a client wants, and its results.
 type own struct {
-	value  uint32 // stored, appended or added to the counter
-	number uint32 // the result of its incr
-	read   uint32 // the value that its get found
-	token  uint8
-	void   bool // the primary was restarted before the client had its reply
-	waits  bool // it begins after the first client has its reply
-	errand      // steps before and after its rule
-	ablate ablation
+	value   uint32 // stored, appended or added to the counter
+	number  uint32 // the result of its incr
+	read    uint32 // the value that its get found
+	token   uint8
+	expires bool // its incr sets an exptime that has passed, so the item is gone afterwards
+	void    bool // the primary was restarted before the client had its reply
+	waits   bool // it begins after the first client has its reply
+	errand       // steps before and after its rule
+	ablate  ablation
 }
 
 // ablation names one rule of replication to leave out.
@@ -136,15 +138,16 @@ func (w *world) execute(c *client, i int) Outcome {
 		value := uint64(it.value)
 		if !c.rule.counts() {
 			value = 0
-			if it.seen() == Hit && it.value == c.value {
+			if it.seen() == Hit && it.value == c.value && !it.stale {
 				value = 1
 			}
 		}
-		if it.stale {
-			return Outcome{Kind: Miss}
-		}
 		switch {
-		case !w.brief || it.seen() != Hit:
+		case !it.has && c.expires:
+			return Outcome{Kind: Miss, Value: 1}
+		case it.stale:
+			return Outcome{Kind: Stale, Value: value}
+		case !it.expiring || it.mark:
 			return Outcome{Kind: it.seen(), Value: value}
 		case c.ablate == tooBrief:
 			return Outcome{Kind: Miss}
@@ -232,6 +235,7 @@ func (w *world) execute(c *client, i int) Outcome {
 			w.mark(m)
 		case Fill:
 			w.put(m, c.fetched[e.from])
+			w.items[m].expiring = c.rule.asks[e.from].kind == Expiring
 		case Store:
 			if c.rule.c.Op == Delete {
 				return w.spoil(m)
@@ -322,7 +326,7 @@ func (w *world) join(m int, c *client) Outcome {
 		return Outcome{Kind: NotStored}
 	}
 	w.put(m, it.value*10+c.value)
-	w.items[m].mark = it.mark
+	w.items[m].mark, w.items[m].expiring = it.mark, it.expiring
 	return Outcome{Kind: Stored}
 }
 
@@ -333,6 +337,12 @@ func (w *world) add(m int, c *client) Outcome {
 	case it.mark:
 		return Outcome{Kind: ClientError}
 	}
-	w.put(m, w.items[m].value+c.value)
-	return Outcome{Kind: Number, Value: uint64(w.items[m].value)}
+	it := w.items[m]
+	w.put(m, it.value+c.value)
+	w.items[m].expiring = it.expiring
+	o := Outcome{Kind: Number, Value: uint64(w.items[m].value)}
+	if c.expires {
+		w.items[m] = item{}
+	}
+	return o
 }

@@ -353,7 +353,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Number
 		o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(at.Of(r.Bytes))), 10, 64)
 	}
-	value := o.Kind == replicate.Hit || o.Kind == replicate.Expiring
+	value := o.Kind == replicate.Hit || o.Kind == replicate.Expiring || o.Kind == replicate.Stale
 	switch {
 	case a.op == wire.Incr || a.op == wire.Decr:
 		if rep.Kind == wire.Value {
@@ -367,7 +367,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
 	case a.Step == replicate.Fetch && value && isPlaceholder(r):
-		o.Kind, value = replicate.Miss, false
+		o.Kind = replicate.Miss
 	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the reply to the client's set has shown no cas, so the Check compares the value
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
@@ -390,9 +390,14 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 			o.Value = after(t, r.Bytes, rep, o.Value)
 		}
 	case replicate.Fetch:
-		if t.Op == wire.Incr || t.Op == wire.Decr {
+		switch {
+		case o.Kind == replicate.Miss:
+			if c.expired(t) {
+				o.Value = 1
+			}
+		case t.Op == wire.Incr || t.Op == wire.Decr:
 			o.Value, _ = strconv.ParseUint(string(bytes.TrimSpace(rep.Body.Of(r.Bytes))), 10, 64)
-		} else if value && bytes.Equal(rep.Body.Of(r.Bytes), t.Body()) || o.Kind == replicate.Miss && c.expired(t) {
+		case value && !rep.Letters.Has('X') && bytes.Equal(rep.Body.Of(r.Bytes), t.Body()):
 			o.Value = 1
 		}
 	}

@@ -132,10 +132,10 @@ func (c *command) ofSet(t *task.Task, ask int) bool {
 	return c.asks[ask].Step == replicate.Forward && t.Op == wire.Set
 }
 
-// expired reports whether the value that t stores expires at once, because its exptime
-// has passed.
+// expired reports whether the item expires at once, because t sets an exptime that has passed. An
+// append does not set one.
 func (c *command) expired(t *task.Task) bool {
-	return divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
+	return t.Op != wire.Append && t.Op != wire.Prepend && divert.CapTTL(wire.Signed(t.Req.Exptime.Of(t.Raw)), 1, c.e.Wall) < 0
 }
 
 // after returns the result that t's command would have on an item: the size after an append, or

@@ -89,7 +89,7 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 		if !r.Reply.Letters.Has('X') && Arg(r, 't') == "1" {
 			return replicate.Expiring
 		}
-		return replicate.Miss
+		return replicate.Stale
 	default:
 		return k
 	}
