@@ -33,6 +33,30 @@ func (r *Report) Latency(name string, h *Histogram) {
 	}
 }
 
+// Figures appends a line for each value in list that has a name in the replies to stats commands,
+// and two lines for a histogram.
+func (r *Report) Figures(list []Figure) {
+	for _, f := range list {
+		switch v := f.Value.(type) {
+		case *Histogram:
+			r.Latency(f.Stat, v)
+		case uint64:
+			r.named(f.Stat, v)
+		case int:
+			r.named(f.Stat, uint64(max(v, 0)))
+		case int64:
+			r.named(f.Stat, uint64(max(v, 0)))
+		}
+	}
+}
+
+// named appends a line with a number as value, if name is not empty.
+func (r *Report) named(name string, n uint64) {
+	if name != "" {
+		r.Count(name, n)
+	}
+}
+
 // Quantile returns the quantile q of the durations, in nanoseconds. The result is the upper bound
 // of a bucket, so it is up to 19 % too high.
 func (h *Histogram) Quantile(q float64) uint64 {
@@ -63,28 +87,5 @@ func (t *ServerSnapshot) Report(r *Report) {
 		r.Int("loops_down", t.Down)
 	}
 	r.Text("version", version)
-	r.Int("connections", t.Conns)
-	r.Int("waiting", t.Waiting)
-	r.Count("requests", t.Requests)
-	r.Count("failed", t.Failed)
-	r.Count("timed_out", t.TimedOut)
-	r.Int("timeouts_in_a_row", t.Timeouts)
-	r.Count("server_errors", t.Errors)
-	r.Count("refused", t.Refused)
-	r.Count("queue_full", t.ServerCounters.QueueFull)
-	r.Count("shed", t.Shed)
-	r.Count("undone", t.LateDeletes)
-	r.Count("undo_lost", t.LateDeletesLost)
-	r.Int("zombies", t.Lingering)
-	r.Count("ordered", t.Overridden)
-	r.Count("dials", t.Dials)
-	r.Count("lost", t.ServerCounters.Lost)
-	r.Count("closed_idle", t.ClosedIdle)
-	r.Count("dead_by_ping", t.DeadByPing)
-	r.Count("dead_by_request", t.DeadByRequest)
-	r.Count("reads_resent", t.ReadsResent)
-	r.Count("went_down", t.WentDown)
-	r.Count("bytes_read", t.BytesIn)
-	r.Count("bytes_written", t.BytesOut)
-	r.Latency("latency_", &t.Latency)
+	r.Figures(t.Figures())
 }
