@@ -13,14 +13,6 @@ import (
 	"ringside/proxy/live"
 )
 
-// filling returns a text if the server lacks replicas and is being filled, else "".
-func filling(s *live.ServerState) string {
-	if s.Replicas != nil && s.Replicas.Filling {
-		return "is being filled: some keys have one replica less"
-	}
-	return ""
-}
-
 // warnOfCopies warns about the keys that have a replica on the server out, which will be out. It
 // says how many replicas of these keys remain.
 func warnOfCopies(say cli.Remarks, out *live.ServerState) {
@@ -88,7 +80,7 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 			case s.Replicas == nil:
 				say.Note(s.Server + " has nothing to wait for: since a reload no route keeps replicas in pool " + s.Pool + " any more")
 				return nil
-			case s.State == live.Up && filling(s) == "":
+			case s.Whole():
 				if s.Replicas.Left < s.Replicas.Of-1 {
 					say.Note(s.Server + " is filled; but other servers are not up, or lack replicas, so some keys have fewer replicas")
 					return nil

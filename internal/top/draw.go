@@ -38,10 +38,10 @@ type Line struct {
 	Style Style
 }
 
-var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
+var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad, live.Calm: Dim}
 
-// levelSigns are symbols for good, warning and bad states, which differ even without colors.
-var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
+// StyleOf returns the style of a state or a problem with the given level.
+func StyleOf(level string) Style { return levels[level] }
 
 // Sizes of the terminal, in columns and lines, from which more is shown.
 const (
@@ -54,17 +54,17 @@ const (
 // Draw returns the lines of a screen with the given size in characters. It returns at most height
 // lines.
 func (v *View) Draw(width, height int) []Line {
-	title, text, level := "Looking…", "Waiting for the first figures.", Plain
+	is := live.Health{Title: "Looking…", Text: "Waiting for the first figures."}
 	now := v.Now()
 	switch {
 	case v.Trouble != "":
-		title, text, level = "No connection to Ringside", v.Trouble, Bad
+		is = live.Health{Level: live.Bad, Title: "No connection to Ringside", Text: v.Trouble}
 	case v.Late != nil:
-		title, text, level = v.Late.Title, v.Late.Text, Bad
+		is = *v.Late
 	case now != nil:
-		title, text, level = now.Health.Title, now.Health.Text, levels[now.Health.Level]
+		is = now.Health
 	}
-	sentence := strings.TrimSpace(levelSigns[level] + " " + title + ". " + text)
+	sentence, level := is.Sentence(), levels[is.Level]
 	if width < leastWidth || height < leastHeight || now == nil {
 		var lines []Line
 		for _, part := range wrap(live.Clean(sentence), width) {
@@ -143,7 +143,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	if len(now.Pools) > 1 {
 		for _, p := range now.Pools {
-			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", levelSigns[levels[p.Level]], p.Pool, p.Title))
+			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", live.Signs[p.Level], p.Pool, p.Title))
 		}
 	}
 	d.totals()
@@ -177,7 +177,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 
 // PrintHealth writes the state of all pools together in one line.
 func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
-	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
+	text := live.Clean(h.Sentence())
 	if colours {
 		text = levels[h.Level].Paint(text)
 	}
@@ -284,7 +284,7 @@ func (d *drawing) columns() []column {
 		return bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
 	}
 	all := []column{
-		{"S", 0, 1, true, false, func(s *live.NowServer) string { return signOf(s.State) }},
+		{"S", 0, 1, true, false, func(s *live.NowServer) string { return live.StateOf(s.State).Sign }},
 		{"SERVER", 'n', 12, true, false, func(s *live.NowServer) string { return s.Name }},
 		{"STATE", 0, 7, true, false, func(s *live.NowServer) string { return s.State }},
 		{"SHARE", 0, 6, false, true, func(s *live.NowServer) string { return orDash(&s.Share, live.Percent) }},
@@ -342,14 +342,12 @@ func (d *drawing) servers(most int) int {
 		for _, c := range columns {
 			row.WriteString(" " + pad(live.Clean(c.say(s)), c.width, c.left))
 		}
-		style := Plain
+		style := levels[live.StateOf(s.State).Tone]
 		switch {
 		case s.Name == d.Selected:
 			style = Reverse
-		case s.State == live.Drained || s.State == live.Unknown:
-			style = Dim
-		case s.State != live.Up:
-			style = Bad
+		case style == Good:
+			style = Plain
 		}
 		d.add(style, row.String())
 	}
@@ -411,23 +409,6 @@ func value(v *float64) float64 {
 		return -1
 	}
 	return *v
-}
-
-// signOf returns the symbol (●, ◇, …) that the screen shows for a server in the given state.
-func signOf(state string) string {
-	switch state {
-	case live.Up:
-		return "●"
-	case live.Drained:
-		return "◇"
-	case live.Unknown:
-		return "○"
-	case "return", "warm", "settle":
-		return "←"
-	case "suspect", "leaving":
-		return "△"
-	}
-	return "✗"
 }
 
 // slabs adds the chart of memory by item size. Each size class is a bar. From the bottom, the bar

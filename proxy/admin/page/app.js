@@ -70,7 +70,7 @@ window.RINGSIDE_TIMES = () => ({frames: render.n, mean: render.sum / render.n, m
 const watcher = new IntersectionObserver(list => { for (const e of list) e.isIntersecting ? seen.add(e.target.id) : seen.delete(e.target.id); mark(); }, {rootMargin: '200px'});
 
 const on = {
-  hello(d) { forget(); S.hello = d; mark('about'); }, // what follows is the whole picture again
+  hello(d) { forget(); S.hello = d; legend(d.words.legend); mark('about'); }, // what follows is the whole picture again
   late(d) { S.late = d; mark('health'); },
   topo(d) {
     S.want = d.pool; // a stream that begins again stays with it
@@ -123,18 +123,15 @@ const few = () => S.topo && S.topo.servers.length <= 8;
 const hue = i => few() ? C('s' + i % 8) : C('s0');
 
 // ---- states: a word, which is that of ringside server list, a shape and a colour, never a colour alone
-const STATES = {
-  unknown: ['unknown', 'dim', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', false],
-  up: ['up', 'good', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['suspect', 'bad', 'M7 1.5 13 12.5H1z', false], down: ['down', 'bad', 'M3 3 11 11M11 3 3 11', false],
-  leaving: ['leaving', 'bad', 'M2 7h9M8 4l3 3-3 3', false], out: ['out', 'bad', 'M3 3 11 11M11 3 3 11', false], drained: ['drained', 'dim', 'M7 1.8 12.2 7 7 12.2 1.8 7z', false],
-  return: ['return', 'warn', 'M12 7H3M6 4 3 7l3 3', false], warm: ['warm', 'warn', 'M7 2a5 5 0 1 0 5 5', false], settle: ['settle', 'warn', 'M7 2a5 5 0 1 0 5 5', false],
+const SHAPES = { // path, and whether it is filled
+  unknown: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', false], up: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['M7 1.5 13 12.5H1z', false], down: ['M3 3 11 11M11 3 3 11', false],
+  leaving: ['M2 7h9M8 4l3 3-3 3', false], out: ['M3 3 11 11M11 3 3 11', false], drained: ['M7 1.8 12.2 7 7 12.2 1.8 7z', false], return: ['M12 7H3M6 4 3 7l3 3', false],
 };
-const stateOf = s => STATES[s] || [s, 'warn', 'M7 2a5 5 0 1 0 5 5', false];
+const word = s => S.hello.words && S.hello.words.states[s] || {};
+const stateOf = s => [s, word(s).tone || 'warn', ...(SHAPES[s] || ['M7 2a5 5 0 1 0 5 5', false])];
 function glyph(n, s) { const p = n.firstChild; p.setAttribute('d', s[2]); p.setAttribute('fill', s[3] ? 'currentColor' : 'none'); }
 const mkGlyph = () => svg('svg', {viewBox: '0 0 14 14', 'aria-hidden': 'true'}, svg('path', {fill: 'none', stroke: 'currentColor', 'stroke-width': '1.8', 'stroke-linecap': 'round', 'stroke-linejoin': 'round'}));
-const away = st => st === 'out' || st === 'drained' || st === 'down' || st === 'suspect' || st === 'leaving';
-const moved = st => st === 'out' || st === 'drained'; // others may have its keys: before that they miss
-const back = st => st === 'return' || st === 'warm' || st === 'settle';
+const away = st => word(st).away, moved = st => word(st).moved, back = st => word(st).back;
 const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' and ' + l[l.length - 1];
 
 // ---- health, in one sentence
@@ -473,8 +470,6 @@ parts.hot = {box: 'keys', draw() {
 }};
 
 // ---- why keys miss, and what the values cost
-const REASONS = ['evicted', 'expired', 'deleted', 'flushed', 'out', 'moved', 'invalidated', 'never', 'unsure'];
-const MEANS = {evicted: 'memcached needed the room: its counter of evictions moved', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'no cause is known: remembered for too short a time, or removed past Ringside'};
 const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['–', ''] : dur(1000 * v), work = s => s == null ? ['–', ''] : [flat(s < 3600 ? dur(1e6 * s) : split((s / 3600).toFixed(1), 'h')), '/s'];
 const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
@@ -483,10 +478,10 @@ parts.why = {box: 'why', draw() {
   text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
   fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
-    const c = row.cells, bar = c[2].firstChild.firstChild, list = REASONS.filter(x => r.why[x]).sort((a, b) => r.why[b] - r.why[a]), key = JSON.stringify(r.why);
+    const c = row.cells, bar = c[2].firstChild.firstChild, means = S.hello.words.reasons.filter(x => r.why[x.name]).sort((a, b) => r.why[b.name] - r.why[a.name]), list = means.map(x => x.name), key = JSON.stringify(r.why);
     if (c[0]._k !== r.name) { c[0]._k = r.name; c[0].replaceChildren(label(r.name, '(all other keys)')); }
     put(c[1], rate(r.miss)); put(c[3], r.p50_ms == null ? ['–', ''] : [`${flat(ms(r.p50_ms))}, p99 ${flat(ms(r.p99_ms))}`, '']);
-    if (row._key === key) return; row._key = key; row.title = list.map(x => `${x}: ${MEANS[x]}`).join('\n');
+    if (row._key === key) return; row._key = key; row.title = means.map(x => `${x.name}: ${x.means}`).join('\n');
     bar.replaceChildren(...list.map(x => { const i = el('i', {class: 'w-' + x}); i.style.width = 100 * r.why[x] + '%'; return i; })); text(bar.nextSibling, list.map(x => `${x} ${flat(share(r.why[x], 0))}`).join(', ') || 'none lately');
   });
   fill($('worth').tBodies[0], d.prefixes.filter(p => p.p50_ms != null || p.miss > 0).slice(0, 12), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {class: 'n'}), el('td', {class: 'n'})), (p, row) => {
@@ -531,9 +526,7 @@ parts.roll = {box: 'ringsides', draw() {
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached evicted it', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: evicted, flushed']];
-$('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
+function legend(list) { $('tkey').replaceChildren(...list.map(x => el('span', {}, el('span', {class: 'pairl'}, ...[...x.name].map(l => el('span', {class: 'l l-' + l}, l))), x.means))); }
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
 function traceIn(d) {
@@ -552,7 +545,7 @@ parts.trace = {box: 'trace', draw() {
     for (const {t, l, n, us, op, out, why, x} of r.q) {
       const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
       if (r.cell && r.cell._l === l && r.cell._x === x && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
-      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${LETTERS[x]} (${why})`}, x)); r.cell = c; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${S.hello.words.letters[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${S.hello.words.letters[x]} (${why})`}, x)); r.cell = c; }
     }
     r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
     text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);
