@@ -79,17 +79,14 @@ func (d *drawing) roll(most int) {
 	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
 	for _, l := range list[:min(most, len(list))] {
 		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(live.Clean(l.Name), 24, true), pad(live.Clean(l.Version), 10, true), l.Config)
-		if l.Other != "" {
-			style, text = Warn, text+", another "+l.Other+" than most"
-		}
-		if l.OtherPlacement {
-			style, text = Warn, text+", keeps replicas on other servers"
+		if l.Other+l.Suspects != "" || l.OtherPlacement {
+			style = Warn
 		}
 		if l.Suspects != "" {
-			style, text = Warn, text+", suspects "+l.Suspects
+			text += ", suspects " + l.Suspects
 		}
-		if l.Silent > 1 {
-			text += fmt.Sprintf(", silent for %d rounds", l.Silent)
+		if l.Text != "" {
+			text += ", " + l.Text
 		}
 		d.add(style, text)
 	}

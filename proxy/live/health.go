@@ -98,16 +98,10 @@ func (w *wording) name(i int) string { return w.pool.Servers[i].Name }
 // indexes of the servers.
 func (w *wording) names(list []int) string {
 	var names []string
-	for _, i := range list[:min(3, len(list))] {
+	for _, i := range list {
 		names = append(names, w.name(i))
 	}
-	if more := len(list) - 3; more > 0 {
-		return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return names[0]
+	return enumerate(names)
 }
 
 // oneOrAll returns the text `one` if list has one server, and the text `all` if it has several.

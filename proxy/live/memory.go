@@ -83,8 +83,8 @@ type Slabs struct {
 	Warnings []Warning `json:"warnings"`
 }
 
-// mostNamed is the maximum number of servers with a separate list of slab classes.
-const mostNamed = 12
+// mostListed is the maximum number of servers with a separate list of slab classes.
+const mostListed = 12
 
 // parseStats parses the replies of a server to its stats requests. They are in the order of
 // statsAsked.
@@ -251,14 +251,14 @@ func slabs(names []string, now []*Said) *Slabs {
 	slices.SortFunc(p.Sum, func(a, b Class) int { return int(a.Chunk - b.Chunk) })
 	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return int(b.weight - a.weight) })
 	p.Warnings = p.Warnings[:min(3, len(p.Warnings))]
-	if len(now) > mostNamed {
+	if len(now) > mostListed {
 		p.Of = len(now)
 		order := make([]int, len(now))
 		for i := range order {
 			order[i] = i
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return int(100 * (evicts[b] - evicts[a])) })
-		for _, i := range order[mostNamed:] {
+		for _, i := range order[mostListed:] {
 			p.Servers[i] = nil
 		}
 	}

@@ -4,7 +4,6 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -98,25 +97,14 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if tick == nil {
 		return nil, fmt.Errorf("pool %s was removed by a reload", pool.Name)
 	}
-	var m *Memory
-	var sl *Slabs
+	seen, misses, err := s.keys(before, after)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
-	if b := s.latest[pool.Name+" mem"].data; b != nil {
-		json.Unmarshal(b, &m) // no error is possible, because this process has encoded the JSON
-	}
-	if b := s.latest[pool.Name+" slabs"].data; b != nil {
-		json.Unmarshal(b, &sl)
-	}
+	said := s.memory[pool.Name]
 	s.mu.Unlock()
-	seen, err := s.p.Watched()
-	if err != nil {
-		return nil, err
-	}
-	misses, err := s.misses(before, after)
-	if err != nil {
-		return nil, err
-	}
-	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), m, sl, hotOf(seen, after.Table, pool), misses)
+	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), said.Memory, said.Slabs, hotOf(seen, after.Table, pool), misses)
 	is.Routes = routesBetween(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
@@ -131,7 +119,7 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 	defer late.Stop()
 	for {
 		s.mu.Lock()
-		told := s.latest[w.pool+" mem"].data != nil
+		told := s.memory[w.pool].Memory != nil
 		s.mu.Unlock()
 		if told {
 			return

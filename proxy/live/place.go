@@ -28,6 +28,8 @@ type TopoServer struct {
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
 	Share  float64 `json:"share"` // fraction of all hashes that belong to the server, 0 to 1
+
+	Orders map[string]Question `json:"orders"` // what an operator is asked before each order for the server
 }
 
 // TopoRoute describes a route that stores keys in a pool.
@@ -43,10 +45,6 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for _, p := range t.Pools {
 		is.Pools = append(is.Pools, p.Name)
 	}
-	shares := hashShares(pool)
-	for i, s := range pool.Servers {
-		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
-	}
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
@@ -56,6 +54,10 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 				is.Routes = append(is.Routes, one)
 			}
 		}
+	}
+	shares := hashShares(pool)
+	for i, s := range pool.Servers {
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i], is.questions(s.Name, shares[i])})
 	}
 	return is
 }

@@ -158,7 +158,7 @@ func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at
 func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
-		return toThousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))
+		return thousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))
 	}
 	if is.Window == 0 {
 		rate = func(uint64, uint64) float64 { return 0 }
@@ -220,11 +220,11 @@ func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func
 	of := stats.NearCounts{Hits: stats.Since(now.Hits, then.Hits), Asked: stats.Since(now.Asked, then.Asked), Age: stats.Since(now.Age, then.Age)}
 	is := NearLine{Route: []byte(label), Hits: rate(of.Hits, 0), Asked: rate(of.Asked, 0), Bytes: kept[0], Values: kept[1]}
 	if share, known := of.Share(); known {
-		share = toThousandth(share)
+		share = thousandth(share)
 		is.Share = &share
 	}
 	if of.Hits > 0 {
-		age := toThousandth(float64(of.Age) / float64(of.Hits) / 1e6)
+		age := thousandth(float64(of.Age) / float64(of.Hits) / 1e6)
 		is.Age = &age
 	}
 	return is
@@ -236,8 +236,8 @@ func millis(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil
 	}
-	ms := toThousandth(float64(h.Quantile(q)) / 1e6)
+	ms := thousandth(float64(h.Quantile(q)) / 1e6)
 	return &ms
 }
 
-func toThousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
+func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }

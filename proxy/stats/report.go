@@ -2,7 +2,10 @@ package stats
 
 // This file formats statistics as STAT lines.
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // Report appends lines of the form STAT <prefix><name> <value> to Dst.
 type Report struct {
@@ -69,23 +72,24 @@ func (h *Histogram) Quantile(q float64) uint64 {
 	return Bound(len(h.Buckets) - 1)
 }
 
-// Report appends lines with the server's state and counters to a reply to `stats servers`.
-func (t *ServerSnapshot) Report(r *Report) {
-	state, version := "unknown", t.Version
+// State returns whether the loops use the server: unknown, up or down.
+func (t *ServerSnapshot) State() string {
 	switch {
 	case t.Down > 0:
-		state = "down"
+		return "down"
 	case t.Known:
-		state = "up"
+		return "up"
 	}
-	if version == "" {
-		version = "unknown"
-	}
-	r.Text("state", state)
+	return "unknown" // it has neither replied nor failed yet
+}
+
+// Report appends lines with the server's state and counters to a reply to `stats servers`.
+func (t *ServerSnapshot) Report(r *Report) {
+	r.Text("state", t.State())
 	if t.Down > 0 {
 		r.Text("why", t.Why)
 		r.Int("loops_down", t.Down)
 	}
-	r.Text("version", version)
+	r.Text("version", cmp.Or(t.Version, "unknown"))
 	r.Figures(t.Figures())
 }

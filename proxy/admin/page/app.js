@@ -216,7 +216,7 @@ parts.ring = {box: 'ring', draw() {
   for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
     else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
   if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 11px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
-  const L = S.look, t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
+  const L = S.look && S.look.pool === S.topo.pool ? S.look : null, t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
   const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
   const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
@@ -332,18 +332,12 @@ parts.servers = {box: 'servers', draw() {
 const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
-  const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
-  const kept = S.topo.routes.filter(r => r.replicas > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
-  const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
-  const away_ = `${kept ? 'are served by their other replicas' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
-  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other replicas serve them meanwhile.' : kept ? 'Each that has no other replica misses once.' : 'Each of them misses once.'}`;
+  const close = () => { menuBox.hidden = true; at.focus(); }; const go = what => () => { const q = s.orders[what]; ask(q.title, q.text.replace('{rps}', count(S.tick.s.rps[i])), q.yes, () => BE.order(s.name, what).catch(e => tell(q.title, e.message))); };
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
-    S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, back, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
-    item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
-    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this instance is affected. For 10 s it gets no replies from the server: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
+    S.tick.s.ord[i] ? item('Restore…', go('restore')) : item('Drain…', go('drain')), item('Take down…', go('down')), el('hr'), ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
   const r = at.getBoundingClientRect(); menuBox.hidden = false; menuBox.style.left = Math.max(8, r.right + scrollX - menuBox.offsetWidth) + 'px'; menuBox.style.top = r.bottom + scrollY + 4 + 'px'; (menuBox.querySelector('button:enabled') || at).focus();
   menuBox.onkeydown = e => { const l = [...menuBox.querySelectorAll('button:enabled')], p = l.indexOf(doc.activeElement); if (e.key === 'Escape') close(); else if (e.key === 'ArrowDown') l[(p + 1) % l.length].focus(); else if (e.key === 'ArrowUp') l[(p + l.length - 1) % l.length].focus(); else return; e.preventDefault(); };
@@ -521,7 +515,7 @@ parts.roll = {box: 'ringsides', draw() {
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
     const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.other_placement ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    text(c[4], r.text || 'yes');
   });
 }};
 
