@@ -75,7 +75,7 @@ var (
 		event.ConfigAdopted:    {Tone: Good, Kind: Up, Text: "Configuration {generation} is in force", More: "{name}", Mark: true},
 	}
 	steps = map[string]Description{
-		"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "{server} does not answer", More: "{why}", Mark: true},
+		"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "{server} {problem}", More: "{why}", Mark: true},
 		"suspect>up":  {Tone: Good, Kind: Up, Text: "{server} answers again", More: "{why}"},
 		"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "{server} leaves the ring", More: "{why}"},
 		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server} is out: its keys live elsewhere now", More: "{why}", Mark: true},
@@ -84,7 +84,6 @@ var (
 		"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "{server} is read from again", More: "{why}"},
 		"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "{server} is in again", More: "{why}", Mark: true},
 	}
-	refuses    = Description{Tone: Bad, Kind: "suspect", Text: "{server} refuses connections", More: "{why}", Mark: true}
 	poolStates = map[string]Description{
 		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
 		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
@@ -116,9 +115,6 @@ func describe(e event.Event, is map[string]any) Description {
 	case ok:
 	case e == event.ServerPhase:
 		d = steps[w["from"]+">"+w["to"]] // empty for an operator's order, which has another event
-		if d.Kind == "suspect" && strings.Contains(w["why"], "refused") {
-			d = refuses
-		}
 	case e == event.PoolState:
 		if d, ok = poolStates[w["to"]]; !ok {
 			d = poolState
@@ -138,6 +134,7 @@ func describe(e event.Event, is map[string]any) Description {
 // derive adds to the attributes what descriptions need in another form.
 func (w words) derive() {
 	w["why"] = unnamed(w["why"])
+	w["problem"] = problemOf(w["why"]).does
 	w["cause"] = cmp.Or(w["why"], w["error"])
 	w["name"] = filepath.Base(w["file"])
 	first, rest, _ := strings.Cut(w["error"], " ")

@@ -154,12 +154,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	switch {
 	case len(bad) > 1:
 		h.Title = w.names(bad) + " are not serving"
-	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], "refused"):
-		h.Title = w.name(i) + " refuses connections"
-	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], greets):
-		h.Title = w.name(i) + " answers with an error"
 	case state == "suspect", state == Down:
-		h.Title = w.name(i) + " does not answer"
+		h.Title = w.name(i) + " " + problemOf(w.S.Why[i]).does
 	case state == "leaving":
 		h.Title = w.name(i) + " is leaving"
 	case n > 8:
@@ -197,29 +193,9 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text += " It stays out: " + out + "."
 	default:
-		h.Text += " " + remedy(w.S.Why[bad[0]]) + ": Ringside does the rest."
+		h.Text += " " + problemOf(w.S.Why[bad[0]]).remedy + ": Ringside does the rest."
 	}
 	return h
-}
-
-// greets is the beginning of the reason why a server is down, if the server replies with an error
-// to the first request of a connection.
-const greets = "it greets with "
-
-// remedy returns what an operator can do about a server that is down for the reason why.
-func remedy(why string) string {
-	_, greeting, ok := strings.Cut(why, greets)
-	switch {
-	case ok && strings.Contains(greeting, "unauthenticated"):
-		return "Ringside does not log in to servers. Start memcached there without authentication (-Y)"
-	case ok && strings.Contains(greeting, "Too many open connections"):
-		return "Raise memcached's limit of connections there (-c), or close some"
-	case ok:
-		return "Check that memcached runs at its address"
-	case strings.Contains(why, "refused"):
-		return "Start memcached there"
-	}
-	return "Check that its host runs and can be reached from here"
 }
 
 // fate describes where the keys of unavailable servers are, and for how long. The text `until` is

@@ -2,6 +2,11 @@ package live
 
 // This file has the words, signs and levels that all views use for states, reasons and events.
 
+import (
+	"slices"
+	"strings"
+)
+
 // Words are the words of all views for what a state, a reason or a letter means. The dashboard gets
 // them with the first event of a stream.
 type Words struct {
@@ -70,6 +75,33 @@ func StateOf(name string) State { return TheWords.States[name] }
 
 // Signs are symbols for levels, which differ even without colors.
 var Signs = map[string]string{Good: "●", Warn: "△", Bad: "✗"}
+
+// problem is a kind of reason for which a server is down or suspect.
+type problem struct {
+	signs  []string // the reason contains all of these texts
+	does   string   // what the server does, in words; printed after its name
+	remedy string   // what an operator can do
+}
+
+// greets is the beginning of the reason if the server replies with an error to the first request of
+// a connection.
+const greets = "it greets with "
+
+// problems are all kinds of reasons. The first one that fits counts, and the last one always fits.
+var problems = []problem{
+	{[]string{greets, "unauthenticated"}, "answers with an error", "Ringside does not log in to servers. Start memcached there without authentication (-Y)"},
+	{[]string{greets, "Too many open connections"}, "answers with an error", "Raise memcached's limit of connections there (-c), or close some"},
+	{[]string{greets}, "answers with an error", "Check that memcached runs at its address"},
+	{[]string{"refused"}, "refuses connections", "Start memcached there"},
+	{nil, "does not answer", "Check that its host runs and can be reached from here"},
+}
+
+// problemOf returns the problem of a server that is down or suspect for the reason why.
+func problemOf(why string) problem {
+	return problems[slices.IndexFunc(problems, func(p problem) bool {
+		return !slices.ContainsFunc(p.signs, func(sign string) bool { return !strings.Contains(why, sign) })
+	})]
+}
 
 // Reason returns why the server is not up, or that it lacks replicas. It is empty if neither is the
 // case.

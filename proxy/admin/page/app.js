@@ -211,12 +211,12 @@ function paintRing(w, h, r) { // all that a look-up does not change: painted onc
 parts.ring = {box: 'ring', draw() {
   const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo) return; const {g, w, h, r} = s;
   if (!S.ringPaint || S.ringPaint.w !== w || S.ringPaint.h !== h) S.ringPaint = paintRing(w, h, r);
-  const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : S.look ? S.look.order.slice(0, S.look.copiesWanted || 1) : [];
+  const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : here() ? here().order.slice(0, here().copiesWanted || 1) : [];
   g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
   for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
     else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
   if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 11px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
-  const L = S.look && S.look.pool === S.topo.pool ? S.look : null, t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
+  const L = here(), t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
   const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
   const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
@@ -235,10 +235,11 @@ function names(cv, L, st) { // what the pictures show, for who can't see them
   say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
   say($('strip'), key ? `Who has ${key}, and who comes behind: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
 }
+const here = () => S.look && S.look.pool === S.topo.pool ? S.look : null; // what was looked up, unless it is in another pool
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(st[L.order[0]]) || moved(st[L.order[0]])) ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
-  const s = surface($('strip')); if (!s) return; const {g, w} = s, L = S.look, R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
+  const s = surface($('strip')); if (!s) return; const {g, w} = s, L = here(), R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
   if (!L || !L.order.length) { // nothing asked: the shares, one after the other
     let x = 0; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; t.servers.forEach((v, i) => { const b = v.share * w; g.globalAlpha = few() ? .92 : .3 + .5 * ((i * 37) % 11) / 11; g.fillStyle = away(st[i]) ? hatch(g, C('mid')) : hue(i); g.fillRect(x, 20, Math.max(.5, b - (few() ? 2 : 0)), 16); g.globalAlpha = 1; if (few()) { g.fillStyle = C('mid'); g.textAlign = 'left'; g.fillText(flat(share(v.share)), x, 46); } x += b; });
     if (!few()) { const s = t.servers.map(v => v.share); g.fillStyle = C('dim'); g.textAlign = 'left'; g.fillText(`shares from ${flat(share(Math.min(...s), 2))} to ${flat(share(Math.max(...s), 2))}`, 0, 46); } return;
