@@ -431,7 +431,7 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 				row += " ▒▒▒"
 			case at < full || y == 1:
 				row += " ░░░"
-			case c.Evicted >= .5 && at < full+1:
+			case c.Evicted >= live.Evicts && at < full+1:
 				row += "  ▼ "
 			default:
 				row += "    "

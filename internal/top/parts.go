@@ -162,7 +162,7 @@ func (d *drawing) homes(k *live.HotKey) string {
 	switch {
 	case k.Replicas > 1:
 		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Replicas-1)
-	case (owner.State == "out" || owner.State == live.Drained) && k.Substitute != nil && *k.Substitute < len(d.now.List):
+	case live.StateOf(owner.State).Moved && k.Substitute != nil && *k.Substitute < len(d.now.List):
 		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.Substitute].Name)
 	}
 	return live.Clean(owner.Name)

@@ -93,7 +93,7 @@ func (v *View) Take(topic string, data []byte) error {
 			return nil // the event has another number of servers than the last list of servers, so it cannot be shown
 		}
 		v.Tick, v.Late = t, nil
-		v.note("", t.Requests())
+		v.note("", t.Rate)
 		for i, s := range v.Topo.Servers {
 			v.note(s.Name, t.S.Rate[i])
 		}

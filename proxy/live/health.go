@@ -139,7 +139,7 @@ func (w *wording) alsoSuspect(drained []int) (text string) {
 
 // unnamed returns the reason why without the server's name, for a text that already has the name.
 func unnamed(why string) string {
-	if _, short, ok := strings.Cut(why, " is down: "); ok {
+	if _, short, ok := strings.Cut(why, " is down: "); ok && strings.HasPrefix(why, "server ") {
 		return short
 	}
 	return why

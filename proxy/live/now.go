@@ -141,12 +141,9 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 // reported their memory. hot and misses are nil if they are not known yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
 	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Overall: t.Overall, Warn: []Warning{}, List: []NowServer{}, Total: Total{
-		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
+		Requests: t.Rate, Hit: t.Hit, Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}
-	if hit, ok := t.HitShare(); ok {
-		is.Total.Hit = &hit
-	}
 	if sl != nil {
 		is.Slabs, is.Warn = sl.Sum, append(is.Warn, sl.Warnings...)
 	}

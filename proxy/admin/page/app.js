@@ -153,14 +153,13 @@ function dressTab(level, title) { // the title and the icon of the browser's tab
 }
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
-  if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
+  if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
   if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
 }};
-const rateOf = k => Object.values(k.ops).reduce((a, b) => a + b, 0);
-const hitOf = k => { const n = k.keys[0] + k.keys[1] + k.keys[2]; return n ? k.keys[0] / n : null; };
+const rateOf = k => k.rps, hitOf = k => k.hit;
 
 // ---- figures
 const FIGS = [
@@ -334,7 +333,7 @@ const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const go = what => () => { const q = s.orders[what]; ask(q.title, q.text.replace('{rps}', count(S.tick.s.rps[i])), q.yes, () => BE.order(s.name, what).catch(e => tell(q.title, e.message))); };
-  const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
+  const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + k.why[i] : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
@@ -383,7 +382,6 @@ parts.charts = {box: 'traffic', draw() {
   }
 }};
 
-const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
 // ---- events, in the words that ringside top has too
 function sentence(d) {
   const e = d.told; if (!e.text || e.only && (!S.topo || e.only !== S.topo.failover)) return null;
