@@ -282,11 +282,8 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 			v.Message = "which server? choose one with the arrows"
 		}
 		v.Opened = v.Selected != "" && !v.Opened
-	case k == "+":
-		v.Pace = max(0, v.Pace-1)
-		v.Message = "a picture every " + v.pace().String()
-	case k == "-":
-		v.Pace = min(len(paces)-1, v.Pace+1)
+	case k == "+" || k == "-":
+		v.Pace = max(0, min(len(paces)-1, v.Pace+map[string]int{"+": -1, "-": 1}[k]))
 		v.Message = "a picture every " + v.pace().String()
 	case k == "esc":
 		v.Opened, v.Part = false, 0

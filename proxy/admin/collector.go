@@ -33,7 +33,8 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 	out.figures(s.Totals())
 	out.count(adminConnectionsClosed, adminClosed)
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
-		out.server(s.Servers[at])
+		is := s.Servers[at]
+		out.figures(is.Figures(), is.Target.Name, live.Address(is.Target))
 	}
 	out.hot(p)
 	out.misses(p)
@@ -161,20 +162,6 @@ func expected(op wire.Op, o stats.Outcome) bool {
 	}
 }
 
-func (out *output) server(s *stats.ServerSnapshot) {
-	name, addr := s.Target.Name, live.Address(s.Target)
-	switch {
-	case s.Down > 0:
-		out.set(serverUp, 0, name, addr)
-	case s.Known:
-		out.set(serverUp, 1, name, addr)
-	}
-	out.figures(s.Figures(), name, addr)
-	if s.Version != "" {
-		out.set(serverVersion, 1, name, addr, s.Version)
-	}
-}
-
 // hotRanks is the number of hot keys in the metrics. Each has its rank as label. With the keys as
 // labels, the number of series would have no limit.
 const hotRanks = 10
@@ -207,11 +194,9 @@ func (out *output) misses(p *proxy.Proxy) {
 				out.count(missReasons, n, l.Name, missreason.Reason(reason).String())
 			}
 		}
-		out.count(missFills, l.Filled, l.Name)
-		out.set(missSeconds, l.Seconds, l.Name)
+		out.figures([]stats.Figure{{Metric: missFills, Value: l.Filled}, {Metric: missSeconds, Value: l.Seconds}}, l.Name)
 		if l.Filled > 0 {
-			out.set(missQuantile, l.P50, l.Name, "50")
-			out.set(missQuantile, l.P99, l.Name, "99")
+			out.figures([]stats.Figure{{Metric: missQuantile, Label: "50", Value: l.P50}, {Metric: missQuantile, Label: "99", Value: l.P99}}, l.Name)
 		}
 	}
 }
@@ -266,10 +251,8 @@ func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
 		if is := live.RollOf(s, pool); is != nil {
-			out.set(peersAll, float64(is.Of), pool)
-			out.set(peersDiffering, float64(is.Differ), pool)
-			out.set(peersPlacingDifferently, float64(is.OtherPlacement), pool)
-			out.count(peersUnreadable, uint64(is.Bad), pool)
+			out.figures([]stats.Figure{{Metric: peersAll, Value: is.Of}, {Metric: peersDiffering, Value: is.Differ},
+				{Metric: peersPlacingDifferently, Value: is.OtherPlacement}, {Metric: peersUnreadable, Value: uint64(is.Bad)}}, pool)
 		}
 	}
 }
@@ -283,13 +266,11 @@ func (out *output) order(is health.Override, labels ...string) {
 }
 
 func (out *output) config(r live.Reload) {
-	success := 0.0
+	success := 0
 	if r.Err == nil {
 		success = 1
 	}
-	out.set(configSuccess, success)
-	out.set(configTime, float64(r.At.UnixMilli())/1e3)
-	out.count(configReloads, r.Succeeded, "success")
-	out.count(configReloads, r.Failed, "failure")
-	out.count(configGeneration, r.Generation)
+	out.figures([]stats.Figure{{Metric: configSuccess, Value: success}, {Metric: configTime, Value: float64(r.At.UnixMilli()) / 1e3},
+		{Metric: configReloads, Label: "success", Value: r.Succeeded}, {Metric: configReloads, Label: "failure", Value: r.Failed},
+		{Metric: configGeneration, Value: r.Generation}})
 }

@@ -38,11 +38,6 @@ var (
 
 // Metrics of each server, by name and address.
 var (
-	serverUp = stats.PerServer.Gauge("server_up",
-		"1 if no loop considers the server down, otherwise 0. Absent until the server has replied or failed.")
-	serverVersion = stats.PerServer.Gauge("server_version_info",
-		"Always 1. The label version is the version that the server reported last. Absent until the server has reported one.",
-		"version")
 	serverOverride = stats.NewGauge("server_override",
 		"1 while an operator's override keeps requests away from the server of this pool. The label order is drain or down. Absent "+
 			"without an override.",

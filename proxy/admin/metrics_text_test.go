@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
@@ -82,7 +83,7 @@ func TestSizeOfManyServers(t *testing.T) {
 			s.Latency.Buckets[b] = count / uint64(len(s.Latency.Buckets))
 		}
 		s.Latency.Sum = count * 100_000
-		out.server(s)
+		out.figures(s.Figures(), s.Target.Name, live.Address(s.Target))
 		pool.Servers = append(pool.Servers, s.Target)
 		of.Phases = append(of.Phases, stats.PhaseSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
 		for _, to := range []string{"suspect", "up", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "IN"} {

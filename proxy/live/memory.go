@@ -47,14 +47,7 @@ type Class struct {
 
 // MarshalJSON encodes a slab class as a list of its fields, in their order.
 func (c Class) MarshalJSON() ([]byte, error) {
-	b := []byte{'['}
-	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendFloat(b, v, 'f', -1, 64)
-	}
-	return append(b, ']'), nil
+	return json.Marshal([...]float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)})
 }
 
 // UnmarshalJSON decodes a class from a list, as MarshalJSON encodes it.

@@ -83,7 +83,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, ctx.Err()
 	case <-s.ended:
 	}
-	s.awaitMemory(ctx, w)
+	said := s.memoryOf(ctx, pool.Name)
 	after, err := s.Sample()
 	if err != nil {
 		return nil, err
@@ -101,9 +101,6 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	said := s.memory[pool.Name]
-	s.mu.Unlock()
 	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), said.Memory, said.Slabs, hotOf(seen, after.Table, pool), misses)
 	is.Routes = routesBetween(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
@@ -113,26 +110,15 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 // memoryWait is how long Now waits for the servers' memory stats after the counted time.
 const memoryWait = 2 * time.Second
 
-// awaitMemory waits until the memory stats of w's pool are known, or until memoryWait is over.
-func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
-	late := time.NewTimer(memoryWait)
-	defer late.Stop()
-	for {
+// memoryOf returns what the servers of a pool report about their memory. It waits until they have
+// reported it, or until memoryWait is over.
+func (s *Sampler) memoryOf(ctx context.Context, pool string) memoryOf {
+	for late := time.Now().Add(memoryWait); ; {
 		s.mu.Lock()
-		told := s.memory[w.pool].Memory != nil
+		said := s.memory[pool]
 		s.mu.Unlock()
-		if told {
-			return
-		}
-		select {
-		case _, more := <-w.Ready:
-			if !more {
-				return
-			}
-		case <-late.C:
-			return
-		case <-ctx.Done():
-			return
+		if said.Memory != nil || ctx.Err() != nil || time.Now().After(late) || !s.sleep(memoryWait/100) {
+			return said
 		}
 	}
 }

@@ -32,8 +32,8 @@ type Tick struct {
 	Span     int64              `json:"span"` // time between the two samples, in milliseconds
 	Ops      map[string]float64 `json:"ops"`  // requests per second, by command
 	Outcomes Outcomes           `json:"oc"`
-	Rate     float64            `json:"rps"` // requests per second, of all commands
-	Hit      *float64           `json:"hit"` // fraction of the requested keys that were found, 0 to 1; null: no keys were requested
+	Rate     float64            `json:"rps"`  // requests per second, of all commands
+	Hit      *float64           `json:"hit"`  // fraction of the requested keys that were found, 0 to 1; null: no keys were requested
 	Keys     [3]float64         `json:"keys"` // requested keys per second: those that hit, missed and failed
 	Latency  [3]*float64        `json:"lat"`  // 50th, 90th and 99th percentile of the latency, in microseconds; null: no requests
 	Clients  int                `json:"cl"`

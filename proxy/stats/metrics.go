@@ -225,6 +225,11 @@ func (m *Marks) Figures(event TombstoneEvent) (list []Figure) {
 
 // Metrics of each server, by name and address.
 var (
+	serverUp = PerServer.Gauge("server_up",
+		"1 if no loop considers the server down, otherwise 0. Absent until the server has replied or failed.")
+	serverVersion = PerServer.Gauge("server_version_info",
+		"Always 1. The label version is the version that the server reported last. Absent until the server has reported one.",
+		"version")
 	serverConnections = PerServer.Gauge("server_connections",
 		"Open connections to the server, except those in ringside_server_zombie_connections.")
 	serverZombies = PerServer.Gauge("server_zombie_connections",
@@ -268,13 +273,25 @@ var (
 		"Bytes sent to the server.")
 )
 
+// up returns 1 if no loop considers the server down, and 0 otherwise.
+func (t *ServerSnapshot) up() int { return 1 - min(t.Down, 1) }
+
 // Figures returns the numbers of a server.
 func (t *ServerSnapshot) Figures() []Figure {
 	dead, resent := serverDead, serverResent
 	if t.DeadByPing+t.DeadByRequest == 0 { // most servers have no dead connections, and the metrics of 200 servers must stay below 1 MB
 		dead, resent = nil, nil
 	}
+	up, version := serverUp, serverVersion
+	if !t.Known && t.Down == 0 {
+		up = nil
+	}
+	if t.Version == "" {
+		version = nil
+	}
 	return []Figure{
+		{up, "", "", t.up()},
+		{version, t.Version, "", 1},
 		{serverConnections, "", "connections", t.Conns},
 		{serverQueue, "", "waiting", t.Waiting},
 		{serverRequests, "", "requests", t.Requests},
