@@ -348,8 +348,9 @@ func (s *screen) prepare(k string) {
 	default:
 		s.order = map[string]string{"d": "drain", "u": "restore"}[k]
 		for i, server := range v.Topo.Servers {
-			if q := server.Orders[s.order]; server.Name == v.Selected {
-				v.Message = q.Title + " y or n. " + strings.ReplaceAll(q.Text, live.RatePlace, live.Count(v.Tick.S.Rate[i]))
+			if server.Name == v.Selected {
+				title, text := v.Topo.Orders[s.order].About(&server, v.Tick.S.Rate[i])
+				v.Message = title + " y or n. " + text
 			}
 		}
 	}

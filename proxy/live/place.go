@@ -19,6 +19,8 @@ type Topo struct {
 	Failover     string       `json:"failover"`
 	Servers      []TopoServer `json:"servers"`
 	Routes       []TopoRoute  `json:"routes"` // routes that store keys in this pool
+
+	Orders map[string]Question `json:"orders"` // what an operator is asked before each order for a server
 }
 
 // TopoServer describes a server of a pool as the configuration has it.
@@ -28,8 +30,6 @@ type TopoServer struct {
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
 	Share  float64 `json:"share"` // fraction of all hashes that belong to the server, 0 to 1
-
-	Orders map[string]Question `json:"orders"` // what an operator is asked before each order for the server
 }
 
 // TopoRoute describes a route that stores keys in a pool.
@@ -57,8 +57,9 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	}
 	shares := hashShares(pool)
 	for i, s := range pool.Servers {
-		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i], is.questions(s.Name, shares[i])})
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
 	}
+	is.Orders = is.questions()
 	return is
 }
 

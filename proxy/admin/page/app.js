@@ -332,7 +332,7 @@ parts.servers = {box: 'servers', draw() {
 const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
-  const close = () => { menuBox.hidden = true; at.focus(); }; const go = what => () => { const q = s.orders[what]; ask(q.title, q.text.replace('{rps}', count(S.tick.s.rps[i])), q.yes, () => BE.order(s.name, what).catch(e => tell(q.title, e.message))); };
+  const close = () => { menuBox.hidden = true; at.focus(); }; const says = q => q.replaceAll('{server}', () => s.name).replaceAll('{share}', flat(share(s.share))).replaceAll('{rps}', count(S.tick.s.rps[i])), go = what => () => { const q = S.topo.orders[what], title = says(q.title); ask(title, says(q.text), says(q.yes), () => BE.order(s.name, what).catch(e => tell(title, e.message))); };
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + k.why[i] : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
