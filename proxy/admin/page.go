@@ -127,7 +127,7 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	}
 	defer watcher.Close()
 	h := hello{Version: s.version, Listen: []string{}, Loops: len(p.Engines()), PID: p.PID, Started: p.Started.UnixMilli(),
-		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil, Words: &live.TheWords}
+		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil, Words: &live.Vocabulary}
 	for _, l := range p.Table().Listeners {
 		h.Listen = append(h.Listen, live.ListenerAddress(l.Network, l.Address))
 	}

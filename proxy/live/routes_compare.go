@@ -103,12 +103,7 @@ func lacking(l *stats.Lack) string {
 	return strings.Join(list, "; ")
 }
 
-func keys(n uint64) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprint(n, " keys")
-}
+func keys(n uint64) string { return plural(fmt.Sprint(n), "key") }
 
 // Counts contains the counters of the routes at one moment.
 type Counts struct {

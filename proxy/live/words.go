@@ -36,8 +36,8 @@ type State struct {
 // Calm is the tone of a state that needs no attention although the server is not up.
 const Calm = "dim"
 
-// TheWords are the words of all views.
-var TheWords = Words{
+// Vocabulary has the words of all views.
+var Vocabulary = Words{
 	States: map[string]State{
 		Up:        {Tone: Good, Sign: "●", Next: "nothing, while it answers"},
 		Unknown:   {Tone: Calm, Sign: "○", Next: "it is up or down with its first answer"},
@@ -71,7 +71,7 @@ var TheWords = Words{
 }
 
 // StateOf describes the state of a server with the given name.
-func StateOf(name string) State { return TheWords.States[name] }
+func StateOf(name string) State { return Vocabulary.States[name] }
 
 // Signs are symbols for levels, which differ even without colors.
 var Signs = map[string]string{Good: "●", Warn: "△", Bad: "✗"}
