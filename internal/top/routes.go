@@ -29,12 +29,8 @@ func (d *drawing) routes(most int) {
 	}
 	for i := range r.Guards {
 		g := &r.Guards[i]
-		text := fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
-			live.Count(g.Leases), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))
-		if g.P50 != nil {
-			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**g.P50), live.Micros(1000**g.P99))
-		}
-		say(Plain, text)
+		say(Plain, fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
+			live.Count(g.Leases), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))+rebuilt(g.P50, g.P99))
 	}
 	for i := range r.Tags {
 		t := &r.Tags[i]

@@ -38,11 +38,12 @@ func refuse(status int, format string, args ...any) error {
 func (s *Server) control(mux *http.ServeMux) {
 	type route struct {
 		method, path string
-		takes        func(r *http.Request, known ...string) error // checks the parameters and the body
+		takes        func(r *http.Request, known ...string) error // checks whether the request is allowed, its parameters and its body
 		known        []string                                     // names of the parameters
 		do           func(r *http.Request) (status int, answer any, err error)
 	}
 	anything := func(*http.Request, ...string) error { return nil }
+	faults := func(*http.Request, ...string) error { return s.mayFault() }
 	routes := []route{
 		{"GET", "/control/servers", anything, nil, s.getServers},
 		{"GET", "/control/clients", onlyQuery, []string{"sort", "limit"}, s.getClients},
@@ -51,9 +52,9 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"POST", "/control/reload", addressOnly, nil, s.postReload},
 		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
 		{"GET", "/control/faults", anything, nil, s.getFaults},
-		{"POST", "/control/faults", anything, nil, s.postFault},
-		{"DELETE", "/control/faults", anything, nil, s.deleteFaults},
-		{"DELETE", "/control/faults/{id}", anything, nil, s.deleteFault},
+		{"POST", "/control/faults", faults, nil, s.postFault},
+		{"DELETE", "/control/faults", faults, nil, s.deleteFaults},
+		{"DELETE", "/control/faults/{id}", faults, nil, s.deleteFault},
 	}
 	methods := map[string][]string{}
 	for _, rt := range routes {
