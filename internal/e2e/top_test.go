@@ -288,7 +288,7 @@ func TestTop(t *testing.T) {
 	small.keys(t, "\r-")
 	small.shows(t, "a picture every 2s", "● s2")
 	small.keys(t, "+d")
-	small.shows(t, "drain s0?")
+	small.shows(t, "Drain s0? y or n")
 	small.keys(t, "y")
 	small.shows(t, "s0 is drained")
 	big.shows(t, "s0 is drained", "◇ s0")

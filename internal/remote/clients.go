@@ -15,6 +15,7 @@ import (
 
 	"ringside/internal/cli"
 	"ringside/proxy/admin"
+	"ringside/proxy/live"
 )
 
 func newClients() *cobra.Command {
@@ -71,7 +72,7 @@ func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 			waits = c.Waits.Text()
 		}
 		fmt.Fprintf(w, "%s\t%s\t%v\t%d\t%s\t%s\t%d\t%s\t%s\n", c.Address, c.Listener, (time.Duration(c.AgeMS) * time.Millisecond).Round(time.Second),
-			c.Requests, bytesText(c.In), bytesText(c.Out), c.InFlight, bytesText(uint64(c.Held)), waits)
+			c.Requests, live.Bytes(float64(c.In)), live.Bytes(float64(c.Out)), c.InFlight, live.Bytes(float64(c.Held)), waits)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -80,17 +81,4 @@ func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 		fmt.Fprintf(out, "and %d more: --limit\n", more)
 	}
 	return nil
-}
-
-// bytesText formats n bytes with a unit, in at most five digits.
-func bytesText(n uint64) string {
-	const unit = 1024
-	if n < 10*unit {
-		return fmt.Sprintf("%d B", n)
-	}
-	size, i := float64(n)/unit, 0
-	for ; size >= 10*unit && i < 2; i++ {
-		size /= unit
-	}
-	return fmt.Sprintf("%.0f %ciB", size, "KMG"[i])
 }

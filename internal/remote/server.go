@@ -160,30 +160,17 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
-			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Why, filling(&s), "-"))
+			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Reason(), "-"))
 	}
 	w.Flush()
 	for i, line := range strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n") {
 		style := top.Bold
 		if i > 0 {
-			style = standsOut(&list[i-1])
+			style = top.StyleOf(list[i-1].Tone())
 		}
 		if _, err := fmt.Fprintln(out, cli.Paint(out, style, line)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// standsOut returns the style in which a server's line is printed, by the state of the server.
-func standsOut(s *live.ServerState) top.Style {
-	switch {
-	case s.State == live.Unknown:
-		return top.Plain
-	case s.State == live.Drained || s.State == live.Up && filling(s) != "":
-		return top.Warn
-	case s.State == live.Up:
-		return top.Good
-	}
-	return top.Bad
 }

@@ -5,6 +5,7 @@ package remote
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"ringside/internal/cli"
@@ -12,14 +13,6 @@ import (
 	"ringside/proxy/health"
 	"ringside/proxy/live"
 )
-
-// filling returns a text if the server lacks replicas and is being filled, else "".
-func filling(s *live.ServerState) string {
-	if s.Replicas != nil && s.Replicas.Filling {
-		return "is being filled: some keys have one replica less"
-	}
-	return ""
-}
 
 // warnOfCopies warns about the keys that have a replica on the server out, which will be out. It
 // says how many replicas of these keys remain.
@@ -67,38 +60,31 @@ func waitForCopies(ctx context.Context, c *admin.Client, say cli.Remarks, back *
 		if err != nil {
 			return err
 		}
-		found := false
-		for i := range list {
-			s := &list[i]
-			if s.Pool != back.Pool || s.Server != back.Server {
-				continue
-			}
-			found = true
-			waits, step := waitsFor(s)
-			if stuck++; waits == "" || step != before {
-				stuck, before = 0, step
-			}
-			switch {
-			case stuck == looksUntilSaid:
-				say.Note(waits)
-			case stuck == looksUntilOver:
-				return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
-			case s.Order != "":
-				return fmt.Errorf("%s is not filled: an operator has ordered %s", s.Server, s.Order)
-			case s.Replicas == nil:
-				say.Note(s.Server + " has nothing to wait for: since a reload no route keeps replicas in pool " + s.Pool + " any more")
-				return nil
-			case s.State == live.Up && filling(s) == "":
-				if s.Replicas.Left < s.Replicas.Of-1 {
-					say.Note(s.Server + " is filled; but other servers are not up, or lack replicas, so some keys have fewer replicas")
-					return nil
-				}
-				say.Note(fmt.Sprintf("%s is filled: its keys have %d replicas again", s.Server, s.Replicas.Of))
-				return nil
-			}
-		}
-		if !found {
+		i := slices.IndexFunc(list, func(s live.ServerState) bool { return s.Pool == back.Pool && s.Server == back.Server })
+		if i < 0 {
 			return fmt.Errorf("there is no server %q in pool %s any more", back.Server, back.Pool)
+		}
+		s := &list[i]
+		waits, step := waitsFor(s)
+		if stuck++; waits == "" || step != before {
+			stuck, before = 0, step
+		}
+		switch {
+		case stuck == looksUntilSaid:
+			say.Note(waits)
+		case stuck == looksUntilOver:
+			return fmt.Errorf("%s. The order is in force: it is filled once it serves, see ringside server list", waits)
+		case s.Order != "":
+			return fmt.Errorf("%s is not filled: an operator has ordered %s", s.Server, s.Order)
+		case s.Replicas == nil:
+			say.Note(s.Server + " has nothing to wait for: since a reload no route keeps replicas in pool " + s.Pool + " any more")
+			return nil
+		case s.Whole() && s.Replicas.Left < s.Replicas.Of-1:
+			say.Note(s.Server + " is filled; but other servers are not up, or lack replicas, so some keys have fewer replicas")
+			return nil
+		case s.Whole():
+			say.Note(fmt.Sprintf("%s is filled: its keys have %d replicas again", s.Server, s.Replicas.Of))
+			return nil
 		}
 		select {
 		case <-ctx.Done():

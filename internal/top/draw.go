@@ -38,10 +38,10 @@ type Line struct {
 	Style Style
 }
 
-var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad}
+var levels = map[string]Style{live.Good: Good, live.Warn: Warn, live.Bad: Bad, live.Calm: Dim}
 
-// levelSigns are symbols for good, warning and bad states, which differ even without colors.
-var levelSigns = map[Style]string{Good: "●", Warn: "△", Bad: "✗"}
+// StyleOf returns the style of a state or a problem with the given level.
+func StyleOf(level string) Style { return levels[level] }
 
 // Sizes of the terminal, in columns and lines, from which more is shown.
 const (
@@ -54,17 +54,17 @@ const (
 // Draw returns the lines of a screen with the given size in characters. It returns at most height
 // lines.
 func (v *View) Draw(width, height int) []Line {
-	title, text, level := "Looking…", "Waiting for the first figures.", Plain
+	is := live.Health{Title: "Looking…", Text: "Waiting for the first figures."}
 	now := v.Now()
 	switch {
 	case v.Trouble != "":
-		title, text, level = "No connection to Ringside", v.Trouble, Bad
+		is = live.Health{Level: live.Bad, Title: "No connection to Ringside", Text: v.Trouble}
 	case v.Late != nil:
-		title, text, level = v.Late.Title, v.Late.Text, Bad
+		is = *v.Late
 	case now != nil:
-		title, text, level = now.Health.Title, now.Health.Text, levels[now.Health.Level]
+		is = now.Health
 	}
-	sentence := strings.TrimSpace(levelSigns[level] + " " + title + ". " + text)
+	sentence, level := is.Sentence(), levels[is.Level]
 	if width < leastWidth || height < leastHeight || now == nil {
 		var lines []Line
 		for _, part := range wrap(live.Clean(sentence), width) {
@@ -87,11 +87,15 @@ func (v *View) Draw(width, height int) []Line {
 	} else {
 		d.all(height)
 	}
-	d.lines = d.lines[:min(len(d.lines), height-1)]
-	for len(d.lines) < height-1 {
+	foot := d.foot()
+	foot = foot[:min(len(foot), height/2)]
+	d.lines = d.lines[:min(len(d.lines), height-len(foot))]
+	for len(d.lines) < height-len(foot) {
 		d.add(Plain, "")
 	}
-	d.keys()
+	for _, line := range foot {
+		d.add(Reverse, " "+line)
+	}
 	return d.lines
 }
 
@@ -143,7 +147,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	d.lines = []Line{{fmt.Sprintf("%s%s. %s", name, now.Health.Title, now.Health.Text), levels[now.Health.Level]}}
 	if len(now.Pools) > 1 {
 		for _, p := range now.Pools {
-			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", levelSigns[levels[p.Level]], p.Pool, p.Title))
+			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", live.Signs[p.Level], p.Pool, p.Title))
 		}
 	}
 	d.totals()
@@ -177,7 +181,7 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 
 // PrintHealth writes the state of all pools together in one line.
 func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
-	text := live.Clean(strings.TrimSpace(levelSigns[levels[h.Level]] + " " + h.Title + ". " + h.Text))
+	text := live.Clean(h.Sentence())
 	if colours {
 		text = levels[h.Level].Paint(text)
 	}
@@ -270,39 +274,15 @@ type column struct {
 	width int
 	left  bool
 	wide  bool // the column is shown only on wide screens
-	say   func(*live.NowServer) string
+	at    int  // index of the column's text in the result of cells
 }
 
+// columns returns the columns for which there is room.
 func (d *drawing) columns() []column {
-	memory := func(s *live.NowServer) string {
-		switch {
-		case !d.now.Asked:
-			return "–"
-		case s.Used == nil || *s.Limit == 0:
-			return "no answer"
-		}
-		return bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
-	}
 	all := []column{
-		{"S", 0, 1, true, false, func(s *live.NowServer) string { return signOf(s.State) }},
-		{"SERVER", 'n', 12, true, false, func(s *live.NowServer) string { return s.Name }},
-		{"STATE", 0, 7, true, false, func(s *live.NowServer) string { return s.State }},
-		{"SHARE", 0, 6, false, true, func(s *live.NowServer) string { return orDash(&s.Share, live.Percent) }},
-		{"FOR", 0, 6, false, true, func(s *live.NowServer) string {
-			return strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", "")
-		}},
-		{"REQ/s", 'r', 8, false, false, func(s *live.NowServer) string { return live.Count(s.Rate) }},
-		{"", 0, 8, true, false, func(s *live.NowServer) string { return spark(d.rates[s.Name], 8) }},
-		{"HIT", 'h', 6, false, false, func(s *live.NowServer) string { return orDash(s.Hit, live.Percent) }},
-		{"p50", 0, 6, false, true, func(s *live.NowServer) string { return orDash(s.P50, live.Micros) }},
-		{"p99", 'p', 6, false, false, func(s *live.NowServer) string { return orDash(s.P99, live.Micros) }},
-		{"Q", 'q', 3, false, false, func(s *live.NowServer) string { return fmt.Sprint(s.Queue) }},
-		{"CONN", 0, 4, false, true, func(s *live.NowServer) string { return fmt.Sprint(s.Conns) }},
-		{"MEM", 'm', 13, true, false, memory},
-		{"EV/s", 'e', 5, false, false, func(s *live.NowServer) string {
-			return orDash(s.Evicted, func(f float64) string { return live.Count(math.Round(f)) })
-		}},
-		{"ITEMS", 0, 9, false, true, func(s *live.NowServer) string { return orDash(s.Items, live.Count) }},
+		{"S", 0, 1, true, false, 0}, {"SERVER", 'n', 12, true, false, 1}, {"STATE", 0, 7, true, false, 2}, {"SHARE", 0, 6, false, true, 3}, {"FOR", 0, 6, false, true, 4},
+		{"REQ/s", 'r', 8, false, false, 5}, {"", 0, 8, true, false, 6}, {"HIT", 'h', 6, false, false, 7}, {"p50", 0, 6, false, true, 8}, {"p99", 'p', 6, false, false, 9},
+		{"Q", 'q', 3, false, false, 10}, {"CONN", 0, 4, false, true, 11}, {"MEM", 'm', 13, true, false, 12}, {"EV/s", 'e', 5, false, false, 13}, {"ITEMS", 0, 9, false, true, 14},
 	}
 	if d.width < wideWidth {
 		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
@@ -317,6 +297,22 @@ func (d *drawing) columns() []column {
 		}
 		all = all[:len(all)-1]
 	}
+}
+
+// cells returns the texts about a server, in the order of columns.
+func (d *drawing) cells(s *live.NowServer) []string {
+	memory := "–"
+	switch {
+	case !d.now.Asked:
+	case s.Used == nil || *s.Limit == 0:
+		memory = "no answer"
+	default:
+		memory = bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
+	}
+	whole := func(v float64) string { return live.Count(math.Round(v)) }
+	return []string{live.StateOf(s.State).Sign, s.Name, s.State, orDash(&s.Share, live.Percent), strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", ""),
+		live.Count(s.Rate), spark(d.rates[s.Name], 8), orDash(s.Hit, live.Percent), orDash(s.P50, live.Micros), orDash(s.P99, live.Micros),
+		fmt.Sprint(s.Queue), fmt.Sprint(s.Conns), memory, orDash(s.Evicted, whole), orDash(s.Items, live.Count)}
 }
 
 // servers adds the table of servers and returns the number of its rows, which is at most `most`.
@@ -339,17 +335,16 @@ func (d *drawing) servers(most int) int {
 	shown := list[from:min(len(list), from+most)]
 	for _, s := range shown {
 		var row strings.Builder
+		cells := d.cells(s)
 		for _, c := range columns {
-			row.WriteString(" " + pad(live.Clean(c.say(s)), c.width, c.left))
+			row.WriteString(" " + pad(live.Clean(cells[c.at]), c.width, c.left))
 		}
-		style := Plain
+		style := levels[live.StateOf(s.State).Tone]
 		switch {
 		case s.Name == d.Selected:
 			style = Reverse
-		case s.State == live.Drained || s.State == live.Unknown:
-			style = Dim
-		case s.State != live.Up:
-			style = Bad
+		case style == Good:
+			style = Plain
 		}
 		d.add(style, row.String())
 	}
@@ -375,21 +370,15 @@ func (v *View) rows(now *live.Now) (list []*live.NowServer) {
 			list = append(list, s)
 		}
 	}
-	by := map[byte]func(*live.NowServer) float64{
-		0:   func(s *live.NowServer) float64 { return -b2f(s.State == live.Up) },
-		'r': func(s *live.NowServer) float64 { return s.Rate },
-		'h': func(s *live.NowServer) float64 { return value(s.Hit) },
-		'p': func(s *live.NowServer) float64 { return value(s.P99) },
-		'q': func(s *live.NowServer) float64 { return float64(s.Queue) },
-		'm': func(s *live.NowServer) float64 { return value(s.Used) / max(1, value(s.Limit)) },
-		'e': func(s *live.NowServer) float64 { return value(s.Evicted) },
-	}[v.Sort]
+	by := map[*live.NowServer]float64{}
+	for _, s := range list {
+		by[s] = map[byte]float64{0: map[bool]float64{true: -1}[s.State == live.Up], 'r': s.Rate, 'h': value(s.Hit), 'p': value(s.P99), 'q': float64(s.Queue),
+			'm': value(s.Used) / max(1, value(s.Limit)), 'e': value(s.Evicted)}[v.Sort]
+	}
 	slices.SortStableFunc(list, func(a, b *live.NowServer) int {
-		c := 0
-		if by == nil {
+		c := cmp.Compare(by[b], by[a])
+		if v.Sort == 'n' {
 			c = strings.Compare(a.Name, b.Name)
-		} else {
-			c = cmp.Compare(by(b), by(a))
 		}
 		if v.Reversed {
 			c = -c
@@ -399,35 +388,11 @@ func (v *View) rows(now *live.Now) (list []*live.NowServer) {
 	return list
 }
 
-func b2f(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
 func value(v *float64) float64 {
 	if v == nil {
 		return -1
 	}
 	return *v
-}
-
-// signOf returns the symbol (●, ◇, …) that the screen shows for a server in the given state.
-func signOf(state string) string {
-	switch state {
-	case live.Up:
-		return "●"
-	case live.Drained:
-		return "◇"
-	case live.Unknown:
-		return "○"
-	case "return", "warm", "settle":
-		return "←"
-	case "suspect", "leaving":
-		return "△"
-	}
-	return "✗"
 }
 
 // slabs adds the chart of memory by item size. Each size class is a bar. From the bottom, the bar
@@ -466,7 +431,7 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 				row += " ▒▒▒"
 			case at < full || y == 1:
 				row += " ░░░"
-			case c.Evicted >= .5 && at < full+1:
+			case c.Evicted >= live.Evicts && at < full+1:
 				row += "  ▼ "
 			default:
 				row += "    "
@@ -534,17 +499,17 @@ func (d *drawing) hot(most int) int {
 	return len(lines) + 1
 }
 
-func (d *drawing) keys() {
-	text := " 1-6 parts  ↑↓ Enter server  d drain  u restore  / find  t trace  ? help  x end"
+// foot returns the lines at the bottom of the screen: a message, or what the keys do.
+func (d *drawing) foot() []string {
 	switch {
 	case d.Message != "":
-		text = " " + d.Message
+		return wrap(live.Clean(d.Message), d.width-1)
 	case d.Typing:
-		text = " find: " + d.Filter + "▏"
+		return []string{"find: " + d.Filter + "▏"}
 	case d.Asking:
-		text = " trace which keys? home:* and more, none to end: " + d.Asked + "▏"
+		return []string{"trace which keys? home:* and more, none to end: " + d.Asked + "▏"}
 	}
-	d.add(Reverse, text)
+	return []string{"1-6 parts  ↑↓ Enter server  d drain  u restore  / find  t trace  ? help  x end"}
 }
 
 // bar draws a fraction, from 0 to 1, as a bar of block characters.

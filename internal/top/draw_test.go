@@ -16,7 +16,7 @@ func viewOf(t *testing.T, n int) *View {
 	t.Helper()
 	us, hit, used, limit, ev := 38_000.0, .846, 12e6, 16e6, 94.4
 	topo := live.Topo{Pool: "main", Distribution: "ketama-points"}
-	tick := live.Tick{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
+	tick := live.Tick{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Rate: 3509, Hit: &hit, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
 		Clients: 14, Overall: live.Overall{Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}}
 	var m live.Memory
 	for i := range n {

@@ -25,9 +25,7 @@ func (d *drawing) misses(most int) {
 	for i := range list[:min(len(list), most)] {
 		l := &list[i]
 		text := fmt.Sprintf(" WHY %s %s/s miss: %s", pad(routeName(l.Name), 12, true), live.Count(l.Misses), reasons(l.Why))
-		if l.P50 != nil {
-			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**l.P50), live.Micros(1000**l.P99))
-		}
+		text += rebuilt(l.P50, l.P99)
 		if l.Saved != nil {
 			text += "; hits save " + live.Work(*l.Saved) + "/s"
 		}
@@ -36,6 +34,15 @@ func (d *drawing) misses(most int) {
 	if len(list) > 0 {
 		d.rule()
 	}
+}
+
+// rebuilt returns a text with the median and the 99th percentile of the time that rebuilds take, in
+// milliseconds. It is empty if they are not known.
+func rebuilt(p50, p99 *float64) string {
+	if p50 == nil {
+		return ""
+	}
+	return fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**p50), live.Micros(1000**p99))
 }
 
 // reasons returns a text with the share of each miss reason, the largest share first.

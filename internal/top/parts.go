@@ -48,20 +48,6 @@ func (d *drawing) part(room int) {
 	d.lines = d.lines[:min(len(d.lines), end)]
 }
 
-// nextOf is a text for each state of a server, which says what happens next to the server.
-var nextOf = map[string]string{
-	live.Up:      "nothing, while it answers",
-	live.Unknown: "it is up or down with its first answer",
-	live.Down:    "it is tried again; its keys miss or fail until it answers",
-	live.Drained: "nothing: ringside server restore, or u here, brings it back",
-	"suspect":    "it is up again if it answers, and leaves if not",
-	"leaving":    "it is out when all instances know it",
-	"out":        "it is flushed, and returns, when it answers again",
-	"return":     "it serves when all instances know it",
-	"warm":       "the values of its keys are copied to it from their substitute servers",
-	"settle":     "it is up when no late reply of a substitute server can arrive any more",
-}
-
 // opened returns the server that the user has opened. It returns nil if no server is opened, or if
 // that server does not exist any more.
 func (d *drawing) opened() *live.NowServer {
@@ -75,16 +61,13 @@ func (d *drawing) opened() *live.NowServer {
 
 // server draws the screen with all that is known about the server s.
 func (d *drawing) server(s *live.NowServer) {
-	style := Bad
-	if s.State == live.Up {
-		style = Good
-	}
-	text := fmt.Sprintf(" %s %s %s, %s for %s", signOf(s.State), s.Name, s.Address, s.State, live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)))
+	is := live.StateOf(s.State)
+	text := fmt.Sprintf(" %s %s %s, %s for %s", is.Sign, s.Name, s.Address, s.State, live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)))
 	if s.Why != "" {
 		text += ": " + s.Why
 	}
-	d.add(style, text)
-	next := nextOf[s.State]
+	d.add(levels[is.Tone], text)
+	next := is.Next
 	if s.Next != "" { // the keeper of the pool has reported the next step, which is more precise
 		next = strings.TrimPrefix(s.Next, "next: ")
 	}
@@ -113,7 +96,7 @@ func (d *drawing) warning(w *live.Warning) {
 }
 
 func (d *drawing) event(e *event) {
-	sign := map[string]string{live.Good: "●", live.Warn: "△", live.Bad: "✗"}[e.Tone]
+	sign := live.Signs[e.Tone]
 	if e.Minor {
 		sign = "·"
 	}
@@ -179,7 +162,7 @@ func (d *drawing) homes(k *live.HotKey) string {
 	switch {
 	case k.Replicas > 1:
 		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Replicas-1)
-	case (owner.State == "out" || owner.State == live.Drained) && k.Substitute != nil && *k.Substitute < len(d.now.List):
+	case live.StateOf(owner.State).Moved && k.Substitute != nil && *k.Substitute < len(d.now.List):
 		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.Substitute].Name)
 	}
 	return live.Clean(owner.Name)

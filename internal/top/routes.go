@@ -29,12 +29,8 @@ func (d *drawing) routes(most int) {
 	}
 	for i := range r.Guards {
 		g := &r.Guards[i]
-		text := fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
-			live.Count(g.Leases), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))
-		if g.P50 != nil {
-			text += fmt.Sprintf("; rebuilt in p50 %s p99 %s", live.Micros(1000**g.P50), live.Micros(1000**g.P99))
-		}
-		say(Plain, text)
+		say(Plain, fmt.Sprintf(" GUARD %s %s/s rebuild, %s/s saved, %d wait; %s ever saved", pad(routeName(g.Route), 12, true),
+			live.Count(g.Leases), live.Count(g.Saved+g.Old), g.Waiting, live.Count(float64(g.Ever)))+rebuilt(g.P50, g.P99))
 	}
 	for i := range r.Tags {
 		t := &r.Tags[i]
@@ -79,17 +75,14 @@ func (d *drawing) roll(most int) {
 	slices.SortStableFunc(list, func(a, b live.RollRow) int { return rank(a) - rank(b) })
 	for _, l := range list[:min(most, len(list))] {
 		style, text := Plain, fmt.Sprintf(" RINGSIDE %s %s config %.8s", pad(live.Clean(l.Name), 24, true), pad(live.Clean(l.Version), 10, true), l.Config)
-		if l.Other != "" {
-			style, text = Warn, text+", another "+l.Other+" than most"
-		}
-		if l.OtherPlacement {
-			style, text = Warn, text+", keeps replicas on other servers"
+		if l.Other+l.Suspects != "" || l.OtherPlacement {
+			style = Warn
 		}
 		if l.Suspects != "" {
-			style, text = Warn, text+", suspects "+l.Suspects
+			text += ", suspects " + l.Suspects
 		}
-		if l.Silent > 1 {
-			text += fmt.Sprintf(", silent for %d rounds", l.Silent)
+		if l.Text != "" {
+			text += ", " + l.Text
 		}
 		d.add(style, text)
 	}

@@ -95,9 +95,18 @@ func Run(ctx context.Context, o Options) error {
 	}
 }
 
-// follow connects to the stream of the instance and forwards its events to a channel. It connects
-// again 2 s after the stream has ended.
+// follow forwards the events of the stream of the instance to a channel, and the errors that end it.
 func (o *Options) follow(ctx context.Context, to chan<- message) {
+	repeat(ctx, to, func(take taker) message { return message{err: o.Client.Stream(ctx, o.Pool, take)} })
+}
+
+// taker is called with each event of a stream.
+type taker func(topic string, data []byte) error
+
+// repeat opens a stream with the function open, which returns when the stream has ended, and
+// forwards the events to a channel, and then the message that open returns. It opens the stream
+// again 2 s later, until ctx ends.
+func repeat(ctx context.Context, to chan<- message, open func(take taker) message) {
 	send := func(m message) {
 		select {
 		case to <- m:
@@ -105,11 +114,10 @@ func (o *Options) follow(ctx context.Context, to chan<- message) {
 		}
 	}
 	for ctx.Err() == nil {
-		err := o.Client.Stream(ctx, o.Pool, func(topic string, data []byte) error {
+		send(open(func(topic string, data []byte) error {
 			send(message{topic, append([]byte(nil), data...), nil})
 			return ctx.Err()
-		})
-		send(message{err: err})
+		}))
 		select {
 		case <-time.After(2 * time.Second):
 		case <-ctx.Done():
@@ -274,11 +282,8 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 			v.Message = "which server? choose one with the arrows"
 		}
 		v.Opened = v.Selected != "" && !v.Opened
-	case k == "+":
-		v.Pace = max(0, v.Pace-1)
-		v.Message = "a picture every " + v.pace().String()
-	case k == "-":
-		v.Pace = min(len(paces)-1, v.Pace+1)
+	case k == "+" || k == "-":
+		v.Pace = max(0, min(len(paces)-1, v.Pace+map[string]int{"+": -1, "-": 1}[k]))
 		v.Message = "a picture every " + v.pace().String()
 	case k == "esc":
 		v.Opened, v.Part = false, 0
@@ -338,19 +343,14 @@ func (s *screen) prepare(k string) {
 	switch {
 	case !v.Control:
 		v.Message = "no orders from here: see admin.control"
-	case v.Selected == "":
+	case v.Selected == "" || v.Now() == nil:
 		v.Message = "which server? choose one with the arrows"
 	default:
-		for _, r := range v.Rows() {
-			if r.Name != v.Selected {
-				continue
-			}
-			share := strings.ReplaceAll(fmt.Sprintf("%.1f %%", 100*r.Share), " ", "")
-			if s.order = "restore"; k == "d" {
-				s.order = "drain"
-				v.Message = fmt.Sprintf("drain %s? Its %s of the keys, %.0f requests/s, go elsewhere or miss. y or n", live.Clean(r.Name), share, r.Rate)
-			} else {
-				v.Message = fmt.Sprintf("restore %s? It gets its %s of the keys again. y or n", live.Clean(r.Name), share)
+		s.order = map[string]string{"d": "drain", "u": "restore"}[k]
+		for i, server := range v.Topo.Servers {
+			if server.Name == v.Selected {
+				title, text := v.Topo.Orders[s.order].About(&server, v.Tick.S.Rate[i])
+				v.Message = title + " y or n. " + text
 			}
 		}
 	}

@@ -4,9 +4,7 @@ package top
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -78,26 +76,12 @@ func (s *screen) trace(ctx context.Context, patterns []string) {
 	go s.followKeys(ctx, patterns, s.traces.to)
 }
 
-// followKeys traces the keys that match the patterns, and forwards the events to a channel. It
-// starts the trace again 2 s after the trace has ended.
+// followKeys traces the keys that match the patterns, and forwards the events to a channel.
 func (o *Options) followKeys(ctx context.Context, patterns []string, to chan<- message) {
-	send := func(m message) {
-		select {
-		case to <- m:
-		case <-ctx.Done():
+	repeat(ctx, to, func(take taker) (why message) {
+		if err := o.Client.Trace(ctx, patterns, traceLife, take); err != nil {
+			why = message{"untraced", []byte(live.Clean(err.Error())), nil}
 		}
-	}
-	for ctx.Err() == nil {
-		err := o.Client.Trace(ctx, patterns, traceLife, func(_ string, data []byte) error {
-			send(message{"trace", append([]byte(nil), data...), nil})
-			return ctx.Err()
-		})
-		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-			send(message{"untraced", []byte(live.Clean(err.Error())), nil})
-		}
-		select {
-		case <-time.After(2 * time.Second):
-		case <-ctx.Done():
-		}
-	}
+		return why
+	})
 }

@@ -73,7 +73,7 @@ func (v *View) Take(topic string, data []byte) error {
 		if v.Topo != nil {
 			v.Tick, v.Memory, v.Slabs, v.Hot, v.Misses, v.Routes, v.Roll = nil, nil, nil, nil, nil, nil, nil
 		}
-		return anew(data, &v.Topo)
+		return into(&v.Topo)(data)
 	case "history":
 		var h struct{ List [][2]json.RawMessage }
 		if err := json.Unmarshal(data, &h); err != nil {
@@ -93,24 +93,10 @@ func (v *View) Take(topic string, data []byte) error {
 			return nil // the event has another number of servers than the last list of servers, so it cannot be shown
 		}
 		v.Tick, v.Late = t, nil
-		v.note("", t.Requests())
+		v.note("", t.Rate)
 		for i, s := range v.Topo.Servers {
 			v.note(s.Name, t.S.Rate[i])
 		}
-	case "late":
-		return json.Unmarshal(data, &v.Late)
-	case "mem":
-		return anew(data, &v.Memory)
-	case "slabs":
-		return anew(data, &v.Slabs)
-	case "hot":
-		return anew(data, &v.Hot)
-	case "why":
-		return anew(data, &v.Misses)
-	case "routes":
-		return anew(data, &v.Routes)
-	case "roll":
-		return anew(data, &v.Roll)
 	case "trace":
 		is := &live.Traced{}
 		if err := json.Unmarshal(data, is); err != nil || v.Traced == nil {
@@ -120,14 +106,28 @@ func (v *View) Take(topic string, data []byte) error {
 		v.Traced.Add(is)
 	case "event":
 		return v.takeEvent(data)
+	default:
+		if decode := v.latest()[topic]; decode != nil {
+			return decode(data)
+		}
 	}
 	return nil
 }
 
-// anew decodes data into a new value and stores it in *to. So no field keeps an old value.
-func anew[T any](data []byte, to *T) error {
-	*to = *new(T)
-	return json.Unmarshal(data, to)
+// latest returns, for each topic of which only the last event counts, a function that stores it.
+func (v *View) latest() map[string]func(data []byte) error {
+	return map[string]func(data []byte) error{
+		"mem": into(&v.Memory), "slabs": into(&v.Slabs), "hot": into(&v.Hot), "why": into(&v.Misses), "routes": into(&v.Routes), "roll": into(&v.Roll), "late": into(&v.Late),
+	}
+}
+
+// into returns a function that decodes data into a new value and stores it in *to. So no field keeps
+// an old value.
+func into[T any](to *T) func(data []byte) error {
+	return func(data []byte) error {
+		*to = *new(T)
+		return json.Unmarshal(data, to)
+	}
 }
 
 func (v *View) note(server string, rate float64) {

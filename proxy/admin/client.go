@@ -164,16 +164,11 @@ func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx
 
 // probe requests a page of the admin interface that is one line of text.
 func (c *Client) probe(ctx context.Context, path string) (string, error) {
-	w, err := c.send(ctx, "GET", path, nil)
-	if err != nil {
-		return "", err
-	}
-	defer w.Body.Close()
-	line, err := io.ReadAll(io.LimitReader(w.Body, 64<<10))
+	w, line, err := c.answer(ctx, "GET", path, nil)
 	said := strings.TrimSpace(string(line))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("the admin interface at %s: %w", c.address, err)
+		return "", err
 	case w.StatusCode != http.StatusOK && w.StatusCode != http.StatusServiceUnavailable:
 		return "", c.strange(w)
 	case w.StatusCode != http.StatusOK:
@@ -279,25 +274,30 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
+// answer sends a request with body as JSON, and returns the reply with its text.
+func (c *Client) answer(ctx context.Context, method, path string, body any) (*http.Response, []byte, error) {
+	w, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer w.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
+	if err != nil {
+		err = cut(method, true, fmt.Errorf("the admin interface at %s: %w", c.address, err))
+	}
+	return w, text, err
+}
+
 // ask sends a request with body as JSON, and decodes the reply into `to`. If `to` is nil, the reply
 // is ignored.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
-	w, err := c.send(ctx, method, path, body)
-	if err != nil {
+	w, text, err := c.answer(ctx, method, path, body)
+	switch {
+	case err != nil:
 		return err
-	}
-	defer w.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
-	if err != nil {
-		return cut(method, true, fmt.Errorf("the admin interface at %s: %w", c.address, err))
-	}
-	if w.StatusCode >= 300 {
-		return c.refused(w, answer)
-	}
-	if to == nil {
-		return nil
-	}
-	if err := json.Unmarshal(answer, to); err != nil {
+	case w.StatusCode >= 300:
+		return c.refused(w, text)
+	case to != nil && json.Unmarshal(text, to) != nil:
 		return fmt.Errorf("the admin interface at %s answers what is no JSON: is it a Ringside instance?", c.address)
 	}
 	return nil

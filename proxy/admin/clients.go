@@ -57,9 +57,6 @@ const (
 func ClientOrders() []string { return slices.Sorted(maps.Keys(stats.ClientOrders)) }
 
 func (s *Server) getClients(r *http.Request) (int, any, error) {
-	if err := onlyQuery(r, "sort", "limit"); err != nil {
-		return 0, nil, err
-	}
 	q := r.URL.Query()
 	by, ok := stats.ClientOrders["held"], true
 	if name := q.Get("sort"); name != "" {

@@ -29,16 +29,13 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 	t := p.Table()
 	out.commands(&s.Counters)
 	out.routes(s, t.Listeners)
-	out.clients(s, &t.Limits)
+	out.figures(s.Figures(&t.Limits))
+	out.figures(s.Totals())
 	out.count(adminConnectionsClosed, adminClosed)
-	out.count(wakeups, s.Wakeups)
-	out.count(loopReads, s.Reads)
-	out.count(loopWrites, s.Writes)
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
-		out.server(s.Servers[at])
+		is := s.Servers[at]
+		out.figures(is.Figures(), is.Target.Name, live.Address(is.Target))
 	}
-	out.set(desyncs, float64(s.Desyncs))
-	out.count(replyFaults, s.ReplyFaults)
 	out.hot(p)
 	out.misses(p)
 	out.failover(s)
@@ -48,14 +45,17 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 		out.set(poolShared, float64(live.SharedServers(s, pool.Name)), pool.Name)
 	}
 	for _, g := range p.Guards() {
-		out.guard(g)
+		out.figures(g.Figures(), g.Route)
 	}
 	for _, n := range p.Nears() {
-		out.set(nearBytes, float64(n.Bytes.Load()), n.Route)
-		out.set(nearValues, float64(n.Values.Load()), n.Route)
+		out.figures(n.Figures(), n.Route)
 	}
-	said := p.Invalidations()
-	out.tags(p.Tags(), &said)
+	for i, tags := range p.Tags() {
+		out.figures(tags.Figures(), tags.Route)
+		if said := p.Invalidations(); i == 0 { // they count for the whole process, and need a route with tags
+			out.figures(said.Figures())
+		}
+	}
 	out.config(reload)
 	out.set(buildInfo, 1, p.Version, runtime.Version())
 	if out.wrong != nil {
@@ -81,18 +81,37 @@ func (out *output) commands(c *stats.Counters) {
 			}
 		}
 		if h := &c.Latency[op]; common[op] || h.Count() > 0 {
-			out.histogram(requestDuration, h, 0, op.String())
+			out.histogram(requestDuration, h, op.String())
 		}
 	}
-	out.keys(keys, &c.KeyCounts)
+	out.figures(c.KeyCounts.Figures(keys))
 }
 
-func (out *output) keys(m *metric, c *stats.KeyCounts, labels ...string) {
-	for _, one := range []struct {
-		result string
-		n      uint64
-	}{{"hit", c.KeysHit}, {"miss", c.KeysMissed}, {"failed", c.KeysFailed}} {
-		out.count(m, one.n, append(labels[:len(labels):len(labels)], one.result)...)
+// figures writes the values in list. labels are the labels that all of them have in common.
+func (out *output) figures(list []stats.Figure, labels ...string) {
+	for _, f := range list {
+		all := labels
+		if f.Label != "" {
+			all = append(labels[:len(labels):len(labels)], f.Label)
+		}
+		if f.Metric != nil {
+			out.figure(f.Metric, f.Value, all)
+		}
+	}
+}
+
+func (out *output) figure(m *stats.Metric, value any, labels []string) {
+	switch v := value.(type) {
+	case uint64:
+		out.count(m, v, labels...)
+	case int:
+		out.set(m, float64(v), labels...)
+	case int64:
+		out.set(m, float64(v), labels...)
+	case float64:
+		out.set(m, v, labels...)
+	case *stats.Histogram:
+		out.histogram(m, v, labels...)
 	}
 }
 
@@ -107,9 +126,9 @@ func (out *output) routes(s *stats.Snapshot, listeners []table.Listener) {
 				c = new(stats.RouteCounters)
 			}
 			at := []string{live.ListenerAddress(l.Network, l.Address), r.Label(), r.Pool.Name}
-			out.keys(routeKeys, &c.KeyCounts, at...)
+			out.figures(c.KeyCounts.Figures(routeKeys), at...)
 			if r.Near != nil {
-				out.near(&c.Near, at)
+				out.figures(c.Near.Figures(), at...)
 			}
 			for op := range wire.NumOps {
 				for o, n := range c.Requests[op] {
@@ -140,75 +159,6 @@ func expected(op wire.Op, o stats.Outcome) bool {
 		return o == stats.Stored || o == stats.NotStored && op != wire.Set
 	default:
 		return o == stats.Okay || o == stats.NotFound
-	}
-}
-
-func (out *output) clients(s *stats.Snapshot, l *table.Limits) {
-	out.set(requestsInFlight, float64(s.InFlight))
-	out.set(clients, float64(s.Clients))
-	out.set(clientsLimit, float64(l.Clients))
-	out.count(clientsAccepted, s.Accepted)
-	out.count(clientsRefused, s.Refused, "limit")
-	out.count(clientsRefused, s.Unaccepted, "descriptors")
-	out.count(clientsRefused, s.TooLate, "stopping")
-	out.count(clientsClosed, s.IdleClosed, "idle")
-	out.count(clientsClosed, s.UnfinishedClosed, "unfinished")
-	out.count(clientsClosed, s.LoginsLate+s.LoginsClosed, "login")
-	out.count(loginsFailed, s.LoginsFailed)
-	out.count(clientsClosed, s.OutputClosed, "output")
-	out.count(clientsClosed, s.MemoryClosed, "memory")
-	out.count(clientsClosed, s.CutOff, "cut_off")
-	out.count(clientReceived, s.ClientIn)
-	out.count(clientSent, s.ClientOut)
-	out.set(buffers, float64(s.Memory))
-	out.set(buffersLimit, float64(l.Memory))
-	out.count(valuesRefused, s.NoMemory)
-	out.count(valuesOverLimit, s.TooLarge)
-	out.count(countersMade, s.CountersMade)
-	out.count(bufferIncrements, s.Buffer.Increments)
-	out.count(bufferFlushes, s.Buffer.Flushes)
-	out.count(bufferFlushed, s.Buffer.Flushed)
-	for why, n := range s.Buffer.Lost {
-		out.count(bufferLost, n, stats.LostCount(why).String())
-	}
-	out.set(bufferKeys, float64(s.BufferKeys))
-	out.set(bufferPending, float64(s.BufferPending))
-}
-
-func (out *output) server(s *stats.ServerSnapshot) {
-	name, addr := s.Target.Name, live.Address(s.Target)
-	switch {
-	case s.Down > 0:
-		out.set(serverUp, 0, name, addr)
-	case s.Known:
-		out.set(serverUp, 1, name, addr)
-	}
-	out.set(serverConnections, float64(s.Conns), name, addr)
-	out.set(serverZombies, float64(s.Lingering), name, addr)
-	out.set(serverQueue, float64(s.Waiting), name, addr)
-	out.count(serverRequests, s.Requests, name, addr)
-	out.count(serverFailed, s.Failed, name, addr)
-	out.count(serverTimedOut, s.TimedOut, name, addr)
-	out.count(serverUndone, s.LateDeletes, name, addr)
-	out.count(serverUndoLost, s.LateDeletesLost, name, addr)
-	out.count(serverRefused, s.Refused, name, addr, "down")
-	out.count(serverRefused, s.QueueFull, name, addr, "queue_full")
-	out.count(serverRefused, s.Shed, name, addr, "memory")
-	out.count(serverRefused, s.Overridden, name, addr, "ordered")
-	out.histogram(serverDuration, &s.Latency, 2, name, addr)
-	out.count(serverDials, s.Dials, name, addr)
-	out.count(serverClosed, s.Lost, name, addr, "lost")
-	out.count(serverClosed, s.ClosedIdle, name, addr, "idle")
-	if s.DeadByPing+s.DeadByRequest > 0 { // most servers have no dead connections, and the metrics of 200 servers must stay below 1 MB
-		out.count(serverDead, s.DeadByPing, name, addr, "ping")
-		out.count(serverDead, s.DeadByRequest, name, addr, "request")
-		out.count(serverResent, s.ReadsResent, name, addr)
-	}
-	out.count(serverOutages, s.WentDown, name, addr)
-	out.count(serverReceived, s.BytesIn, name, addr)
-	out.count(serverSent, s.BytesOut, name, addr)
-	if s.Version != "" {
-		out.set(serverVersion, 1, name, addr, s.Version)
 	}
 }
 
@@ -244,11 +194,9 @@ func (out *output) misses(p *proxy.Proxy) {
 				out.count(missReasons, n, l.Name, missreason.Reason(reason).String())
 			}
 		}
-		out.count(missFills, l.Filled, l.Name)
-		out.set(missSeconds, l.Seconds, l.Name)
+		out.figures([]stats.Figure{{Metric: missFills, Value: l.Filled}, {Metric: missSeconds, Value: l.Seconds}}, l.Name)
 		if l.Filled > 0 {
-			out.set(missQuantile, l.P50, l.Name, "50")
-			out.set(missQuantile, l.P99, l.Name, "99")
+			out.figures([]stats.Figure{{Metric: missQuantile, Label: "50", Value: l.P50}, {Metric: missQuantile, Label: "99", Value: l.P99}}, l.Name)
 		}
 	}
 }
@@ -284,27 +232,14 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 func (out *output) failover(s *stats.Snapshot) {
 	for i := range s.Phases {
 		m := &s.Phases[i]
-		suspect := 0.0
-		if m.Suspect {
-			suspect = 1
-		}
-		out.set(failoverPhase, float64(m.Phase), m.Pool, m.Target.Name)
-		out.set(failoverSuspect, suspect, m.Pool, m.Target.Name)
-		out.count(failoverOutages, uint64(m.Outages()), m.Pool, m.Target.Name)
-		out.set(failoverLease, m.Lease.Seconds(), m.Pool, m.Target.Name)
+		out.figures(m.Figures(), m.Pool, m.Target.Name)
 	}
-	for _, ev := range s.Events {
-		out.count(failoverChanges, ev.Count, ev.Pool, ev.Server, ev.To)
+	for i := range s.Events {
+		ev := &s.Events[i]
+		out.figures(ev.Figures(), ev.Pool, ev.Server)
 	}
-	out.count(replicasRepaired, s.Repairs, "done")
-	out.count(replicasRepaired, s.RepairsDropped, "dropped")
 	for event := range stats.NumTombstoneEvents {
-		for user := range stats.NumTombstoneUsers {
-			out.count(tombstones, s.Marks[event][user], event.String(), user.String())
-		}
-	}
-	for i, n := range s.DeleteRounds {
-		out.count(deleteRounds, n, strconv.Itoa(i+1))
+		out.figures(s.Marks.Figures(event), event.String())
 	}
 }
 
@@ -316,10 +251,8 @@ func (out *output) rolls(s *stats.Snapshot) {
 	for i := range s.Rolls {
 		pool := s.Rolls[i].Pool
 		if is := live.RollOf(s, pool); is != nil {
-			out.set(peersAll, float64(is.Of), pool)
-			out.set(peersDiffering, float64(is.Differ), pool)
-			out.set(peersPlacingDifferently, float64(is.OtherPlacement), pool)
-			out.count(peersUnreadable, uint64(is.Bad), pool)
+			out.figures([]stats.Figure{{Metric: peersAll, Value: is.Of}, {Metric: peersDiffering, Value: is.Differ},
+				{Metric: peersPlacingDifferently, Value: is.OtherPlacement}, {Metric: peersUnreadable, Value: uint64(is.Bad)}}, pool)
 		}
 	}
 }
@@ -333,13 +266,11 @@ func (out *output) order(is health.Override, labels ...string) {
 }
 
 func (out *output) config(r live.Reload) {
-	success := 0.0
+	success := 0
 	if r.Err == nil {
 		success = 1
 	}
-	out.set(configSuccess, success)
-	out.set(configTime, float64(r.At.UnixMilli())/1e3)
-	out.count(configReloads, r.Succeeded, "success")
-	out.count(configReloads, r.Failed, "failure")
-	out.count(configGeneration, r.Generation)
+	out.figures([]stats.Figure{{Metric: configSuccess, Value: success}, {Metric: configTime, Value: float64(r.At.UnixMilli()) / 1e3},
+		{Metric: configReloads, Label: "success", Value: r.Succeeded}, {Metric: configReloads, Label: "failure", Value: r.Failed},
+		{Metric: configGeneration, Value: r.Generation}})
 }

@@ -38,19 +38,23 @@ func refuse(status int, format string, args ...any) error {
 func (s *Server) control(mux *http.ServeMux) {
 	type route struct {
 		method, path string
+		takes        func(r *http.Request, known ...string) error // checks whether the request is allowed, its parameters and its body
+		known        []string                                     // names of the parameters
 		do           func(r *http.Request) (status int, answer any, err error)
 	}
+	anything := func(*http.Request, ...string) error { return nil }
+	faults := func(*http.Request, ...string) error { return s.mayFault() }
 	routes := []route{
-		{"GET", "/control/servers", s.getServers},
-		{"GET", "/control/clients", s.getClients},
-		{"POST", "/control/servers/{server}/{order}", s.postOrder},
-		{"POST", "/control/tags/invalidate", s.postInvalidate},
-		{"POST", "/control/reload", s.postReload},
-		{"POST", "/control/hand-over", s.postHandOver},
-		{"GET", "/control/faults", s.getFaults},
-		{"POST", "/control/faults", s.postFault},
-		{"DELETE", "/control/faults", s.deleteFaults},
-		{"DELETE", "/control/faults/{id}", s.deleteFault},
+		{"GET", "/control/servers", anything, nil, s.getServers},
+		{"GET", "/control/clients", onlyQuery, []string{"sort", "limit"}, s.getClients},
+		{"POST", "/control/servers/{server}/{order}", addressOnly, []string{"pool", "force"}, s.postOrder},
+		{"POST", "/control/tags/invalidate", onlyQuery, nil, s.postInvalidate},
+		{"POST", "/control/reload", addressOnly, nil, s.postReload},
+		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
+		{"GET", "/control/faults", anything, nil, s.getFaults},
+		{"POST", "/control/faults", faults, nil, s.postFault},
+		{"DELETE", "/control/faults", faults, nil, s.deleteFaults},
+		{"DELETE", "/control/faults/{id}", faults, nil, s.deleteFault},
 	}
 	methods := map[string][]string{}
 	for _, rt := range routes {
@@ -64,7 +68,9 @@ func (s *Server) control(mux *http.ServeMux) {
 				if r.Method == "POST" {
 					http.NewResponseController(w).SetWriteDeadline(time.Now().Add(steerLife))
 				}
-				status, answer, err = rt.do(r)
+				if err = rt.takes(r, rt.known...); err == nil {
+					status, answer, err = rt.do(r)
+				}
 			}
 			tell(w, status, answer, err)
 		})
@@ -173,9 +179,6 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
 	}
 	o := orders[i]
-	if err := addressOnly(r, "pool", "force"); err != nil {
-		return 0, nil, err
-	}
 	force := r.URL.Query().Get("force")
 	switch {
 	case force != "" && force != "true":
@@ -314,21 +317,24 @@ type Reloaded struct {
 // ending.
 var ErrStopping = errors.New("this instance is stopping")
 
-func (s *Server) postReload(r *http.Request) (int, any, error) {
-	if err := addressOnly(r); err != nil {
-		return 0, nil, err
+// unlessStopping returns err with the given HTTP status, or with another one if the process is
+// ending. It returns nil if err is nil.
+func unlessStopping(err error, status int) error {
+	switch {
+	case errors.Is(err, ErrStopping):
+		status = http.StatusServiceUnavailable
+	case err == nil:
+		return nil
 	}
+	return refuse(status, "%w", err)
+}
+
+func (s *Server) postReload(*http.Request) (int, any, error) {
 	if s.options.ReadAgain == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file that could be read again")
 	}
-	switch done, err := s.options.ReadAgain(); {
-	case errors.Is(err, ErrStopping):
-		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
-	case err != nil:
-		return 0, nil, refuse(http.StatusUnprocessableEntity, "%w", err)
-	default:
-		return http.StatusOK, done, nil
-	}
+	done, err := s.options.ReadAgain()
+	return http.StatusOK, done, unlessStopping(err, http.StatusUnprocessableEntity)
 }
 
 // handOverAnswer is the reply to POST /control/hand-over.
@@ -336,21 +342,12 @@ type handOverAnswer struct {
 	Socket string `json:"socket"`
 }
 
-func (s *Server) postHandOver(r *http.Request) (int, any, error) {
-	if err := addressOnly(r); err != nil {
-		return 0, nil, err
-	}
+func (s *Server) postHandOver(*http.Request) (int, any, error) {
 	if s.options.HandOver == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance can't be taken over: it has no configuration file")
 	}
-	switch socket, err := s.options.HandOver(); {
-	case errors.Is(err, ErrStopping):
-		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
-	case err != nil:
-		return 0, nil, refuse(http.StatusConflict, "%w", err)
-	default:
-		return http.StatusOK, handOverAnswer{socket}, nil
-	}
+	socket, err := s.options.HandOver()
+	return http.StatusOK, handOverAnswer{socket}, unlessStopping(err, http.StatusConflict)
 }
 
 // Invalidate is the body of a request to invalidate tags: their names, and where.
@@ -369,9 +366,6 @@ type Invalidated struct {
 }
 
 func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
-	if err := onlyQuery(r); err != nil {
-		return 0, nil, err
-	}
 	var what Invalidate
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()

@@ -27,6 +27,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 
 	dto "github.com/prometheus/client_model/go"
@@ -449,7 +450,7 @@ func TestMetricsPage(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", name, strings.Join(labels, ", "), strings.ToLower(f.GetType().String()), f.GetHelp())
 	}
 
-	if all := MetricNames(); shown != len(all) {
+	if all := stats.Metrics(); shown != len(all) {
 		t.Errorf("%d of %d metrics are shown", shown, len(all))
 	}
 

@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/health"
+	"ringside/proxy/live"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
@@ -19,7 +20,7 @@ func TestBuckets(t *testing.T) {
 		h.Observe(ns)
 	}
 	out := newOutput()
-	out.histogram(requestDuration, &h, 0, "get")
+	out.histogram(requestDuration, &h, "get")
 	text := string(out.appendTo(nil))
 	for bound, want := range map[string]string{"1.6384e-05": "2", "3.2768e-05": "3", "6.5536e-05": "4", "0.001048576": "5", "8.589934592": "6", "+Inf": "8"} {
 		if line := "\nringside_request_duration_seconds_bucket{command=\"get\",le=\"" + bound + "\"} " + want + "\n"; !strings.Contains(text, line) {
@@ -37,12 +38,12 @@ func TestBuckets(t *testing.T) {
 func TestLabels(t *testing.T) {
 	out := newOutput()
 	out.count(routeKeys, 1<<60, "l\\", "a\"b\nc", "p", "hit")
-	out.set(clients, 2.5)
-	out.histogram(tagInvalidations, new(stats.Histogram), 0)
+	out.set(hotLooks, 2.5)
+	out.figures((&stats.InvalidationCounts{}).Figures())
 	text := string(out.appendTo(nil))
 	for _, line := range []string{
 		`ringside_route_keys_total{listener="l\\",pool="p",result="hit",route="a\"b\nc"} 1152921504606846976`,
-		`ringside_client_connections 2.5`,
+		`ringside_hot_key_one_in 2.5`,
 		`ringside_tags_invalidation_seconds_bucket{le="+Inf"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
@@ -82,7 +83,7 @@ func TestSizeOfManyServers(t *testing.T) {
 			s.Latency.Buckets[b] = count / uint64(len(s.Latency.Buckets))
 		}
 		s.Latency.Sum = count * 100_000
-		out.server(s)
+		out.figures(s.Figures(), s.Target.Name, live.Address(s.Target))
 		pool.Servers = append(pool.Servers, s.Target)
 		of.Phases = append(of.Phases, stats.PhaseSnapshot{Pool: "main", Target: s.Target, Lease: 1_234_567_890})
 		for _, to := range []string{"suspect", "up", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "IN"} {

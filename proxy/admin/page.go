@@ -115,6 +115,8 @@ type hello struct {
 	Control  bool     `json:"control"`
 	Faults   bool     `json:"faults"`
 	Token    string   `json:"token,omitempty"`
+
+	Words *live.Words `json:"words"`
 }
 
 func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.Pool) error {
@@ -125,7 +127,7 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 	}
 	defer watcher.Close()
 	h := hello{Version: s.version, Listen: []string{}, Loops: len(p.Engines()), PID: p.PID, Started: p.Started.UnixMilli(),
-		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil}
+		Interval: live.Every.Milliseconds(), Faults: s.mayFault() == nil, Words: &live.Vocabulary}
 	for _, l := range p.Table().Listeners {
 		h.Listen = append(h.Listen, live.ListenerAddress(l.Network, l.Address))
 	}

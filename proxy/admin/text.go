@@ -24,28 +24,28 @@ type output struct {
 	wrong   error    // error about the first invalid label; nil: none. An error fails the scrape
 }
 
-func newOutput() *output { return &output{samples: make([][]byte, len(all))} }
+func newOutput() *output { return &output{samples: make([][]byte, len(stats.Metrics()))} }
 
-func (out *output) set(m *metric, v float64, labels ...string) {
-	b := out.series(out.samples[m.at], m, "", labels)
-	out.samples[m.at] = append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
+func (out *output) set(m *stats.Metric, v float64, labels ...string) {
+	b := out.series(out.samples[m.At], m, "", labels)
+	out.samples[m.At] = append(strconv.AppendFloat(append(b, ' '), v, 'g', -1, 64), '\n')
 }
 
-func (out *output) count(m *metric, n uint64, labels ...string) {
-	out.samples[m.at] = out.number(out.samples[m.at], m, "", n, labels)
+func (out *output) count(m *stats.Metric, n uint64, labels ...string) {
+	out.samples[m.At] = out.number(out.samples[m.At], m, "", n, labels)
 }
 
-func (out *output) number(b []byte, m *metric, suffix string, n uint64, labels []string) []byte {
+func (out *output) number(b []byte, m *stats.Metric, suffix string, n uint64, labels []string) []byte {
 	b = append(out.series(b, m, suffix, labels), ' ')
 	return append(strconv.AppendUint(b, n, 10), '\n')
 }
 
 // series appends the name of a metric and its labels, which are sorted by name.
-func (out *output) series(b []byte, m *metric, suffix string, labels []string) []byte {
-	b = append(append(b, m.name...), suffix...)
+func (out *output) series(b []byte, m *stats.Metric, suffix string, labels []string) []byte {
+	b = append(append(b, m.Name...), suffix...)
 	between := byte('{')
-	for _, i := range m.sorted {
-		b = append(append(append(b, between), m.labels[i]...), '=', '"')
+	for _, i := range m.Sorted {
+		b = append(append(append(b, between), m.Labels[i]...), '=', '"')
 		b = append(out.label(b, labels[i]), '"')
 		between = ','
 	}
@@ -93,9 +93,8 @@ var bounds = func() (text [len(stats.Histogram{}.Buckets)]string) {
 	return text
 }()
 
-// histogram writes the histogram h. It omits `ends` buckets at the beginning and at the end. That
-// saves space for metrics that have a histogram for each of hundreds of servers.
-func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...string) {
+// histogram writes the histogram h. It omits m.Ends buckets at the beginning and at the end.
+func (out *output) histogram(m *stats.Metric, h *stats.Histogram, labels ...string) {
 	head := out.series(out.head[:0], m, "_bucket", labels)
 	if len(labels) == 0 {
 		head = append(head, '{')
@@ -103,7 +102,7 @@ func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...
 		head[len(head)-1] = ','
 	}
 	head = append(head, `le="`...)
-	b := out.samples[m.at]
+	b := out.samples[m.At]
 	bucket := func(bound string, count uint64) {
 		b = append(append(append(b, head...), bound...), '"', '}', ' ')
 		b = append(strconv.AppendUint(b, count, 10), '\n')
@@ -111,26 +110,26 @@ func (out *output) histogram(m *metric, h *stats.Histogram, ends int, labels ...
 	var count uint64
 	for i, n := range h.Buckets {
 		count += n
-		if bounds[i] != "" && i >= firstBucket+ends*bucketStep && i <= lastBucket-ends*bucketStep {
+		if bounds[i] != "" && i >= firstBucket+m.Ends*bucketStep && i <= lastBucket-m.Ends*bucketStep {
 			bucket(bounds[i], count)
 		}
 	}
 	bucket("+Inf", count)
 	b = append(out.series(b, m, "_sum", labels), ' ')
 	b = append(strconv.AppendFloat(b, float64(h.Sum)/1e9, 'g', -1, 64), '\n')
-	out.samples[m.at], out.head = out.number(b, m, "_count", count, labels), head
+	out.samples[m.At], out.head = out.number(b, m, "_count", count, labels), head
 }
 
 // appendTo appends to dst all metrics that have at least one sample.
 func (out *output) appendTo(dst []byte) []byte {
 	size := 0
-	for at, m := range all {
-		size += len(out.samples[at]) + 2*len(m.name) + len(m.help) + len("# HELP  \n# TYPE  histogram\n")
+	for at, m := range stats.Metrics() {
+		size += len(out.samples[at]) + 2*len(m.Name) + len(m.Help) + len("# HELP  \n# TYPE  histogram\n")
 	}
 	dst = slices.Grow(dst, size)
-	for at, m := range all {
+	for at, m := range stats.Metrics() {
 		if lines := out.samples[at]; len(lines) > 0 {
-			dst = fmt.Appendf(dst, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+			dst = fmt.Appendf(dst, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.Kind)
 			dst = append(dst, lines...)
 		}
 	}

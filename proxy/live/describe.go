@@ -23,126 +23,129 @@ type Description struct {
 	Only  string `json:"only,omitempty"`  // failover mode of the pools in which the event is shown; pools with another mode have other events for it; empty: all modes
 }
 
-// steps describes the changes of a server's state. The key is the old and the new state, in the
-// form from>to.
-var steps = map[string]Description{
-	"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "%s does not answer", Mark: true},
-	"suspect>up":  {Tone: Good, Kind: Up, Text: "%s answers again"},
-	"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "%s leaves the ring"},
-	"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "%s is out: its keys live elsewhere now", Mark: true},
-	"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "%s rejoins"},
-	"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "%s is emptied and takes writes"},
-	"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "%s is read from again"},
-	"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "%s is in again", Mark: true},
+// words are the attributes of a log record, as text that is safe for terminals.
+type words map[string]string
+
+// expand replaces each {name} in text by the attribute of that name, and each {name unit} by the
+// attribute as a number of units. complete is false if the record lacks one of them.
+func (w words) expand(text string) (expanded string, complete bool) {
+	complete = true
+	for {
+		before, rest, more := strings.Cut(text, "{")
+		if expanded += before; !more {
+			return expanded, complete
+		}
+		name, after, _ := strings.Cut(rest, "}")
+		name, unit, counted := strings.Cut(name, " ")
+		value := w[name]
+		if complete = complete && value != ""; counted {
+			value = plural(value, unit)
+		}
+		expanded, text = expanded+value, after
+	}
 }
+
+// The descriptions of events. {name} in a text stands for an attribute of the log record: see
+// words.expand. A text for More is left out if one of its attributes is missing. described has the
+// events whose description depends on nothing else, steps the changes of a server's state, by the old
+// and the new state in the form from>to, and poolStates the changes of a pool's state, by the new
+// state.
+var (
+	described = map[event.Event]Description{
+		event.EjectedElsewhere: {Tone: Bad, Kind: "suspect", Text: "Another instance ejects {server} in its pool {other}", More: "{why}"},
+		event.EjectedNowhere:   {Tone: Good, Kind: Up, Text: "No other instance ejects {server} in its pool {other} any more"},
+		event.KeptElsewhere:    {Tone: Bad, Kind: "suspect", Text: "Another instance has {server} in its pool {other} and does not eject it", More: "{why}"},
+		event.KeptNowhere:      {Tone: Good, Kind: Up, Text: "No other instance has {server} in its pool {other} any more"},
+		event.Drained:          {Tone: Warn, Kind: Drained, Text: "Operator drained {server}"},
+		event.TakenDown:        {Tone: Warn, Kind: Drained, Text: "Operator took {server} down"},
+		event.Restored:         {Tone: Good, Kind: Up, Text: "Operator restored {server}"},
+		event.ConnectionLost:   {Tone: Bad, Kind: Down, Text: "{server} hung up with {requests request} in flight", More: "{why}"},
+		event.ResyncDone:       {Tone: Good, Kind: Up, Text: "{server} has its replicas again", More: "{keys key}"},
+		event.ResyncFailed:     {Tone: Warn, Kind: "warm", Text: "{server} can't be filled now", More: "{why}"},
+		event.TagInvalidated:   {Tone: Good, Kind: Up, Text: "Tag {tag} is invalidated", More: "{count} invalidations since the last one that was logged", Minor: true},
+		event.ServerDown:       {Tone: Bad, Kind: Down, Text: "{server} is down", More: "{why}", Mark: true, Only: table.FailFast.String()},
+		event.ServerUp:         {Tone: Good, Kind: Up, Text: "{server} answers again", More: "after {out}", Only: table.FailFast.String()},
+		event.Hidden:           {},
+		event.Started:          {Tone: Good, Kind: Up, Text: "Ringside {version} starts", More: "{file}", Mark: true},
+		event.SlowCommand:      {Tone: Warn, Kind: "warm", Minor: true, Text: "{command} of {what} took {ms} ms", More: "{slowest}"},
+		event.TraceStarted:     {Tone: Good, Kind: Up, Text: "Trace of {keys} started", More: "{file}", Mark: true},
+		event.TraceStopped:     {Tone: Bad, Kind: Down, Text: "Trace of {keys} stopped: repair its file, and reload", More: "{error}"},
+		event.FaultInjected:    {Tone: Warn, Kind: "warm", Text: "Fault injected: {kind} at {server}", More: "for {for}", Mark: true},
+		event.ConfigRejected:   {Tone: Bad, Kind: Down, Text: "The new configuration was rejected; the old one stays", More: "{mistake}", Mark: true},
+		event.ConfigAdopted:    {Tone: Good, Kind: Up, Text: "Configuration {generation} is in force", More: "{name}", Mark: true},
+	}
+	steps = map[string]Description{
+		"up>suspect":  {Tone: Bad, Kind: "suspect", Text: "{server} {problem}", More: "{why}", Mark: true},
+		"suspect>up":  {Tone: Good, Kind: Up, Text: "{server} answers again", More: "{why}"},
+		"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "{server} leaves the ring", More: "{why}"},
+		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server} is out: its keys live elsewhere now", More: "{why}", Mark: true},
+		"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "{server} rejoins", More: "{why}"},
+		"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "{server} is emptied and takes writes", More: "{why}"},
+		"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "{server} is read from again", More: "{why}"},
+		"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "{server} is in again", More: "{why}", Mark: true},
+	}
+	poolStates = map[string]Description{
+		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
+		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
+		"apart":          {Tone: Bad, Kind: "suspect", Text: "{why}", More: "pool {pool}"},
+		"alike":          {Tone: Good, Kind: Up, Text: "{why}", More: "pool {pool}"},
+		"fail-open":      {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: no server is ejected now", More: "{why}"},
+		"other-servers":  {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: the guarantee of strict consistency is suspended", More: "{why}"},
+		"other-settings": {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: the guarantee of strict consistency is suspended", More: "{why}"},
+		"suspect-only":   {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: its servers are not ejected", More: "{why}"},
+		"gone":           {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: unreachable", More: "{why}"},
+		"back":           {Tone: Good, Kind: Up, Text: "Pool {pool}: reachable again", More: "{why}"},
+	}
+	poolState = Description{Tone: Bad, Kind: "suspect", Text: "Pool {pool}: {to}", More: "{why}"} // a state that poolStates does not have
+	info      = Description{Tone: Good, Kind: "warm", Text: "{msg}", More: "{cause}"}             // a log record without an event
+	warning   = Description{Tone: Warn, Kind: "warm", Text: "{msg}", More: "{cause}"}             // the same, with a higher level
+)
 
 // describe describes a log record in words. e is the kind of event that the record reports; a
 // record of no such kind is described by its message. The parameter `is` has the attributes of the
 // record, including msg and level.
 func describe(e event.Event, is map[string]any) Description {
-	word := func(key string) string {
-		if v, ok := is[key]; ok {
-			return Clean(fmt.Sprint(v))
-		}
-		return ""
+	w := words{}
+	for name, v := range is {
+		w[name] = Clean(fmt.Sprint(v))
 	}
-	server, why := word("server"), unnamed(word("why"))
-	switch e {
-	case event.ServerPhase:
-		t := steps[word("from")+">"+word("to")]
-		switch {
-		case t.Text == "":
-			return t // an operator's order, which has another event, or a change that is not listed in steps
-		case t.Kind == "suspect" && strings.Contains(why, "refused"):
-			t.Text = "%s refuses connections"
+	w.derive()
+	d, ok := described[e]
+	switch {
+	case ok:
+	case e == event.ServerPhase:
+		d = steps[w["from"]+">"+w["to"]] // empty for an operator's order, which has another event
+	case e == event.PoolState:
+		if d, ok = poolStates[w["to"]]; !ok {
+			d = poolState
 		}
-		t.Text, t.More = fmt.Sprintf(t.Text, server), why
-		return t
-	case event.PoolState:
-		t := Description{Tone: Bad, Kind: "suspect", Text: "Pool " + word("pool") + ": ", More: why}
-		switch to := word("to"); to {
-		case "closed", "kept":
-			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"its servers are ejected again"
-		case "apart", "alike":
-			if t.Text = why; to == "alike" {
-				t.Tone, t.Kind = Good, Up
-			}
-			t.More = "pool " + word("pool")
-		case "fail-open":
-			t.Text += "no server is ejected now"
-		case "other-servers", "other-settings":
-			t.Text += "the guarantee of strict consistency is suspended"
-		case "suspect-only":
-			t.Text += "its servers are not ejected"
-		case "gone":
-			t.Text += "unreachable"
-		case "back":
-			t.Tone, t.Kind, t.Text = Good, Up, t.Text+"reachable again"
-		default:
-			t.Text += to
-		}
-		return t
-	case event.EjectedElsewhere:
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance ejects " + server + " in its pool " + word("other"), More: why}
-	case event.EjectedNowhere:
-		return Description{Tone: Good, Kind: Up, Text: "No other instance ejects " + server + " in its pool " + word("other") + " any more"}
-	case event.KeptElsewhere:
-		return Description{Tone: Bad, Kind: "suspect", Text: "Another instance has " + server + " in its pool " + word("other") + " and does not eject it", More: why}
-	case event.KeptNowhere:
-		return Description{Tone: Good, Kind: Up, Text: "No other instance has " + server + " in its pool " + word("other") + " any more"}
-	case event.Drained:
-		return Description{Tone: Warn, Kind: Drained, Text: "Operator drained " + server}
-	case event.TakenDown:
-		return Description{Tone: Warn, Kind: Drained, Text: "Operator took " + server + " down"}
-	case event.Restored:
-		return Description{Tone: Good, Kind: Up, Text: "Operator restored " + server}
-	case event.ConnectionLost:
-		return Description{Tone: Bad, Kind: Down, Text: server + " hung up with " + plural(word("requests"), "request") + " in flight", More: why}
-	case event.ResyncDone:
-		return Description{Tone: Good, Kind: Up, Text: server + " has its replicas again", More: plural(word("keys"), "key")}
-	case event.ResyncFailed:
-		return Description{Tone: Warn, Kind: "warm", Text: server + " can't be filled now", More: why}
-	case event.TagInvalidated:
-		t := Description{Tone: Good, Kind: Up, Text: "Tag " + word("tag") + " is invalidated", Minor: true}
-		if n := word("count"); n != "" {
-			t.More = n + " invalidations since the last one that was logged"
-		}
-		return t
-	case event.ServerDown:
-		return Description{Tone: Bad, Kind: Down, Text: server + " is down", More: why, Mark: true, Only: table.FailFast.String()}
-	case event.ServerUp:
-		t := Description{Tone: Good, Kind: Up, Text: server + " answers again", Only: table.FailFast.String()}
-		if out := word("out"); out != "" {
-			t.More = "after " + out
-		}
-		return t
-	case event.Hidden:
-		return Description{}
-	case event.Started:
-		return Description{Tone: Good, Kind: Up, Text: "Ringside " + word("version") + " starts", More: word("file"), Mark: true}
-	case event.SlowCommand:
-		return describeSlow(word, server)
-	case event.TraceStarted:
-		return Description{Tone: Good, Kind: Up, Text: "Trace of " + word("keys") + " started", More: word("file"), Mark: true}
-	case event.TraceStopped:
-		return Description{Tone: Bad, Kind: Down, Text: "Trace of " + word("keys") + " stopped: repair its file, and reload", More: word("error")}
-	case event.FaultInjected:
-		t := Description{Tone: Warn, Kind: "warm", Text: "Fault injected: " + word("kind") + " at " + server, Mark: true}
-		if long := word("for"); long != "0s" {
-			t.More = "for " + long
-		}
-		return t
-	case event.ConfigRejected:
-		first, rest, _ := strings.Cut(word("error"), " ")
-		return Description{Tone: Bad, Kind: Down, Text: "The new configuration was rejected; the old one stays", More: filepath.Base(first) + " " + rest, Mark: true}
-	case event.ConfigAdopted:
-		return Description{Tone: Good, Kind: Up, Text: "Configuration " + word("generation") + " is in force", More: filepath.Base(word("file")), Mark: true}
+	case w["level"] == "INFO":
+		d = info
+	default:
+		d = warning
 	}
-	t := Description{Tone: Warn, Kind: "warm", Text: word("msg"), More: cmp.Or(why, word("error"))}
-	if word("level") == "INFO" {
-		t.Tone = Good
+	d.Text, _ = w.expand(d.Text)
+	if d.More, ok = w.expand(d.More); !ok {
+		d.More = ""
 	}
-	return t
+	return d
+}
+
+// derive adds to the attributes what descriptions need in another form.
+func (w words) derive() {
+	w["why"] = unnamed(w["why"])
+	w["problem"] = problemOf(w["why"]).does
+	w["cause"] = cmp.Or(w["why"], w["error"])
+	w["name"] = filepath.Base(w["file"])
+	first, rest, _ := strings.Cut(w["error"], " ")
+	w["mistake"] = filepath.Base(first) + " " + rest
+	if w["what"] = w["key"]; w["keys"] != "1" && w["keys"] != "" {
+		w["what"] = w["keys"] + " keys"
+	}
+	w["slowest"] = strings.Trim(strings.Join([]string{w["server"], "most of it: " + w["phase"], w["error"]}, ", "), ", ")
+	if w["for"] == "0s" {
+		delete(w, "for")
+	}
 }
 
 func plural(n, of string) string {
@@ -150,17 +153,4 @@ func plural(n, of string) string {
 		of += "s"
 	}
 	return n + " " + of
-}
-
-// describeSlow describes a slow command. The function word returns an attribute of the log record.
-func describeSlow(word func(string) string, server string) Description {
-	what := word("key")
-	if n := word("keys"); n != "1" && n != "" {
-		what = n + " keys"
-	}
-	more := []string{server, "most of it: " + word("phase"), word("error")}
-	if server == "" {
-		more = more[1:]
-	}
-	return Description{Tone: Warn, Kind: "warm", Minor: true, Text: word("command") + " of " + what + " took " + word("ms") + " ms", More: strings.TrimSuffix(strings.Join(more, ", "), ", ")}
 }

@@ -8,6 +8,7 @@
 // happened in one pool between two samples. It is complete, so a watcher that misses a
 // tick loses only that second.
 //
+//	all that is known  ► words.go, orders.go: one wording of states, problems, remedies and orders
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and the consequences
 //	stats of a server  ► Memory, Slabs ► evictions in one class while another has idle memory
 //	log records        ► Events: the last ones, at Info and above
@@ -30,6 +31,9 @@
 //   - Traced keys: see trace.go.
 //
 // # States
+//
+// The views only draw: words, levels, symbols and remedies are in this package, and counters of
+// features in the lists of figures of package stats, which the metrics use too.
 //
 // A server has one state: up, unknown (no reply and no failure yet), down, drained (by
 // an operator), suspect, or a phase of package health in lower case. Health depends on

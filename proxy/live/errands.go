@@ -110,6 +110,10 @@ func (s *Sampler) tellMemory(pool *table.Pool) {
 		names = append(names, t.Name)
 		now, before = append(now, s.saidNow[at(t)]), append(before, s.saidOld[at(t)])
 	}
-	s.publishJSON(pool.Name, "mem", memory(now, before))
-	s.publishJSON(pool.Name, "slabs", slabs(names, now))
+	is := memoryOf{memory(now, before), slabs(names, now)}
+	s.mu.Lock()
+	s.memory[pool.Name] = is
+	s.mu.Unlock()
+	s.publishJSON(pool.Name, "mem", is.Memory)
+	s.publishJSON(pool.Name, "slabs", is.Slabs)
 }

@@ -20,6 +20,11 @@ type Health struct {
 	Text  string `json:"text"`  // consequences of the state, and what the operator can do
 }
 
+// Sentence returns the state in one line, with the symbol of its level.
+func (h *Health) Sentence() string {
+	return strings.TrimSpace(Signs[h.Level] + " " + h.Title + ". " + h.Text)
+}
+
 // The levels of Health, and the severities of events.
 const (
 	Good = "good"
@@ -27,38 +32,15 @@ const (
 	Bad  = "bad"
 )
 
-// away reports whether a server in the given state does not serve its keys.
-func away(state string) bool {
-	switch state {
-	case "out", Drained, Down, "suspect", "leaving":
-		return true
-	}
-	return false
-}
-
-// comingBack describes what a rejoining server in the given state does. It returns "" for all other
-// states.
-func comingBack(state string) string {
-	switch state {
-	case "return":
-		return "It answers again and is being emptied, so that nothing old is served."
-	case "warm":
-		return "It is empty and takes writes; keys that it does not have yet are read from their substitute servers."
-	case "settle":
-		return "It serves its keys again; the substitute servers delete them."
-	}
-	return ""
-}
-
 // health describes the state of the servers of the pool p, the worst first, and what an operator
 // can do. pools is the number of pools. failing is true if requests to some server fail, or if some
 // server does not serve. The failures of a pool are then those of its own servers. If failing is
 // false, the cause of failed requests is not known, and they make every pool unhealthy.
 func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	w := wording{Tick: t, pool: p, pools: pools, explained: failing, shares: hashShares(p)}
-	bad := w.which(func(i int, s string) bool { return away(s) && !w.S.byOperator(i) })
+	bad := w.which(func(i int, s string) bool { return StateOf(s).Away && !w.S.byOperator(i) })
 	drained := w.which(func(i int, _ string) bool { return w.S.byOperator(i) })
-	back := w.which(func(_ int, s string) bool { return comingBack(s) != "" })
+	back := w.which(func(_ int, s string) bool { return StateOf(s).Back })
 	n := len(t.S.State)
 	var h Health
 	switch {
@@ -70,7 +52,7 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0:
-		h = Health{Warn, w.name(back[0]) + " is rejoining", comingBack(t.S.State[back[0]])}
+		h = Health{Warn, w.name(back[0]) + " is rejoining", StateOf(t.S.State[back[0]]).Does}
 	case len(drained) > 0:
 		h = Health{Warn, w.names(drained) + oneOrAll(drained, " is ", " are ") + map[bool]string{true: "taken down", false: "drained"}[w.S.State[drained[0]] == Down],
 			fmt.Sprintf("By an operator, %s ago: ringside server restore brings %s back.%s %s %s", w.since(drained[0]), oneOrAll(drained, "it", "them"), w.alsoSuspect(drained), w.fate(drained, len(drained), "until then; it starts empty", "until then; they start empty"), w.flow())}
@@ -116,16 +98,10 @@ func (w *wording) name(i int) string { return w.pool.Servers[i].Name }
 // indexes of the servers.
 func (w *wording) names(list []int) string {
 	var names []string
-	for _, i := range list[:min(3, len(list))] {
+	for _, i := range list {
 		names = append(names, w.name(i))
 	}
-	if more := len(list) - 3; more > 0 {
-		return strings.Join(names, ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	if n := len(names); n > 1 {
-		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
-	}
-	return names[0]
+	return enumerate(names)
 }
 
 // oneOrAll returns the text `one` if list has one server, and the text `all` if it has several.
@@ -163,7 +139,7 @@ func (w *wording) alsoSuspect(drained []int) (text string) {
 
 // unnamed returns the reason why without the server's name, for a text that already has the name.
 func unnamed(why string) string {
-	if _, short, ok := strings.Cut(why, " is down: "); ok {
+	if _, short, ok := strings.Cut(why, " is down: "); ok && strings.HasPrefix(why, "server ") {
 		return short
 	}
 	return why
@@ -178,12 +154,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	switch {
 	case len(bad) > 1:
 		h.Title = w.names(bad) + " are not serving"
-	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], "refused"):
-		h.Title = w.name(i) + " refuses connections"
-	case (state == "suspect" || state == Down) && strings.Contains(w.S.Why[i], greets):
-		h.Title = w.name(i) + " answers with an error"
 	case state == "suspect", state == Down:
-		h.Title = w.name(i) + " does not answer"
+		h.Title = w.name(i) + " " + problemOf(w.S.Why[i]).does
 	case state == "leaving":
 		h.Title = w.name(i) + " is leaving"
 	case n > 8:
@@ -221,29 +193,9 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text += " It stays out: " + out + "."
 	default:
-		h.Text += " " + remedy(w.S.Why[bad[0]]) + ": Ringside does the rest."
+		h.Text += " " + problemOf(w.S.Why[bad[0]]).remedy + ": Ringside does the rest."
 	}
 	return h
-}
-
-// greets is the beginning of the reason why a server is down, if the server replies with an error
-// to the first request of a connection.
-const greets = "it greets with "
-
-// remedy returns what an operator can do about a server that is down for the reason why.
-func remedy(why string) string {
-	_, greeting, ok := strings.Cut(why, greets)
-	switch {
-	case ok && strings.Contains(greeting, "unauthenticated"):
-		return "Ringside does not log in to servers. Start memcached there without authentication (-Y)"
-	case ok && strings.Contains(greeting, "Too many open connections"):
-		return "Raise memcached's limit of connections there (-c), or close some"
-	case ok:
-		return "Check that memcached runs at its address"
-	case strings.Contains(why, "refused"):
-		return "Start memcached there"
-	}
-	return "Check that its host runs and can be reached from here"
 }
 
 // fate describes where the keys of unavailable servers are, and for how long. The text `until` is
@@ -263,7 +215,7 @@ func (w *wording) standIns(gone int) string {
 	case w.pool.Failover.Mode == table.Gutter:
 		return "pool " + w.pool.Failover.Gutter.Name
 	case len(w.S.State) <= 3 && gone < len(w.S.State):
-		return w.names(w.which(func(_ int, s string) bool { return !away(s) }))
+		return w.names(w.which(func(_ int, s string) bool { return !StateOf(s).Away }))
 	}
 	return "the next servers of the pool"
 }

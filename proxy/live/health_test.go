@@ -111,7 +111,7 @@ func TestHealth(t *testing.T) {
 		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
 		for _, s := range test.states {
 			why := ""
-			if away(s) {
+			if StateOf(s).Away {
 				why = "server x (10.0.0.1:11211) is down: connection refused"
 			}
 			k.S.State, k.S.Since, k.S.Why, k.S.Next = append(k.S.State, s), append(k.S.Since, 81_000), append(k.S.Why, why), append(k.S.Next, "")

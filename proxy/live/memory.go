@@ -47,14 +47,7 @@ type Class struct {
 
 // MarshalJSON encodes a slab class as a list of its fields, in their order.
 func (c Class) MarshalJSON() ([]byte, error) {
-	b := []byte{'['}
-	for i, v := range []float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)} {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendFloat(b, v, 'f', -1, 64)
-	}
-	return append(b, ']'), nil
+	return json.Marshal([...]float64{c.Chunk, c.Pages, c.PerPage, c.Used, c.Free, c.Asked, c.Items, c.Age, round(c.Evicted), round(c.Unread)})
 }
 
 // UnmarshalJSON decodes a class from a list, as MarshalJSON encodes it.
@@ -83,8 +76,8 @@ type Slabs struct {
 	Warnings []Warning `json:"warnings"`
 }
 
-// mostNamed is the maximum number of servers with a separate list of slab classes.
-const mostNamed = 12
+// mostListed is the maximum number of servers with a separate list of slab classes.
+const mostListed = 12
 
 // parseStats parses the replies of a server to its stats requests. They are in the order of
 // statsAsked.
@@ -251,14 +244,14 @@ func slabs(names []string, now []*Said) *Slabs {
 	slices.SortFunc(p.Sum, func(a, b Class) int { return int(a.Chunk - b.Chunk) })
 	slices.SortStableFunc(p.Warnings, func(a, b Warning) int { return int(b.weight - a.weight) })
 	p.Warnings = p.Warnings[:min(3, len(p.Warnings))]
-	if len(now) > mostNamed {
+	if len(now) > mostListed {
 		p.Of = len(now)
 		order := make([]int, len(now))
 		for i := range order {
 			order[i] = i
 		}
 		slices.SortStableFunc(order, func(a, b int) int { return int(100 * (evicts[b] - evicts[a])) })
-		for _, i := range order[mostNamed:] {
+		for _, i := range order[mostListed:] {
 			p.Servers[i] = nil
 		}
 	}

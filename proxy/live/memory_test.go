@@ -81,7 +81,7 @@ func TestSlabsOfMany(t *testing.T) {
 			}
 		}
 	}
-	if named != mostNamed || s.Of != 200 || s.Sum[0].Items != 200*8738 || len(s.Warnings) != 3 {
+	if named != mostListed || s.Of != 200 || s.Sum[0].Items != 200*8738 || len(s.Warnings) != 3 {
 		t.Errorf("%d are named of %d, %v items, %d warnings", named, s.Of, s.Sum[0].Items, len(s.Warnings))
 	}
 }

@@ -4,7 +4,6 @@ package live
 
 import (
 	"math"
-	"time"
 
 	"ringside/proxy/stats"
 	"ringside/proxy/watch"
@@ -102,8 +101,6 @@ func hitsOf(label string, before, after *Sample) (rate float64) {
 	return rate / max(after.At.Sub(before.At).Seconds(), 1e-3)
 }
 
-func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
-
 // Work formats an amount of work, which is given in seconds.
 func Work(seconds float64) string {
 	switch {
@@ -113,31 +110,4 @@ func Work(seconds float64) string {
 		return Count(math.Round(10*seconds)/10) + " s"
 	}
 	return Count(math.Round(seconds/360)/10) + " h"
-}
-
-// publishMisses sends the miss reasons to the watchers.
-func (s *Sampler) publishMisses(before, now *Sample) {
-	watched := s.pools()
-	if len(watched) == 0 || now.At.Sub(before.At) < time.Millisecond {
-		return
-	}
-	is, err := s.misses(before, now)
-	if err != nil {
-		return // the error is not reported here, because the next tick fails with the same error
-	}
-	for pool := range watched {
-		s.publishJSON(pool, "why", is)
-	}
-}
-
-func (s *Sampler) misses(before, now *Sample) (*Misses, error) {
-	r, err := s.p.MissReport()
-	if err != nil {
-		return nil, err
-	}
-	seen, err := s.p.Watched()
-	if err != nil {
-		return nil, err
-	}
-	return missesOf(r, before, now, seen), nil
 }

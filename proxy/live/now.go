@@ -4,7 +4,6 @@ package live
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -84,7 +83,7 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, ctx.Err()
 	case <-s.ended:
 	}
-	s.awaitMemory(ctx, w)
+	said := s.memoryOf(ctx, pool.Name)
 	after, err := s.Sample()
 	if err != nil {
 		return nil, err
@@ -98,25 +97,11 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 	if tick == nil {
 		return nil, fmt.Errorf("pool %s was removed by a reload", pool.Name)
 	}
-	var m *Memory
-	var sl *Slabs
-	s.mu.Lock()
-	if b := s.latest[pool.Name+" mem"].data; b != nil {
-		json.Unmarshal(b, &m) // no error is possible, because this process has encoded the JSON
-	}
-	if b := s.latest[pool.Name+" slabs"].data; b != nil {
-		json.Unmarshal(b, &sl)
-	}
-	s.mu.Unlock()
-	seen, err := s.p.Watched()
+	seen, misses, err := s.keys(before, after)
 	if err != nil {
 		return nil, err
 	}
-	misses, err := s.misses(before, after)
-	if err != nil {
-		return nil, err
-	}
-	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), m, sl, hotOf(seen, after.Table, pool), misses)
+	is := NowOf(tick, topoOf(after.Table, pool, after.Gen), said.Memory, said.Slabs, hotOf(seen, after.Table, pool), misses)
 	is.Routes = routesBetween(before.Routes, after.Routes, after.Table, pool)
 	is.Roll = RollOf(after.Sum, pool.Name)
 	return is, nil
@@ -125,26 +110,15 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 // memoryWait is how long Now waits for the servers' memory stats after the counted time.
 const memoryWait = 2 * time.Second
 
-// awaitMemory waits until the memory stats of w's pool are known, or until memoryWait is over.
-func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
-	late := time.NewTimer(memoryWait)
-	defer late.Stop()
-	for {
+// memoryOf returns what the servers of a pool report about their memory. It waits until they have
+// reported it, or until memoryWait is over.
+func (s *Sampler) memoryOf(ctx context.Context, pool string) memoryOf {
+	for late := time.Now().Add(memoryWait); ; {
 		s.mu.Lock()
-		told := s.latest[w.pool+" mem"].data != nil
+		said := s.memory[pool]
 		s.mu.Unlock()
-		if told {
-			return
-		}
-		select {
-		case _, more := <-w.Ready:
-			if !more {
-				return
-			}
-		case <-late.C:
-			return
-		case <-ctx.Done():
-			return
+		if said.Memory != nil || ctx.Err() != nil || time.Now().After(late) || !s.sleep(memoryWait/100) {
+			return said
 		}
 	}
 }
@@ -153,12 +127,9 @@ func (s *Sampler) awaitMemory(ctx context.Context, w *Watcher) {
 // reported their memory. hot and misses are nil if they are not known yet.
 func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *Now {
 	is := &Now{Asked: m != nil, Hot: hot, Misses: misses, T: t.T, Span: t.Span, Pool: of.Pool, Overall: t.Overall, Warn: []Warning{}, List: []NowServer{}, Total: Total{
-		Requests: round(t.Requests()), Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
+		Requests: t.Rate, Hit: t.Hit, Ops: t.Ops, Outcomes: t.Outcomes, P50: t.Latency[0], P90: t.Latency[1], P99: t.Latency[2],
 		Clients: t.Clients, InFlight: t.InFlight, BytesIn: t.BytesIn, BytesOut: t.BytesOut, CPU: t.CPU,
 	}}
-	if hit, ok := t.HitShare(); ok {
-		is.Total.Hit = &hit
-	}
 	if sl != nil {
 		is.Slabs, is.Warn = sl.Sum, append(is.Warn, sl.Warnings...)
 	}

@@ -43,7 +43,7 @@ func severity(h *Health, c *Columns) int {
 		return warned
 	}
 	for i, s := range c.State {
-		if away(s) && s != "out" && !c.byOperator(i) {
+		if StateOf(s).Away && s != "out" && !c.byOperator(i) {
 			return keysFail
 		}
 	}
@@ -125,7 +125,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 		ticks[i] = &t
 		failing = failing || slices.ContainsFunc(t.S.Fail, func(f float64) bool { return f > 0 })
 		for i, s := range t.S.State {
-			failing = failing || away(s) && !t.S.byOperator(i)
+			failing = failing || StateOf(s).Away && !t.S.byOperator(i)
 		}
 	}
 	for i, pool := range pools {

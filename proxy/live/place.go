@@ -19,6 +19,8 @@ type Topo struct {
 	Failover     string       `json:"failover"`
 	Servers      []TopoServer `json:"servers"`
 	Routes       []TopoRoute  `json:"routes"` // routes that store keys in this pool
+
+	Orders map[string]Question `json:"orders"` // what an operator is asked before each order for a server
 }
 
 // TopoServer describes a server of a pool as the configuration has it.
@@ -43,10 +45,6 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for _, p := range t.Pools {
 		is.Pools = append(is.Pools, p.Name)
 	}
-	shares := hashShares(pool)
-	for i, s := range pool.Servers {
-		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
-	}
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {
@@ -57,6 +55,11 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 			}
 		}
 	}
+	shares := hashShares(pool)
+	for i, s := range pool.Servers {
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
+	}
+	is.Orders = is.questions()
 	return is
 }
 

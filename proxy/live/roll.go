@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"ringside/proxy/stats"
 )
@@ -30,6 +31,7 @@ type RollRow struct {
 	Suspects       string `json:"suspects"`                  // names of the servers that the instance suspects; empty: none
 	Silent         int    `json:"silent"`                    // number of rounds in which this instance has seen no sign of life of the listed instance
 	Other          string `json:"other,omitempty"`           // how the instance differs from most instances: configuration or version; empty: it does not
+	Text           string `json:"text,omitempty"`            // how the instance differs, and whether it is silent, in words; empty: neither
 	OtherPlacement bool   `json:"other_placement,omitempty"` // true if the listed instance places replicas on other servers than this instance
 }
 
@@ -65,6 +67,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 		case r.Version != version:
 			r.Other = "version"
 		}
+		r.Text = r.remarks()
 	}
 	switch {
 	case !from.Where:
@@ -78,6 +81,21 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 		is.Text += " " + text
 	}
 	return is
+}
+
+// remarks describes how the instance differs, and whether it is silent.
+func (r *RollRow) remarks() string {
+	var list []string
+	if r.Other != "" {
+		list = append(list, "another "+r.Other+" than most")
+	}
+	if r.OtherPlacement {
+		list = append(list, "keeps replicas on other servers")
+	}
+	if r.Silent > 1 {
+		list = append(list, fmt.Sprintf("silent for %d rounds", r.Silent))
+	}
+	return strings.Join(list, ", ")
 }
 
 // trouble returns sentences about instances that place replicas on other servers than this

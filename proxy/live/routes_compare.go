@@ -103,22 +103,16 @@ func lacking(l *stats.Lack) string {
 	return strings.Join(list, "; ")
 }
 
-func keys(n uint64) string {
-	if n == 1 {
-		return "1 key"
-	}
-	return fmt.Sprint(n, " keys")
-}
+func keys(n uint64) string { return plural(fmt.Sprint(n), "key") }
 
 // Counts contains the counters of the routes at one moment.
 type Counts struct {
 	at      time.Time
-	guards  map[string]guardCounts
-	tags    map[string]tagCounts
+	guards  map[string]stats.GuardSnapshot
+	tags    map[string]stats.TagSnapshot
 	near    map[nearRoute]stats.NearCounts
 	kept    map[string][2]int64 // bytes and number of the values in each near cache, by label of the route
-	voided  stats.Histogram
-	bad     uint64
+	voided  stats.InvalidationCounts
 	repairs [3]uint64 // counters of repairs: started, dropped, and keys copied to servers that rejoined empty
 	lacks   map[[2]string]stats.Lack
 }
@@ -127,35 +121,16 @@ type Counts struct {
 // this route, they count together.
 type nearRoute struct{ pool, label string }
 
-type guardCounts struct {
-	events  [stats.NumGuardEvents]uint64
-	rebuilt stats.Histogram
-	waiting int64
-}
-
-type tagCounts struct {
-	events [stats.NumTagEvents]uint64
-	known  int
-}
-
 // takeCounts copies the current counters of the routes of the proxy p. sum must be a current
 // snapshot.
 func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
-	c := &Counts{at: time.Now(), guards: map[string]guardCounts{}, tags: map[string]tagCounts{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
+	c := &Counts{at: time.Now(), guards: map[string]stats.GuardSnapshot{}, tags: map[string]stats.TagSnapshot{}, near: map[nearRoute]stats.NearCounts{}, kept: map[string][2]int64{},
 		repairs: [3]uint64{sum.Repairs, sum.RepairsDropped, sum.Refilled}, lacks: sum.Lacks}
 	for _, g := range p.Guards() {
-		one := guardCounts{rebuilt: g.Snapshot().Rebuilt, waiting: g.Waiting.Load()}
-		for e := range one.events {
-			one.events[e] = g.Counted(stats.GuardEvent(e))
-		}
-		c.guards[g.Route] = one
+		c.guards[g.Route] = g.Snapshot()
 	}
 	for _, t := range p.Tags() {
-		one := tagCounts{known: t.Remembered()}
-		for e := range one.events {
-			one.events[e] = t.Counted(stats.TagEvent(e))
-		}
-		c.tags[t.Route] = one
+		c.tags[t.Route] = t.Snapshot()
 	}
 	for name, r := range sum.Routes {
 		at := nearRoute{name.Pool, name.Route}
@@ -166,8 +141,7 @@ func takeCounts(p *proxy.Proxy, sum *stats.Snapshot) *Counts {
 	for _, n := range p.Nears() {
 		c.kept[n.Route] = [2]int64{n.Bytes.Load(), n.Values.Load()}
 	}
-	said := p.Invalidations()
-	c.voided, c.bad = said.Taken, said.Bad
+	c.voided = p.Invalidations()
 	return c
 }
 
@@ -179,7 +153,7 @@ func (c *Counts) Since(before *Counts) time.Duration { return c.at.Sub(before.at
 func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Routes {
 	is := &Routes{Window: math.Round(10*now.Since(before).Seconds()) / 10, Guards: []GuardLine{}, Tags: []TagLine{}, Near: []NearLine{}, Lacks: []LackLine{}}
 	rate := func(now, then uint64) float64 {
-		return toThousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))
+		return thousandth(float64(stats.Since(now, then)) / max(is.Window, 1e-3))
 	}
 	if is.Window == 0 {
 		rate = func(uint64, uint64) float64 { return 0 }
@@ -203,8 +177,8 @@ func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Route
 			}
 		}
 	}
-	took := now.voided.Since(&before.voided)
-	is.Invalidations = Invalidations{Rate: rate(took.Count(), 0), Ever: now.voided.Count(), Bad: now.bad, P99: millis(&took, .99)}
+	took := now.voided.Taken.Since(&before.voided.Taken)
+	is.Invalidations = Invalidations{Rate: rate(took.Count(), 0), Ever: now.voided.Taken.Count(), Bad: now.voided.Bad, P99: millis(&took, .99)}
 	if pool.Copied(t) {
 		is.Replicas = &ReplicaWork{rate(now.repairs[0], before.repairs[0]), rate(now.repairs[1], before.repairs[1]), rate(now.repairs[2], before.repairs[2])}
 	}
@@ -219,33 +193,33 @@ func routesBetween(before, now *Counts, t *table.Table, pool *table.Pool) *Route
 	return is
 }
 
-func guardLine(label string, now, then guardCounts, rate func(now, then uint64) float64) GuardLine {
+func guardLine(label string, now, then stats.GuardSnapshot, rate func(now, then uint64) float64) GuardLine {
 	by := func(list ...stats.GuardEvent) (sum float64) {
 		for _, e := range list {
-			sum += rate(now.events[e], then.events[e])
+			sum += rate(now.Events[e], then.Events[e])
 		}
 		return sum
 	}
-	took := now.rebuilt.Since(&then.rebuilt)
+	took := now.Rebuilt.Since(&then.Rebuilt)
 	return GuardLine{Route: []byte(label), Leases: by(stats.GuardLeaseGranted), Stored: by(stats.GuardFill), Saved: by(stats.GuardSaved), Old: by(stats.GuardStale), Late: by(stats.GuardLate),
-		Refused: by(stats.GuardExists, stats.GuardGone, stats.GuardVoid), Waiting: now.waiting,
-		Ever: now.events[stats.GuardSaved] + now.events[stats.GuardStale], P50: millis(&took, .5), P99: millis(&took, .99)}
+		Refused: by(stats.GuardExists, stats.GuardGone, stats.GuardVoid), Waiting: now.Waiting,
+		Ever: now.Events[stats.GuardSaved] + now.Events[stats.GuardStale], P50: millis(&took, .5), P99: millis(&took, .99)}
 }
 
-func tagLine(label string, now, then tagCounts, rate func(now, then uint64) float64) TagLine {
-	by := func(e stats.TagEvent) float64 { return rate(now.events[e], then.events[e]) }
-	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagLateSet), now.events[stats.TagBroken], now.known}
+func tagLine(label string, now, then stats.TagSnapshot, rate func(now, then uint64) float64) TagLine {
+	by := func(e stats.TagEvent) float64 { return rate(now.Events[e], then.Events[e]) }
+	return TagLine{[]byte(label), by(stats.TagHit), by(stats.TagInvalid), by(stats.TagLateSet), now.Events[stats.TagBroken], now.Known}
 }
 
 func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func(now, then uint64) float64) NearLine {
 	of := stats.NearCounts{Hits: stats.Since(now.Hits, then.Hits), Asked: stats.Since(now.Asked, then.Asked), Age: stats.Since(now.Age, then.Age)}
 	is := NearLine{Route: []byte(label), Hits: rate(of.Hits, 0), Asked: rate(of.Asked, 0), Bytes: kept[0], Values: kept[1]}
 	if share, known := of.Share(); known {
-		share = toThousandth(share)
+		share = thousandth(share)
 		is.Share = &share
 	}
 	if of.Hits > 0 {
-		age := toThousandth(float64(of.Age) / float64(of.Hits) / 1e6)
+		age := thousandth(float64(of.Age) / float64(of.Hits) / 1e6)
 		is.Age = &age
 	}
 	return is
@@ -257,8 +231,8 @@ func millis(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil
 	}
-	ms := toThousandth(float64(h.Quantile(q)) / 1e6)
+	ms := thousandth(float64(h.Quantile(q)) / 1e6)
 	return &ms
 }
 
-func toThousandth(v float64) float64 { return math.Round(1000*v) / 1000 }
+func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }

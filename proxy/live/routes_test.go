@@ -18,17 +18,17 @@ func TestRoutes(t *testing.T) {
 	var took stats.Histogram
 	took.Observe(2e6)
 	counts := func(at time.Time, n uint64) *Counts {
-		var g guardCounts
-		g.events[stats.GuardLeaseGranted], g.events[stats.GuardSaved], g.events[stats.GuardStale], g.events[stats.GuardGone] = n, 2*n, n, n
-		if g.waiting = 7; n > 0 {
-			g.rebuilt = took
+		var g stats.GuardSnapshot
+		g.Events[stats.GuardLeaseGranted], g.Events[stats.GuardSaved], g.Events[stats.GuardStale], g.Events[stats.GuardGone] = n, 2*n, n, n
+		if g.Waiting = 7; n > 0 {
+			g.Rebuilt = took
 		}
-		var tags tagCounts
-		tags.events[stats.TagHit], tags.events[stats.TagBroken] = n, n
-		c := &Counts{at: at, guards: map[string]guardCounts{"p:": g}, tags: map[string]tagCounts{"p:": tags}, repairs: [3]uint64{n, 0, n},
+		var tags stats.TagSnapshot
+		tags.Events[stats.TagHit], tags.Events[stats.TagBroken] = n, n
+		c := &Counts{at: at, guards: map[string]stats.GuardSnapshot{"p:": g}, tags: map[string]stats.TagSnapshot{"p:": tags}, repairs: [3]uint64{n, 0, n},
 			near: map[nearRoute]stats.NearCounts{{"main", "p:"}: {Hits: 3 * n, Asked: n, Age: 15e6 * n}, {"x", "p:"}: {Hits: n}}, kept: map[string][2]int64{"p:": {4096, 3}}}
 		if n > 0 {
-			c.voided, c.bad = took, 1
+			c.voided = stats.InvalidationCounts{Taken: took, Bad: 1}
 		}
 		return c
 	}

@@ -14,6 +14,7 @@ import (
 
 	"ringside/proxy"
 	"ringside/proxy/table"
+	"ringside/proxy/watch"
 )
 
 // Intervals and limits of a Sampler.
@@ -61,6 +62,7 @@ type Sampler struct {
 	watchers map[*Watcher]bool
 	history  map[string][][]byte // ticks that are kept for new watchers, as JSON, by pool, oldest first
 	latest   map[string]message  // last events for new watchers, by pool and topic
+	memory   map[string]memoryOf // what the servers have reported last about their memory, by pool
 
 	last    *Sample          // last sample; only the goroutine run replaces it
 	routes  []*Counts        // counters of routes in the last seconds, oldest first; not empty once there is a sample; only the goroutine run uses them
@@ -71,6 +73,13 @@ type Sampler struct {
 // kept are the topics of events that are kept for new watchers. Only the last event of a topic is
 // kept.
 var kept = []string{"mem", "slabs", "hot", "why", "routes", "roll"}
+
+// memoryOf is what the servers of a pool report about their memory. Both parts are nil if they have
+// reported nothing while there was a watcher.
+type memoryOf struct {
+	Memory *Memory
+	Slabs  *Slabs
+}
 
 // message is one event of a stream: its topic and its data as JSON.
 type message struct {
@@ -87,7 +96,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		o.Events = &Events{}
 	}
 	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{},
+		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{}, memory: map[string]memoryOf{},
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
@@ -131,8 +140,7 @@ func (s *Sampler) run() {
 				kept = now.At
 			}
 			s.tick(now, keep)
-			s.publishHot(now.Table)
-			s.publishMisses(s.last, now)
+			s.publishKeys(s.last, now)
 			s.publishRoutes(now)
 			s.keep(now)
 		}
@@ -214,21 +222,35 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 	}
 }
 
-// publishHot sends the most requested keys to the watchers.
-func (s *Sampler) publishHot(t *table.Table) {
+// publishKeys sends to the watchers the most requested keys, and the miss reasons.
+func (s *Sampler) publishKeys(before, now *Sample) {
 	watched := s.pools()
 	if len(watched) == 0 {
 		return
 	}
-	is, err := s.p.Watched()
+	seen, misses, err := s.keys(before, now)
 	if err != nil {
 		return // the error is not reported here, because the next tick fails with the same error
 	}
-	for _, pool := range t.Pools {
+	for _, pool := range now.Table.Pools {
 		if watched[pool.Name] {
-			s.publishJSON(pool.Name, "hot", hotOf(is, t, pool))
+			s.publishJSON(pool.Name, "hot", hotOf(seen, now.Table, pool))
+			s.publishJSON(pool.Name, "why", misses)
 		}
 	}
+}
+
+// keys returns the most requested keys, and the reasons of misses between two samples.
+func (s *Sampler) keys(before, now *Sample) (*watch.Report, *Misses, error) {
+	reasons, err := s.p.MissReport()
+	if err != nil {
+		return nil, nil, err
+	}
+	seen, err := s.p.Watched()
+	if err != nil {
+		return nil, nil, err
+	}
+	return seen, missesOf(reasons, before, now, seen), nil
 }
 
 // routeWindow is the time over which the work of routes is counted. It is longer than a second,
@@ -353,6 +375,7 @@ func (w *Watcher) Close() {
 	delete(w.s.watchers, w)
 	if len(w.s.watchers) == 0 {
 		clear(w.s.latest) // without a watcher nothing updates these events, so they would be old for the next watcher
+		clear(w.s.memory)
 	}
 	w.end()
 }

@@ -5,7 +5,6 @@ package live
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"ringside/proxy/stats"
 )
@@ -21,9 +20,6 @@ func SharedServers(sum *stats.Snapshot, pool string) int {
 	}
 	return len(names)
 }
-
-// mostShared is the maximum number of servers that a sentence about them names.
-const mostShared = 3
 
 // ejectedElsewhere describes the servers of a pool that only this instance ejects, or only another
 // instance, and what to do. It returns "" if there are no such servers.
@@ -49,16 +45,5 @@ func serversOf(sum *stats.Snapshot, pool string, keeps bool) string {
 			list = append(list, fmt.Sprintf("%s (in its pool %s)", s.Server, Clean(s.Other)))
 		}
 	}
-	n := len(list)
-	switch {
-	case n == 0:
-		return ""
-	case n > mostShared:
-		list = append(list[:mostShared], fmt.Sprintf("%d more", n-mostShared))
-	}
-	text := strings.Join(list, ", ")
-	if last := len(list) - 1; last > 0 {
-		text = strings.Join(list[:last], ", ") + " and " + list[last]
-	}
-	return text
+	return enumerate(list)
 }

@@ -87,11 +87,8 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
 				is.Since = now.Add(-time.Duration(seen.Age))
 				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
-				if seen.Known {
-					is.State = Up
-				}
-				if seen.Down > 0 {
-					is.State, is.Why = Down, seen.Why
+				if is.State = seen.State(); is.State == Down {
+					is.Why = seen.Why
 				}
 			}
 			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {

@@ -32,6 +32,8 @@ type Tick struct {
 	Span     int64              `json:"span"` // time between the two samples, in milliseconds
 	Ops      map[string]float64 `json:"ops"`  // requests per second, by command
 	Outcomes Outcomes           `json:"oc"`
+	Rate     float64            `json:"rps"`  // requests per second, of all commands
+	Hit      *float64           `json:"hit"`  // fraction of the requested keys that were found, 0 to 1; null: no keys were requested
 	Keys     [3]float64         `json:"keys"` // requested keys per second: those that hit, missed and failed
 	Latency  [3]*float64        `json:"lat"`  // 50th, 90th and 99th percentile of the latency, in microseconds; null: no requests
 	Clients  int                `json:"cl"`
@@ -62,7 +64,7 @@ type Columns struct {
 	State []string   `json:"st"`
 	Phase []string   `json:"ph"`    // phase of each server; empty: the pool never moves keys
 	Since []int64    `json:"since"` // time at which the state of each server began, in milliseconds since 1970
-	Why   []string   `json:"why"`
+	Why   []string   `json:"why"`   // why each server is not up, without the name of the server; empty: no reason is known
 	Order []string   `json:"ord"`   // an operator's order for each server, drain or down; empty: none
 	Next  []string   `json:"next"`  // next step of the keeper for each server, in words
 	Rate  []float64  `json:"rps"`   // requests per second to each server
@@ -142,6 +144,10 @@ func between(before, after *Sample) *Tick {
 		*v = round(*v)
 	}
 	t.Keys = [3]float64{rate(after.Sum.KeysHit, before.Sum.KeysHit), rate(after.Sum.KeysMissed, before.Sum.KeysMissed), rate(after.Sum.KeysFailed, before.Sum.KeysFailed)}
+	t.Rate = round(t.Requests())
+	if hit, ok := t.HitShare(); ok {
+		t.Hit = &hit
+	}
 	t.Latency = [3]*float64{quantile(&all, .5), quantile(&all, .9), quantile(&all, .99)}
 	return t
 }
@@ -166,7 +172,7 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.State = append(c.State, is.State)
 	c.Phase = append(c.Phase, phase)
 	c.Since = append(c.Since, is.Since.UnixMilli())
-	c.Why = append(c.Why, is.Why)
+	c.Why = append(c.Why, unnamed(is.Why))
 	c.Order = append(c.Order, is.Order)
 	c.Next = append(c.Next, next)
 	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests))/seconds))

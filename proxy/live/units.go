@@ -71,6 +71,20 @@ func Ago(d time.Duration) string {
 	}
 }
 
+// mostNamed is the maximum number of servers that a sentence names.
+const mostNamed = 3
+
+// enumerate returns a text with the first names of the list, and how many more there are.
+func enumerate(list []string) string {
+	if more := len(list) - mostNamed; more > 0 {
+		list = append(list[:mostNamed:mostNamed], fmt.Sprintf("%d more", more))
+	}
+	if last := len(list) - 1; last > 0 {
+		return strings.Join(list[:last], ", ") + " and " + list[last]
+	}
+	return strings.Join(list, "")
+}
+
 // Clean makes text safe for a terminal. Characters that are not printable become \xNN.
 func Clean(text string) string {
 	var b strings.Builder

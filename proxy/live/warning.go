@@ -16,8 +16,8 @@ type Warning struct {
 	weight  float64
 }
 
-// evicts is the rate from which a slab class counts as evicting, in items per second.
-const evicts = .5
+// Evicts is the rate from which a slab class counts as evicting, in items per second.
+const Evicts = .5
 
 // warn returns a warning if a server evicts items, and says whether other slab classes have idle
 // memory at the same time. A class with only one page has no idle memory, because memcached never
@@ -29,7 +29,7 @@ func warn(name string, s *Said) *Warning {
 	for _, c := range s.Classes {
 		free := c.Free * c.Chunk
 		switch {
-		case c.Evicted >= evicts:
+		case c.Evicted >= Evicts:
 			lost += c.Evicted
 			unread += c.Unread
 			if c.Evicted > worst.Evicted {

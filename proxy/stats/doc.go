@@ -11,6 +11,9 @@
 // features. All loops write them, so they use atomics, or a lock that no cache hit
 // needs.
 //
+// A Figure is one value with its metric and its name in the replies to stats commands. The methods
+// Figures list each counter once; /metrics, stats and the views read these lists or the same fields.
+//
 // Counters are plain integers that only their loop's goroutine writes and reads. To
 // take a snapshot, each loop adds its counters to a Snapshot on its own goroutine,
 // between two wakeups. So counting costs one addition, without a memory fence.
@@ -63,5 +66,5 @@
 // # Limits
 //
 // The package sends no requests: package proxy asks servers and loops (proxy/stats.go,
-// proxy/stats_own.go). It keeps no history. The names of the metrics are in package admin.
+// proxy/stats_own.go). It keeps no history.
 package stats

@@ -38,9 +38,6 @@ const (
 // Count counts one event on the route.
 func (g *GuardStats) Count(e GuardEvent) { g.count[e].Add(1) }
 
-// Counted returns how often the event e has happened on the route.
-func (g *GuardStats) Counted(e GuardEvent) uint64 { return g.count[e].Load() }
-
 // GuardStats has the counters of one route with a guard and what the guard has learned. It is for
 // all loops and reloads of a process. A cache hit uses none of it.
 type GuardStats struct {
@@ -61,17 +58,22 @@ type GuardStats struct {
 	waited, rebuilt Histogram
 }
 
-// GuardSnapshot is a copy of the histograms of a route: how long gets waited, and how long rebuilds
-// took.
+// GuardSnapshot is a copy of the counters of a route with a guard.
 type GuardSnapshot struct {
-	Waited, Rebuilt Histogram
+	Events          [NumGuardEvents]uint64
+	Waiting         int64     // number of gets that wait now
+	Waited, Rebuilt Histogram // how long gets waited, and how long rebuilds took
 }
 
-// Snapshot returns a copy of the histograms of the route.
+// Snapshot returns a copy of the counters of the route.
 func (g *GuardStats) Snapshot() GuardSnapshot {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return GuardSnapshot{g.waited, g.rebuilt}
+	is := GuardSnapshot{Waiting: g.Waiting.Load(), Waited: g.waited, Rebuilt: g.rebuilt}
+	for e := range is.Events {
+		is.Events[e] = g.count[e].Load()
+	}
+	return is
 }
 
 // TookTooLong is called when a set was rejected because it came too late. age is the time since the
@@ -152,4 +154,78 @@ func (g *GuardStats) Holds() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return !g.unheld
+}
+
+// Metrics of routes with a guard, by route.
+var (
+	guardRefused = NewCounter("guard_refused_total",
+		"Sets rejected because they came too late, by reason. ex: another value was stored since the miss. nf: the key was deleted, "+
+			"or the lease expired. void: the set could not be matched to a miss.",
+		"route", "reason")
+	guardWaiting = PerRoute.Gauge("guard_waiting",
+		"Gets that are waiting for another client's rebuild.")
+	guardMisses = PerRoute.Gauge("guard_misses",
+		"Misses that are waiting for their set.")
+	guardLease = PerRoute.Gauge("guard_lease_seconds",
+		"Lease learned from slow rebuilds, in seconds. It applies if it is longer than the configured lease. 0: no lease was learned.")
+	guardWaitTime = PerRoute.Histogram("guard_wait_seconds",
+		"Time that gets waited for another client's rebuild, in seconds.")
+	guardRebuildTime = PerRoute.Histogram("guard_rebuild_seconds",
+		"Time from the get that was granted a lease to the set of its client, in seconds.")
+)
+
+// guardEvents has the metric of each kind of event on a route with a guard.
+var guardEvents = [NumGuardEvents]struct {
+	metric *Metric
+	reason string // value of the label reason; empty: the metric has no such label
+}{
+	GuardExists: {guardRefused, "ex"},
+	GuardGone:   {guardRefused, "nf"},
+	GuardVoid:   {guardRefused, "void"},
+	GuardLeaseGranted: {PerRoute.Counter("guard_leases_total",
+		"Gets that were granted a lease: they are answered with a miss, so their clients rebuild the value."), ""},
+	GuardFill: {PerRoute.Counter("guard_fills_total",
+		"Sets of lease holders that were stored."), ""},
+	GuardWait: {PerRoute.Counter("guard_waits_total",
+		"Gets that waited while another client rebuilt the value."), ""},
+	GuardSaved: {PerRoute.Counter("guard_saved_total",
+		"Waiting gets that received a value, so their clients did not rebuild it. Gets of replicated keys are not counted."), ""},
+	GuardLate: {PerRoute.Counter("guard_late_total",
+		"Waiting gets that timed out."), ""},
+	GuardStale: {PerRoute.Counter("guard_stale_served_total",
+		"Stale values returned while another client rebuilds the value."), ""},
+	GuardEarly: {PerRoute.Counter("guard_early_total",
+		"The part of ringside_guard_leases_total that was granted a lease before the value expired."), ""},
+	GuardLeaseCanceled: {PerRoute.Counter("guard_leases_canceled_total",
+		"Leases canceled because their holder disconnected, or because a tag may have been invalidated since the miss."), ""},
+	GuardLeaseExpired: {PerRoute.Counter("guard_leases_expired_total",
+		"Leases canceled because their holder did not store a value within the lease. The next get is granted a new one."), ""},
+	GuardPoll: {PerRoute.Counter("guard_polls_total",
+		"Requests to servers on behalf of waiting gets."), ""},
+	GuardForgotten: {PerRoute.Counter("guard_forgotten_total",
+		"Misses dropped because limits.guard_misses was reached. Their sets are handled as ordinary sets."), ""},
+	GuardNeverFilled: {PerRoute.Counter("guard_never_filled_total",
+		"Gets that did not wait because clients never fill their key."), ""},
+	GuardExtraRequest: {PerRoute.Counter("guard_extra_requests_total",
+		"Additional requests to servers that only the guard needs."), ""},
+	GuardWrite: {PerRoute.Counter("guard_writes_total",
+		"Commands other than reads that the guard handled."), ""},
+	GuardOff: {PerRoute.Counter("guard_off_total",
+		"Commands without protection by the guard because their server has no meta commands or no cas."), ""},
+}
+
+// Figures returns the numbers of the route.
+func (g *GuardStats) Figures() []Figure {
+	times := g.Snapshot()
+	list := []Figure{
+		{guardWaiting, "", "", times.Waiting},
+		{guardMisses, "", "", g.Misses.Load()},
+		{guardLease, "", "", g.Lease(0).Seconds()},
+		{guardWaitTime, "", "", &times.Waited},
+		{guardRebuildTime, "", "", &times.Rebuilt},
+	}
+	for e, m := range guardEvents {
+		list = append(list, Figure{m.metric, m.reason, "", times.Events[e]})
+	}
+	return list
 }

@@ -25,6 +25,32 @@ func (c *NearCounts) Share() (share float64, known bool) {
 	return float64(c.Hits) / float64(max(n, 1)), n > 0
 }
 
+// Near describes the near cache of one route, for all loops together.
+type Near struct {
+	Route         string       // label of the route; see table.Route
+	Bytes, Values atomic.Int64 // current size of the values in the near cache, and their current number
+}
+
+// Metrics of routes with a near cache.
+var (
+	nearKeys = NewCounter("near_keys_total",
+		"Keys of reads on routes with near, by result. hit: returned from the near cache. asked: requested from a server.",
+		"listener", "route", "pool", "result")
+	nearAge = NewCounter("near_age_seconds_total",
+		"Sum of the ages of the values returned from the near cache, in seconds since their request to a server. Divided by the hits, "+
+			"it is the average age.",
+		"listener", "route", "pool")
+	nearBytes = PerRoute.Gauge("near_bytes",
+		"Memory used by the values in the near cache, in bytes.")
+	nearValues = PerRoute.Gauge("near_values",
+		"Values in the near cache.")
+)
+
+// Figures returns the numbers of the near cache of one route of one listener.
+func (c *NearCounts) Figures() []Figure {
+	return []Figure{{nearKeys, "hit", "near_hits", c.Hits}, {nearKeys, "asked", "near_asked", c.Asked}, {nearAge, "", "", float64(c.Age) / 1e9}}
+}
+
 // Report appends lines about the near cache to a reply to `stats routes`. It appends nothing if no
 // key was requested.
 func (c *NearCounts) Report(r *Report) {
@@ -32,16 +58,14 @@ func (c *NearCounts) Report(r *Report) {
 	if !known {
 		return
 	}
-	r.Count("near_hits", c.Hits)
-	r.Count("near_asked", c.Asked)
+	r.Figures(c.Figures())
 	r.Percent("near_hit_percent", share)
 	if c.Hits > 0 {
 		r.Count("near_age_us", c.Age/c.Hits/1000)
 	}
 }
 
-// Near describes the near cache of one route, for all loops together.
-type Near struct {
-	Route         string       // label of the route; see table.Route
-	Bytes, Values atomic.Int64 // current size of the values in the near cache, and their current number
+// Figures returns the numbers of the near cache of the route.
+func (n *Near) Figures() []Figure {
+	return []Figure{{nearBytes, "", "", n.Bytes.Load()}, {nearValues, "", "", n.Values.Load()}}
 }

@@ -72,7 +72,7 @@ func (m *PhaseSnapshot) State() string {
 func (m *PhaseSnapshot) Report(r *Report) {
 	of := ":" + m.Pool
 	r.Text("phase"+of, m.Phase.String())
-	r.Int("outages"+of, int(m.Outages()))
+	r.Figures(m.Figures())
 	if m.Suspect {
 		r.Text("suspect"+of, "1")
 	}

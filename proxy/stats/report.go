@@ -2,7 +2,10 @@ package stats
 
 // This file formats statistics as STAT lines.
 
-import "strconv"
+import (
+	"cmp"
+	"strconv"
+)
 
 // Report appends lines of the form STAT <prefix><name> <value> to Dst.
 type Report struct {
@@ -33,6 +36,30 @@ func (r *Report) Latency(name string, h *Histogram) {
 	}
 }
 
+// Figures appends a line for each value in list that has a name in the replies to stats commands,
+// and two lines for a histogram.
+func (r *Report) Figures(list []Figure) {
+	for _, f := range list {
+		switch v := f.Value.(type) {
+		case *Histogram:
+			r.Latency(f.Stat, v)
+		case uint64:
+			r.named(f.Stat, v)
+		case int:
+			r.named(f.Stat, uint64(max(v, 0)))
+		case int64:
+			r.named(f.Stat, uint64(max(v, 0)))
+		}
+	}
+}
+
+// named appends a line with a number as value, if name is not empty.
+func (r *Report) named(name string, n uint64) {
+	if name != "" {
+		r.Count(name, n)
+	}
+}
+
 // Quantile returns the quantile q of the durations, in nanoseconds. The result is the upper bound
 // of a bucket, so it is up to 19 % too high.
 func (h *Histogram) Quantile(q float64) uint64 {
@@ -45,46 +72,24 @@ func (h *Histogram) Quantile(q float64) uint64 {
 	return Bound(len(h.Buckets) - 1)
 }
 
-// Report appends lines with the server's state and counters to a reply to `stats servers`.
-func (t *ServerSnapshot) Report(r *Report) {
-	state, version := "unknown", t.Version
+// State returns whether the loops use the server: unknown, up or down.
+func (t *ServerSnapshot) State() string {
 	switch {
 	case t.Down > 0:
-		state = "down"
+		return "down"
 	case t.Known:
-		state = "up"
+		return "up"
 	}
-	if version == "" {
-		version = "unknown"
-	}
-	r.Text("state", state)
+	return "unknown" // it has neither replied nor failed yet
+}
+
+// Report appends lines with the server's state and counters to a reply to `stats servers`.
+func (t *ServerSnapshot) Report(r *Report) {
+	r.Text("state", t.State())
 	if t.Down > 0 {
 		r.Text("why", t.Why)
 		r.Int("loops_down", t.Down)
 	}
-	r.Text("version", version)
-	r.Int("connections", t.Conns)
-	r.Int("waiting", t.Waiting)
-	r.Count("requests", t.Requests)
-	r.Count("failed", t.Failed)
-	r.Count("timed_out", t.TimedOut)
-	r.Int("timeouts_in_a_row", t.Timeouts)
-	r.Count("server_errors", t.Errors)
-	r.Count("refused", t.Refused)
-	r.Count("queue_full", t.ServerCounters.QueueFull)
-	r.Count("shed", t.Shed)
-	r.Count("undone", t.LateDeletes)
-	r.Count("undo_lost", t.LateDeletesLost)
-	r.Int("zombies", t.Lingering)
-	r.Count("ordered", t.Overridden)
-	r.Count("dials", t.Dials)
-	r.Count("lost", t.ServerCounters.Lost)
-	r.Count("closed_idle", t.ClosedIdle)
-	r.Count("dead_by_ping", t.DeadByPing)
-	r.Count("dead_by_request", t.DeadByRequest)
-	r.Count("reads_resent", t.ReadsResent)
-	r.Count("went_down", t.WentDown)
-	r.Count("bytes_read", t.BytesIn)
-	r.Count("bytes_written", t.BytesOut)
-	r.Latency("latency_", &t.Latency)
+	r.Text("version", cmp.Or(t.Version, "unknown"))
+	r.Figures(t.Figures())
 }

@@ -93,12 +93,15 @@ func (c *RouteCounters) Report(r *Report) {
 	c.Requests.Report(r)
 }
 
+// Figures returns the numbers of keys. Their metric is m, with the result as its last label.
+func (c *KeyCounts) Figures(m *Metric) []Figure {
+	return []Figure{{m, "hit", "keys_hit", c.KeysHit}, {m, "miss", "keys_missed", c.KeysMissed}, {m, "failed", "keys_failed", c.KeysFailed}}
+}
+
 // Report appends the numbers of keys that hit, missed and failed. It also appends the hit rate in
 // percent if keys were requested.
 func (c *KeyCounts) Report(r *Report) {
-	r.Count("keys_hit", c.KeysHit)
-	r.Count("keys_missed", c.KeysMissed)
-	r.Count("keys_failed", c.KeysFailed)
+	r.Figures(c.Figures(nil))
 	if share, known := c.HitShare(); known {
 		r.Percent("hit_percent", share)
 	}

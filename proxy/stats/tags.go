@@ -38,8 +38,20 @@ type TagStats struct {
 // Count counts one event on the route.
 func (t *TagStats) Count(e TagEvent) { t.count[e].Add(1) }
 
-// Counted returns how often the event e has happened on the route.
-func (t *TagStats) Counted(e TagEvent) uint64 { return t.count[e].Load() }
+// TagSnapshot is a copy of the counters of a route with tags.
+type TagSnapshot struct {
+	Events [NumTagEvents]uint64
+	Known  int // number of keys with remembered tags
+}
+
+// Snapshot returns a copy of the counters of the route.
+func (t *TagStats) Snapshot() TagSnapshot {
+	is := TagSnapshot{Known: t.Remembered()}
+	for e := range is.Events {
+		is.Events[e] = t.count[e].Load()
+	}
+	return is
+}
 
 // Remember records the tags of a key, for at most `most` keys. The hash identifies the key. If two
 // keys have the same hash, some requests ask for more tags than they need.
@@ -107,4 +119,48 @@ func (i *Invalidations) Snapshot() InvalidationCounts {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.ended
+}
+
+// Metrics of tags. Those for one route have its name as a label.
+var (
+	tagKeys = PerRoute.Gauge("tags_learned_keys",
+		"Keys for which the instance remembers tags that clients named.")
+	tagInvalidations = NewHistogram("tags_invalidation_seconds",
+		"Time from the start of an invalidation to the reply of the last server, in seconds.")
+	tagErrors = NewCounter("tags_invalidation_errors_total",
+		"Invalidations that at least one server did not confirm.")
+	tagForeign = NewCounter("tags_invalidation_foreign_total",
+		"Invalidations while other instances had a different server list for a pool. They may not have reached all servers of these "+
+			"instances.")
+)
+
+// tagEvents has the metric of each kind of event on a route with tags.
+var tagEvents = [NumTagEvents]*Metric{
+	TagHit: PerRoute.Counter("tags_hits_total",
+		"Values with tags that were found and valid, because none of their tags was invalidated."),
+	TagInvalid: PerRoute.Counter("tags_invalid_total",
+		"Values that were found but not valid. A tag was invalidated, or a tag that the key must have was missing."),
+	TagBroken: PerRoute.Counter("tags_broken_total",
+		"Values whose header could not be parsed. Any value other than 0 usually means that a client stores such values without Ringside."),
+	TagLateSet: PerRoute.Counter("tags_late_sets_total",
+		"Sets not stored because one of their tags may have been invalidated since the miss."),
+	TagSecondRound: PerRoute.Counter("tags_second_round_total",
+		"Values found with tags that were not requested together with them, so that a second round trip was needed."),
+	TagTooMany: PerRoute.Counter("tags_too_many_total",
+		"Storage commands rejected because they have more tags than limits.tags_per_value."),
+}
+
+// Figures returns the numbers of the route.
+func (t *TagStats) Figures() []Figure {
+	is := t.Snapshot()
+	list := []Figure{{tagKeys, "", "", is.Known}}
+	for e, m := range tagEvents {
+		list = append(list, Figure{m, "", "", is.Events[e]})
+	}
+	return list
+}
+
+// Figures returns the numbers of the invalidations.
+func (c *InvalidationCounts) Figures() []Figure {
+	return []Figure{{tagInvalidations, "", "", &c.Taken}, {tagErrors, "", "", c.Bad}, {tagForeign, "", "", c.Foreign}}
 }

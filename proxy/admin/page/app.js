@@ -70,7 +70,7 @@ window.RINGSIDE_TIMES = () => ({frames: render.n, mean: render.sum / render.n, m
 const watcher = new IntersectionObserver(list => { for (const e of list) e.isIntersecting ? seen.add(e.target.id) : seen.delete(e.target.id); mark(); }, {rootMargin: '200px'});
 
 const on = {
-  hello(d) { forget(); S.hello = d; mark('about'); }, // what follows is the whole picture again
+  hello(d) { forget(); S.hello = d; legend(d.words.legend); mark('about'); }, // what follows is the whole picture again
   late(d) { S.late = d; mark('health'); },
   topo(d) {
     S.want = d.pool; // a stream that begins again stays with it
@@ -123,18 +123,15 @@ const few = () => S.topo && S.topo.servers.length <= 8;
 const hue = i => few() ? C('s' + i % 8) : C('s0');
 
 // ---- states: a word, which is that of ringside server list, a shape and a colour, never a colour alone
-const STATES = {
-  unknown: ['unknown', 'dim', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', false],
-  up: ['up', 'good', 'M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['suspect', 'bad', 'M7 1.5 13 12.5H1z', false], down: ['down', 'bad', 'M3 3 11 11M11 3 3 11', false],
-  leaving: ['leaving', 'bad', 'M2 7h9M8 4l3 3-3 3', false], out: ['out', 'bad', 'M3 3 11 11M11 3 3 11', false], drained: ['drained', 'dim', 'M7 1.8 12.2 7 7 12.2 1.8 7z', false],
-  return: ['return', 'warn', 'M12 7H3M6 4 3 7l3 3', false], warm: ['warm', 'warn', 'M7 2a5 5 0 1 0 5 5', false], settle: ['settle', 'warn', 'M7 2a5 5 0 1 0 5 5', false],
+const SHAPES = { // path, and whether it is filled
+  unknown: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', false], up: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['M7 1.5 13 12.5H1z', false], down: ['M3 3 11 11M11 3 3 11', false],
+  leaving: ['M2 7h9M8 4l3 3-3 3', false], out: ['M3 3 11 11M11 3 3 11', false], drained: ['M7 1.8 12.2 7 7 12.2 1.8 7z', false], return: ['M12 7H3M6 4 3 7l3 3', false],
 };
-const stateOf = s => STATES[s] || [s, 'warn', 'M7 2a5 5 0 1 0 5 5', false];
+const word = s => S.hello.words && S.hello.words.states[s] || {};
+const stateOf = s => [s, word(s).tone || 'warn', ...(SHAPES[s] || ['M7 2a5 5 0 1 0 5 5', false])];
 function glyph(n, s) { const p = n.firstChild; p.setAttribute('d', s[2]); p.setAttribute('fill', s[3] ? 'currentColor' : 'none'); }
 const mkGlyph = () => svg('svg', {viewBox: '0 0 14 14', 'aria-hidden': 'true'}, svg('path', {fill: 'none', stroke: 'currentColor', 'stroke-width': '1.8', 'stroke-linecap': 'round', 'stroke-linejoin': 'round'}));
-const away = st => st === 'out' || st === 'drained' || st === 'down' || st === 'suspect' || st === 'leaving';
-const moved = st => st === 'out' || st === 'drained'; // others may have its keys: before that they miss
-const back = st => st === 'return' || st === 'warm' || st === 'settle';
+const away = st => word(st).away, moved = st => word(st).moved, back = st => word(st).back;
 const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' and ' + l[l.length - 1];
 
 // ---- health, in one sentence
@@ -156,14 +153,13 @@ function dressTab(level, title) { // the title and the icon of the browser's tab
 }
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
-  if (!S.late && k && !rateOf(k) && level === 'good') b = `${k.cl ? `${k.cl} client${k.cl > 1 ? 's are' : ' is'} connected and asks for nothing` : 'No client is connected'}. Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
+  if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
   if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
 }};
-const rateOf = k => Object.values(k.ops).reduce((a, b) => a + b, 0);
-const hitOf = k => { const n = k.keys[0] + k.keys[1] + k.keys[2]; return n ? k.keys[0] / n : null; };
+const rateOf = k => k.rps, hitOf = k => k.hit;
 
 // ---- figures
 const FIGS = [
@@ -214,12 +210,12 @@ function paintRing(w, h, r) { // all that a look-up does not change: painted onc
 parts.ring = {box: 'ring', draw() {
   const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo) return; const {g, w, h, r} = s;
   if (!S.ringPaint || S.ringPaint.w !== w || S.ringPaint.h !== h) S.ringPaint = paintRing(w, h, r);
-  const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : S.look ? S.look.order.slice(0, S.look.copiesWanted || 1) : [];
+  const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : here() ? here().order.slice(0, here().copiesWanted || 1) : [];
   g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
   for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
     else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
   if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 11px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
-  const L = S.look, t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
+  const L = here(), t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
   const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
   const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
   if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
@@ -238,10 +234,11 @@ function names(cv, L, st) { // what the pictures show, for who can't see them
   say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
   say($('strip'), key ? `Who has ${key}, and who comes behind: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
 }
+const here = () => S.look && S.look.pool === S.topo.pool ? S.look : null; // what was looked up, unless it is in another pool
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(st[L.order[0]]) || moved(st[L.order[0]])) ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
-  const s = surface($('strip')); if (!s) return; const {g, w} = s, L = S.look, R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
+  const s = surface($('strip')); if (!s) return; const {g, w} = s, L = here(), R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
   if (!L || !L.order.length) { // nothing asked: the shares, one after the other
     let x = 0; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; t.servers.forEach((v, i) => { const b = v.share * w; g.globalAlpha = few() ? .92 : .3 + .5 * ((i * 37) % 11) / 11; g.fillStyle = away(st[i]) ? hatch(g, C('mid')) : hue(i); g.fillRect(x, 20, Math.max(.5, b - (few() ? 2 : 0)), 16); g.globalAlpha = 1; if (few()) { g.fillStyle = C('mid'); g.textAlign = 'left'; g.fillText(flat(share(v.share)), x, 46); } x += b; });
     if (!few()) { const s = t.servers.map(v => v.share); g.fillStyle = C('dim'); g.textAlign = 'left'; g.fillText(`shares from ${flat(share(Math.min(...s), 2))} to ${flat(share(Math.max(...s), 2))}`, 0, 46); } return;
@@ -335,18 +332,12 @@ parts.servers = {box: 'servers', draw() {
 const menuBox = $('menu');
 function menu(i, at) {
   const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
-  const close = () => { menuBox.hidden = true; at.focus(); }; const share_ = flat(share(s.share)), go = (what, title, words, yes) => () => ask(title, words, yes, () => BE.order(s.name, what).catch(e => tell(title, e.message)));
-  const kept = S.topo.routes.filter(r => r.replicas > 1).length, all = kept > 0 && kept === S.topo.routes.length, moves = S.topo.failover !== 'fail_fast', flow = `Its ${share_} of the keys, now ${count(S.tick.s.rps[i])} requests/s,`;
-  const one = moves ? 'move to other servers and miss once each' : 'miss, and writes to them fail, until it is restored', empties = moves || kept;
-  const away_ = `${kept ? 'are served by their other replicas' : one}${kept && !all ? `, where they have some; the others ${one}` : ''}. ${empties ? 'Restore brings it back, emptied.' : 'It keeps what it holds.'}`;
-  const back = !empties ? `It gets its ${share_} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them.` : `It is emptied first, then takes back its ${share_} of the keys. ${all ? 'Their other replicas serve them meanwhile.' : kept ? 'Each that has no other replica misses once.' : 'Each of them misses once.'}`;
-  const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + bare(k.why[i]) : ''}`);
+  const close = () => { menuBox.hidden = true; at.focus(); }; const says = q => q.replaceAll('{server}', () => s.name).replaceAll('{share}', flat(share(s.share))).replaceAll('{rps}', count(S.tick.s.rps[i])), go = what => () => { const q = S.topo.orders[what], title = says(q.title); ask(title, says(q.text), says(q.yes), () => BE.order(s.name, what).catch(e => tell(title, e.message))); };
+  const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + k.why[i] : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
   const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
-    S.tick.s.ord[i] ? item('Restore…', go('restore', `Restore ${s.name}?`, back, 'Restore ' + s.name)) : item('Drain…', go('drain', `Drain ${s.name}?`, `${flow} ${away_}`, 'Drain ' + s.name)),
-    item('Take down…', go('down', `Take ${s.name} down at once?`, `What is in flight to it fails. ${flow} ${away_}`, 'Take it down')), el('hr'),
-    ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang', `Make ${s.name} hang?`, `Only this instance is affected. For 10 s it gets no replies from the server: now ${count(S.tick.s.rps[i])} requests/s.`, 'Let it hang'))] : []),
+    S.tick.s.ord[i] ? item('Restore…', go('restore')) : item('Drain…', go('drain')), item('Take down…', go('down')), el('hr'), ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
   const r = at.getBoundingClientRect(); menuBox.hidden = false; menuBox.style.left = Math.max(8, r.right + scrollX - menuBox.offsetWidth) + 'px'; menuBox.style.top = r.bottom + scrollY + 4 + 'px'; (menuBox.querySelector('button:enabled') || at).focus();
   menuBox.onkeydown = e => { const l = [...menuBox.querySelectorAll('button:enabled')], p = l.indexOf(doc.activeElement); if (e.key === 'Escape') close(); else if (e.key === 'ArrowDown') l[(p + 1) % l.length].focus(); else if (e.key === 'ArrowUp') l[(p + l.length - 1) % l.length].focus(); else return; e.preventDefault(); };
@@ -391,7 +382,6 @@ parts.charts = {box: 'traffic', draw() {
   }
 }};
 
-const bare = why => why.replace(/^server .* is down: /, ''); // which one it is stands beside it
 // ---- events, in the words that ringside top has too
 function sentence(d) {
   const e = d.told; if (!e.text || e.only && (!S.topo || e.only !== S.topo.failover)) return null;
@@ -473,8 +463,6 @@ parts.hot = {box: 'keys', draw() {
 }};
 
 // ---- why keys miss, and what the values cost
-const REASONS = ['evicted', 'expired', 'deleted', 'flushed', 'out', 'moved', 'invalidated', 'never', 'unsure'];
-const MEANS = {evicted: 'memcached needed the room: its counter of evictions moved', expired: 'the time was over', deleted: 'somebody deleted it', flushed: 'the server was flushed', out: 'the server was out, or is', moved: 'a reload gave it to another server', invalidated: 'a tag was invalidated', never: 'it was never set here', unsure: 'no cause is known: remembered for too short a time, or removed past Ringside'};
 const label = (b64, other) => b64 ? shown(b64) : other, ms = v => v == null ? ['–', ''] : dur(1000 * v), work = s => s == null ? ['–', ''] : [flat(s < 3600 ? dur(1e6 * s) : split((s / 3600).toFixed(1), 'h')), '/s'];
 const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
@@ -483,10 +471,10 @@ parts.why = {box: 'why', draw() {
   text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
   fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
-    const c = row.cells, bar = c[2].firstChild.firstChild, list = REASONS.filter(x => r.why[x]).sort((a, b) => r.why[b] - r.why[a]), key = JSON.stringify(r.why);
+    const c = row.cells, bar = c[2].firstChild.firstChild, means = S.hello.words.reasons.filter(x => r.why[x.name]).sort((a, b) => r.why[b.name] - r.why[a.name]), list = means.map(x => x.name), key = JSON.stringify(r.why);
     if (c[0]._k !== r.name) { c[0]._k = r.name; c[0].replaceChildren(label(r.name, '(all other keys)')); }
     put(c[1], rate(r.miss)); put(c[3], r.p50_ms == null ? ['–', ''] : [`${flat(ms(r.p50_ms))}, p99 ${flat(ms(r.p99_ms))}`, '']);
-    if (row._key === key) return; row._key = key; row.title = list.map(x => `${x}: ${MEANS[x]}`).join('\n');
+    if (row._key === key) return; row._key = key; row.title = means.map(x => `${x.name}: ${x.means}`).join('\n');
     bar.replaceChildren(...list.map(x => { const i = el('i', {class: 'w-' + x}); i.style.width = 100 * r.why[x] + '%'; return i; })); text(bar.nextSibling, list.map(x => `${x} ${flat(share(r.why[x], 0))}`).join(', ') || 'none lately');
   });
   fill($('worth').tBodies[0], d.prefixes.filter(p => p.p50_ms != null || p.miss > 0).slice(0, 12), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {class: 'n'}), el('td', {class: 'n'})), (p, row) => {
@@ -526,14 +514,12 @@ parts.roll = {box: 'ringsides', draw() {
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
     const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
-    text(c[4], (r.other_placement ? 'replicas on other servers' : r.other ? 'another ' + r.other : 'yes') + (r.silent > 1 ? `, silent for ${r.silent} rounds` : ''));
+    text(c[4], r.text || 'yes');
   });
 }};
 
 // ---- traces: a row for each key, a letter for each event
-const LETTERS = {M: 'miss', L: 'lock won by add', l: 'lock refused', W: 'written', U: 'unlocked by delete', H: 'hit', D: 'deleted', I: 'counted', T: 'touched', S: 'stale served', R: 'rebuild granted', E: 'error', w: 'write refused', d: 'nothing to delete', X: 'memcached evicted it', F: 'its server was flushed or out, or it has another now'};
-const LEGEND = [['M', 'miss'], ['L', 'lock won by add'], ['l', 'lock refused'], ['Ww', 'written, refused'], ['U', 'unlocked by delete'], ['H', 'hit'], ['Dd', 'deleted, not there'], ['IT', 'counted, touched'], ['S', 'stale served'], ['R', 'rebuild granted'], ['E', 'error'], ['XF', 'why M: evicted, flushed']];
-$('tkey').append(...LEGEND.map(([l, n]) => el('span', {}, el('span', {class: 'pairl'}, ...[...l].map(x => el('span', {class: 'l l-' + x}, x))), n)));
+function legend(list) { $('tkey').replaceChildren(...list.map(x => el('span', {}, el('span', {class: 'pairl'}, ...[...x.name].map(l => el('span', {class: 'l l-' + l}, l))), x.means))); }
 const MOSTROWS = 12, traces = new Map(), others = new Set(); let tseen = 0, tdrop = 0, tsaid = '';
 const lockOf = k64 => { const raw = atob(k64); return raw.startsWith('lock:') ? btoa(raw.slice(5)) : k64; }; // a lock stands in the row of what it locks
 function traceIn(d) {
@@ -552,7 +538,7 @@ parts.trace = {box: 'trace', draw() {
     for (const {t, l, n, us, op, out, why, x} of r.q) {
       const sec = Math.floor(t / 1000); if (sec !== r.sec) { if (r.sec >= 0) r.flow.append(el('s')); r.sec = sec; r.cell = null; }
       if (r.cell && r.cell._l === l && r.cell._x === x && 'HIlM'.includes(l)) { r.cell._n += n; r.cell.lastChild.textContent = r.cell._n; }
-      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${LETTERS[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${LETTERS[x]} (${why})`}, x)); r.cell = c; }
+      else { const c = el('span', {class: 'l l-' + l, title: `${clock(t)} ${S.hello.words.letters[l] || ''}: ${op} ${out}${why ? ', ' + why : ''}${us ? ', ' + flat(dur(us)) : ''}`}, l, el('sub', {}, n > 1 ? String(n) : '')); c._l = l; c._x = x; c._n = n; r.flow.append(c); if (x) r.flow.append(el('span', {class: 'l l-' + x, title: `why: ${S.hello.words.letters[x]} (${why})`}, x)); r.cell = c; }
     }
     r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
     text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);

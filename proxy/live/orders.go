@@ -1,0 +1,59 @@
+package live
+
+// This file has what an operator is asked before an order for a server is given.
+
+import (
+	"strings"
+
+	"ringside/proxy/table"
+)
+
+// Question is what an operator is asked before an order for a server is given. Its texts are the same
+// for all servers of a pool: {server} stands for the name of the server, {share} for its share of the
+// keys, and {rps} for the requests per second to it.
+type Question struct {
+	Title string `json:"title"`
+	Text  string `json:"text"` // what the order changes
+	Yes   string `json:"yes"`  // the answer that gives the order
+}
+
+// About returns the title and the text of the question about the server s, which gets rate requests
+// per second.
+func (q Question) About(s *TopoServer, rate float64) (title, text string) {
+	r := strings.NewReplacer("{server}", s.Name, "{share}", Percent(s.Share), "{rps}", Count(rate))
+	return r.Replace(q.Title), r.Replace(q.Text)
+}
+
+// questions returns the questions about the servers of a pool, by order. The order hang is a fault
+// that the dashboard can set.
+func (of *Topo) questions() map[string]Question {
+	kept := 0 // number of routes with replicas
+	for _, r := range of.Routes {
+		if r.Replicas > 1 {
+			kept++
+		}
+	}
+	moves, after := "move to other servers and miss once each", "Restore brings it back, emptied."
+	back := "It is emptied first, then takes back its {share} of the keys. "
+	if of.Failover == table.FailFast.String() {
+		moves = "miss, and writes to them fail, until it is restored"
+	}
+	switch {
+	case kept > 0 && kept == len(of.Routes):
+		moves, back = "are served by their other replicas", back+"Their other replicas serve them meanwhile."
+	case kept > 0:
+		moves, back = "are served by their other replicas, where they have some; the others "+moves, back+"Each that has no other replica misses once."
+	case of.Failover == table.FailFast.String():
+		after = "It keeps what it holds."
+		back = "It gets its {share} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them."
+	default:
+		back += "Each of them misses once."
+	}
+	text := "Its {share} of the keys, now {rps} requests/s, " + moves + ". " + after
+	return map[string]Question{
+		"drain":   {"Drain {server}?", text, "Drain {server}"},
+		"down":    {"Take {server} down at once?", "What is in flight to it fails. " + text, "Take it down"},
+		"restore": {"Restore {server}?", back, "Restore {server}"},
+		"hang":    {"Make {server} hang?", "Only this instance is affected. For 10 s it gets no replies from the server: now {rps} requests/s.", "Let it hang"},
+	}
+}
