@@ -21,10 +21,7 @@ type client struct {
 	due        int   // number of requests without a reply, on all connections of the client
 	unanswered int   // if a multi-get is split by server: the number of parts without a reply; if connections are closed after some requests: the number of requests left on this one; otherwise 0
 	start      int64 // time when the client's current request began, in nanoseconds since the loop began
-	hits       int   // number of keys that the client's current request has found so far
-	bad        bool  // the current request had a miss or an error
 	served     int64 // number of requests of the client with a reply
-	good       int64 // number of requests of the client with a reply in the measured window, without a miss or an error
 }
 
 type conn struct {
