@@ -55,8 +55,8 @@ func lyingProxy(file string) error {
 	if err != nil {
 		return err
 	}
-	addrs := regexp.MustCompile(`(?:listen:|-) (127\S+)`).FindAllSubmatch(text, -1)
-	listener, err := net.Listen("tcp", string(addrs[0][1]))
+	addrs := regexp.MustCompile(`127[.\d]+:\d+`).FindAllString(string(text), 3) // where it listens, its admin interface, its first server
+	listener, err := net.Listen("tcp", addrs[0])
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func lyingProxy(file string) error {
 		}
 		go func() {
 			defer client.Close()
-			server, err := net.Dial("tcp", string(addrs[1][1]))
+			server, err := net.Dial("tcp", addrs[2])
 			if err != nil {
 				return
 			}

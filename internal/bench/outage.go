@@ -2,34 +2,30 @@
 
 package bench
 
-// This file measures the replies that clients get while one of three servers is down. Each client
-// waits for a reply before it sends the next request.
+// This file measures the replies that clients get while one of three servers is down.
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/internal/bench/load"
 )
 
-const (
-	outageClients = 14
-	outageKeys    = 300
-	outageStep    = 100 * time.Millisecond // length of the steps in which replies are counted during an outage
-)
+// outageLoad is the load of clients during an outage: each waits for a reply before its next
+// request.
+var outageLoad = scenario{work: load.Workload{Conns: 14, Depth: 1, Keys: 1, Value: 100, KeySize: 20, Count: 300, Reads: 90, Lossy: true}}
+
+// outageSlack is the time in which the load starts and writes its keys.
+const outageSlack = time.Second
 
 // Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside
-// with its defaults, and nutcracker with auto_eject_hosts. Each client waits for a reply before its
-// next request. The request rate of all clients is measured before the outage, and for the same
+// with its defaults, and nutcracker with auto_eject_hosts. The request rate of all clients is measured before the outage, and for the same
 // time during it.
 func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error) {
 	if each < 2*time.Second {
@@ -63,13 +59,14 @@ type outage struct {
 	during    float64 // replies per second during the outage
 	worst     float64 // fewest replies in one second of the outage
 	belowHalf float64 // longest time for which the reply rate was below half of the rate before the outage, in seconds
-	errors    int64   // SERVER_ERROR replies and closed connections
+	errors    int64   // SERVER_ERROR replies
 }
 
 // outage measures one proxy with three separate servers. After a while, the last server fails in
 // the way that how names.
 func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Duration) (outage, error) {
 	own := *b
+	own.Warm = 0
 	var err error
 	if own.servers, err = b.startServers(ctx, b.LoadCPUs); err != nil {
 		return outage{}, err
@@ -80,52 +77,44 @@ func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Durat
 		return outage{}, err
 	}
 	defer target.stop()
-	ctx, cancel := context.WithCancel(ctx)
-	var answers, troubles atomic.Int64
-	var clients sync.WaitGroup
-	for i := range outageClients {
-		clients.Go(func() { askOn(ctx, target.addr(), i, &answers, &troubles) })
+	type ended struct {
+		load.Result
+		error
 	}
-	defer clients.Wait()
-	defer cancel()
-	time.Sleep(time.Second) // by then most keys are written
-	before := watch(each, &answers)
+	done := make(chan ended, 1)
+	go func() {
+		got, err := own.load(ctx, target, nil, outageLoad, 2*each+outageSlack)
+		done <- ended{got, err}
+	}()
+	time.Sleep(each + outageSlack)
 	end, err := vanish(own.servers[serverCount-1], how)
 	if err != nil {
 		return outage{}, err
 	}
-	troubled := troubles.Load()
-	o := judge(before, watch(each, &answers))
-	o.errors = troubles.Load() - troubled
+	gone := time.Now()
+	got := <-done
+	if got.error != nil {
+		return outage{}, target.blame(errors.Join(got.error, end()))
+	}
+	o := judge(got.Steps, int(gone.Sub(got.From)/load.Step), int(each/load.Step))
+	o.errors = got.Lost.Errors
 	return o, end()
 }
 
-// watch counts the replies of all clients for the duration `each`. The result has the number of
-// replies in each step of outageStep.
-func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
-	ticks := time.NewTicker(outageStep)
-	defer ticks.Stop()
-	last := answers.Load()
-	for range int(each / outageStep) {
-		<-ticks.C
-		now := answers.Load()
-		steps = append(steps, now-last)
-		last = now
-	}
-	return steps
-}
-
-// judge computes the rates of an outage from the number of replies in each outageStep.
-func judge(before, during []int64) (o outage) {
+// judge computes the rates of an outage from the number of replies in each load.Step. The server
+// vanished in the step with the index `gone`. Rates are those of n steps before and after it.
+func judge(steps []int64, gone, n int) (o outage) {
+	gone = max(1, min(gone, len(steps)-1))
+	before, during := steps[max(0, gone-n):gone], steps[gone:min(len(steps), gone+n)]
 	rate := func(steps []int64) float64 {
 		sum := int64(0)
 		for _, n := range steps {
 			sum += n
 		}
-		return float64(sum) / (float64(len(steps)) * outageStep.Seconds())
+		return float64(sum) / (float64(len(steps)) * load.Step.Seconds())
 	}
 	o.before, o.during, o.worst = rate(before), rate(during), rate(before)
-	second := int(time.Second / outageStep)
+	second := int(time.Second / load.Step)
 	low := 0
 	for i := range during {
 		if i+second <= len(during) {
@@ -134,53 +123,9 @@ func judge(before, during []int64) (o outage) {
 		if low++; rate(during[i:i+1]) >= o.before/2 {
 			low = 0
 		}
-		o.belowHalf = max(o.belowHalf, float64(low)*outageStep.Seconds())
+		o.belowHalf = max(o.belowHalf, float64(low)*load.Step.Seconds())
 	}
 	return o
-}
-
-// askOn sends sets and gets one after the other until ctx ends. It reconnects if the connection is
-// closed.
-func askOn(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) {
-	for ctx.Err() == nil {
-		if err := askFrom(ctx, addr, client, answers, troubles); err != nil && ctx.Err() == nil {
-			troubles.Add(1)
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-}
-
-func askFrom(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	lines := bufio.NewReader(c)
-	for n := client; ; n++ {
-		key := fmt.Sprintf("outage%d", n%outageKeys)
-		request := "get " + key + "\r\n"
-		if n%10 == client%10 {
-			request = "set " + key + " 0 0 3\r\nyes\r\n"
-		}
-		if _, err := io.WriteString(c, request); err != nil {
-			return err
-		}
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(line, "SERVER_ERROR") {
-				troubles.Add(1)
-			} else if line != "END\r\n" && line != "STORED\r\n" {
-				continue
-			}
-			answers.Add(1)
-			break
-		}
-	}
 }
 
 // vanish makes a server unavailable until the returned function end is called. how names the way:

@@ -8,7 +8,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,32 +30,6 @@ type conn struct {
 	sent   int    // number of bytes of out that were sent already
 	part   []byte // incomplete line that was read; its end is not read yet
 	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
-}
-
-// dial connects to the address a. It returns an error if this takes longer than timeout.
-func dial(a at, timeout time.Duration) (fd int, err error) {
-	if fd, err = connect(a, nil); err != nil {
-		return -1, err
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	for until := time.Now().Add(timeout); ; {
-		n, err := unix.Poll(ready, int(max(0, time.Until(until).Milliseconds())))
-		if n == 0 && err == nil {
-			return -1, fmt.Errorf("connect to %s: no answer within %v", a.text, timeout)
-		}
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || code != 0 {
-		return -1, fmt.Errorf("connect to %s: %w", a.text, errors.Join(err, unix.Errno(code)))
-	}
-	return fd, nil
 }
 
 // connect starts to connect to the address a. If `from` is not nil, it is the local address of the

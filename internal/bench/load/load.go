@@ -64,17 +64,22 @@ type Result struct {
 	Seconds   float64       `json:"seconds"`
 	Requests  int64         `json:"requests"`
 	Reads     int64         `json:"reads"`
-	Rate      float64       `json:"rate"`         // requests per second
-	P50       float64       `json:"p50_us"`       // median latency in microseconds
-	P99       float64       `json:"p99_us"`       // 99th percentile of the latency in microseconds
-	CPU       time.Duration `json:"load_cpu_ns"`  // CPU time of the load generator itself
-	Late      float64       `json:"late_us"`      // greatest delay of the load generator's own timer of 20 ms, in microseconds
-	Processes []Process     `json:"processes"`    // the watched processes, in the order in which they were passed to Run
-	Cores     []Core        `json:"cores"`        // usage of each CPU of the machine
-	Checked   int64         `json:"checked_keys"` // number of keys with a checked value, in all phases of the run
-	Replies   int64         `json:"replies"`      // number of requests with a reply in all phases of the run
-	Lost      Lost          `json:"lost"`         // misses and errors, if the load is lossy
+	Rate      float64       `json:"rate"`            // requests per second
+	P50       float64       `json:"p50_us"`          // median latency in microseconds
+	P99       float64       `json:"p99_us"`          // 99th percentile of the latency in microseconds
+	CPU       time.Duration `json:"load_cpu_ns"`     // CPU time of the load generator itself
+	Late      float64       `json:"late_us"`         // greatest delay of the load generator's own timer of 20 ms, in microseconds
+	Processes []Process     `json:"processes"`       // the watched processes, in the order in which they were passed to Run
+	Cores     []Core        `json:"cores"`           // usage of each CPU of the machine
+	Checked   int64         `json:"checked_keys"`    // number of keys with a checked value, in all phases of the run
+	Replies   int64         `json:"replies"`         // number of requests with a reply in all phases of the run
+	Lost      Lost          `json:"lost"`            // misses and errors, if the load is lossy
+	From      time.Time     `json:"from"`            // time at which the window began
+	Steps     []int64       `json:"steps,omitempty"` // number of replies in each Step of the window, if the load is lossy
 }
+
+// Step is the length of the steps in which replies are counted.
+const Step = 100 * time.Millisecond
 
 // Lost counts the misses and errors of a lossy load, from the fill to the end of the run.
 type Lost struct {

@@ -146,7 +146,7 @@ func TestLossyLoadGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || got.Replies < got.Requests {
+	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || got.Replies < got.Requests || len(got.Steps) != int(got.Seconds*10)+1 {
 		t.Errorf("an empty server that is being filled: %+v of %d replies", l, got.Replies)
 	}
 }

@@ -96,6 +96,7 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 		l.lost = new(Lost)
 	}
 	l.window = newWindow(l, watch)
+	l.window.lossy = work.Lossy
 	if err := l.open(); err != nil {
 		return Result{}, err
 	}
@@ -103,14 +104,15 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 		return Result{}, err
 	}
 	result := l.window.result()
-	result.Checked, result.Replies = l.checked, l.replies
+	result.Checked, result.Replies, result.From = l.checked, l.replies, l.began.Add(time.Duration(l.window.from))
 	if l.lost != nil {
 		result.Lost = *l.lost
 	}
 	return result, nil
 }
 
-// open connects the clients and creates the epoll set and the timer.
+// open prepares the clients and creates the epoll set and the timer. A client connects when it sends
+// its first request.
 func (l *loop) open() (err error) {
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -122,19 +124,12 @@ func (l *loop) open() (err error) {
 	l.conns = make([]conn, 0, l.work.Conns*len(l.lanes))
 	for id := range l.clients {
 		first := len(l.conns)
-		for lane, a := range l.lanes {
-			fd, err := dial(a, l.bounds.Timeout)
-			if err != nil {
-				return fmt.Errorf("connection %d of %d: %w", id+1, l.work.Conns, err)
-			}
-			c := conn{id: len(l.conns), fd: fd, check: newChecker(l.data, l.lost, l.work.Depth, l.work.Keys)}
+		for lane := range l.lanes {
+			c := conn{id: len(l.conns), fd: -1, check: newChecker(l.data, l.lost, l.work.Depth, l.work.Keys)}
 			if len(l.lanes) > 1 {
 				c.check.owner, c.check.lane = l.owner, uint8(lane)
 			}
 			l.conns = append(l.conns, c)
-			if err := l.watch(&l.conns[c.id]); err != nil {
-				return err
-			}
 		}
 		l.clients[id] = client{id: id, lanes: l.conns[first:]}
 	}
@@ -157,35 +152,32 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// watch adds the connection c to the epoll set.
-func (l *loop) watch(c *conn) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
-		return fmt.Errorf("epoll: %w", err)
+// lane returns the connection of the client k on which a request for the key is sent.
+func (l *loop) lane(k *client, key int) (*conn, error) {
+	if len(k.lanes) == 1 {
+		return l.connected(k, 0)
 	}
-	return nil
+	return l.connected(k, int(l.owner[key]))
 }
 
-// lane returns the connection of the client k on which a request for the key is sent. It connects
+// connected returns the connection of the client k to the server with the given index. It connects
 // if necessary.
-func (l *loop) lane(k *client, key int) (*conn, error) {
-	i := 0
-	if len(k.lanes) > 1 {
-		i = int(l.owner[key])
-	}
-	c := &k.lanes[i]
-	if c.fd >= 0 {
+func (l *loop) connected(k *client, server int) (c *conn, err error) {
+	if c = &k.lanes[server]; c.fd >= 0 {
 		return c, nil
 	}
 	var from unix.Sockaddr
 	if l.from != nil {
 		from = l.from[k.id]
 	}
-	var err error
-	if c.fd, err = connect(l.lanes[i], from); err != nil {
+	if c.fd, err = connect(l.lanes[server], from); err != nil {
 		return nil, err
 	}
-	return c, l.watch(c)
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	return c, nil
 }
 
 // disconnect closes all connections of the client k.
@@ -375,10 +367,9 @@ func (l *loop) refill(k *client) error {
 	if k.due == 0 {
 		now := l.clock()
 		for k.due < l.work.Depth {
-			if more, err := l.next(k, now); !more {
-				if err != nil {
-					return err
-				}
+			if more, err := l.next(k, now); err != nil {
+				return err
+			} else if !more {
 				break
 			}
 		}
@@ -443,7 +434,11 @@ func (l *loop) ask(k *client, first int, start int64) error {
 	if len(k.lanes) > 1 && l.work.Keys > 1 {
 		k.start = start
 		for i := range k.lanes {
-			c, any := &k.lanes[i], false
+			c, err := l.connected(k, i)
+			if err != nil {
+				return err
+			}
+			any := false
 			if c.out, any = l.data.appendGet(c.out, first, l.work.Keys, l.owner, uint8(i)); any {
 				l.push(k, c, request{get, first, l.work.Keys, start})
 				k.unanswered++

@@ -124,4 +124,13 @@ func TestTargetsThatAreNone(t *testing.T) {
 			t.Errorf("%+v, %+v: %v", row.to, work, err)
 		}
 	}
+	for _, nobody := range []string{"127.0.0.1:1", "unix:" + filepath.Join(t.TempDir(), "none")} {
+		for _, visit := range []int{0, 5} {
+			work := base
+			work.Visit = visit
+			if _, err := Run(t.Context(), Target{Addr: nobody}, work, short, nil); err == nil || !strings.Contains(err.Error(), "conn") {
+				t.Errorf("%s, visits of %d: %v", nobody, visit, err)
+			}
+		}
+	}
 }

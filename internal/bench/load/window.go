@@ -14,8 +14,10 @@ import (
 
 type window struct {
 	clock func() int64
+	lossy bool
 
 	requests, reads int64
+	steps           []int64                 // number of replies in each Step of the window; only of a lossy load
 	latency         *hdrhistogram.Histogram // latencies of all requests, in nanoseconds
 
 	from, to  int64 // times at which the measured window began and ended, in nanoseconds since the loop began
@@ -53,8 +55,19 @@ func (w *window) record(r request, now int64) {
 	if r.kind == get {
 		w.reads++
 	}
+	if w.lossy {
+		w.extend(now)
+		w.steps[len(w.steps)-1]++
+	}
 	if r.start >= w.from {
 		_ = w.latency.RecordValue(min(max(1, now-r.start), w.latency.HighestTrackableValue()))
+	}
+}
+
+// extend adds the steps of the window up to the given time.
+func (w *window) extend(now int64) {
+	for int64(len(w.steps)) <= (now-w.from)/int64(Step) {
+		w.steps = append(w.steps, 0)
 	}
 }
 
@@ -71,6 +84,9 @@ func (w *window) begin() error {
 // beginning. It reads the clock before the counters.
 func (w *window) end() error {
 	w.to = w.clock()
+	if w.lossy {
+		w.extend(w.to)
+	}
 	return w.read()
 }
 
@@ -108,5 +124,6 @@ func (w *window) result() Result {
 		Late:      micro(w.late),
 		Processes: w.processes,
 		Cores:     w.cores,
+		Steps:     w.steps,
 	}
 }
