@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit full-race coverage figures fuzz bench bench-tables bench-page curves where wakeups soak bench-engine cost bench-placement clean
+.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit full-race coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -102,58 +102,29 @@ fuzz:
 	.ci/fuzz $(FUZZTIME)
 	.ci/fuzz 30s '^Fuzz(Twin|Frames)$$'
 
-# Measures CPU per request and memory, as ratios to nutcracker.
+# Measures CPU per request, requests per second and latencies as ratios to nutcracker, and the total
+# cost as a ratio to that of direct clients. To compare with another build in the same rounds, use
+# BENCHFLAGS='-also before=PATH'.
+RINGBENCH = $(GO) run ./cmd/ringbench
 bench: build
-	$(GO) run ./cmd/ringbench run -ringside bin/ringside $(BENCHFLAGS)
+	$(RINGBENCH) run $(BENCHFLAGS)
 
-# Measures the tables of BENCHMARKS.md and docs/benchmarks. Each command saves a report, and bench-page
-# writes the reports into the pages, between their <!-- --> marks. This needs some two hours on an
-# idle machine. MEMCACHED2 is the path of a memcached of another release; without it, the tables of
-# that release are not changed. `make bench-tables TABLES='tails page'` measures a part of TABLES.
-TABLES ?= run run2 more seen tails outages where curves page
-TABLEROUNDS ?= 10
-TABLEFLAGS ?= -haproxy none
-MEMCACHED2 ?=
-REPORTS = bin/tables
-BENCH = $(GO) run ./cmd/ringbench
-bench-tables: build
-	mkdir -p $(REPORTS)
-	for t in $(TABLES); do $(MAKE) --no-print-directory bench-$$t || exit 1; done
-
-.PHONY: bench-run bench-run2 bench-more bench-seen bench-tails bench-outages bench-where bench-curves
-bench-run:
-	$(BENCH) run -ringside bin/ringside -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -limit 3h -json $(REPORTS)/run.json $(TABLEFLAGS)
-bench-run2:
-	[ -z '$(MEMCACHED2)' ] || $(BENCH) run -ringside bin/ringside -memcached '$(MEMCACHED2)' -scenarios abcdefghjp -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 3h -json $(REPORTS)/run2.json $(TABLEFLAGS)
-bench-more:
-	$(BENCH) run -ringside bin/ringside -scenarios ilmnoqrs -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 2h -json $(REPORTS)/more.json $(TABLEFLAGS)
-bench-seen:
-	$(BENCH) run -ringside bin/ringside -scenarios tu -rounds $(TABLEROUNDS) -tries 2 -memory=false -limit 1h -json $(REPORTS)/seen.json $(TABLEFLAGS)
-bench-tails:
-	$(BENCH) tails -ringside bin/ringside -rounds $(TABLEROUNDS) -json $(REPORTS)/tails.json
-bench-outages:
-	$(BENCH) outages -ringside bin/ringside -json $(REPORTS)/outages.json
-bench-where:
-	$(BENCH) where -ringside bin/ringside -scenarios abcdefghijp -json $(REPORTS)/where.json
-bench-curves:
-	$(BENCH) curves -ringside bin/ringside -json $(REPORTS)/curves.json
-bench-page:
-	$(BENCH) page -page BENCHMARKS.md -from $(REPORTS)
-	$(BENCH) page -page docs/benchmarks/README.md -from $(REPORTS)
-
-# Measures how the cost grows with servers, connections, keys, values and dead servers. It needs
-# some four minutes.
-curves: build
-	$(GO) run ./cmd/ringbench curves -ringside bin/ringside $(BENCHFLAGS)
-
-# Measures the cost of a thread wakeup on this machine. Most of the other figures consist of wakeups.
-wakeups:
-	$(GO) run ./cmd/ringbench wakeups
-
-# Measures where CPU time is spent: kernel, system calls, profiles in bin/profiles. It needs some
-# two minutes.
+# Measures where CPU time is spent: kernel, system calls, wakeups, bytes per call. It needs perf and
+# some three minutes.
 where: build
-	$(GO) run ./cmd/ringbench where -ringside bin/ringside -profiles bin/profiles $(BENCHFLAGS)
+	$(RINGBENCH) run -calls -rounds 1 -tries 1 $(BENCHFLAGS)
+
+# Measures all tables of BENCHMARKS.md and docs/benchmarks, and writes them into the pages, between
+# their <!-- --> marks. This needs some two hours on an idle machine. MEMCACHED2 is the path of a
+# memcached of another release; without it, the tables of that release are not changed.
+TABLEROUNDS ?= 10
+MEMCACHED2 ?=
+PAGES = -pages BENCHMARKS.md,docs/benchmarks/README.md
+bench-tables: build
+	$(RINGBENCH) run -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES)
+	[ -z '$(MEMCACHED2)' ] || $(RINGBENCH) run -memcached '$(MEMCACHED2)' -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES) -name run2
+	$(RINGBENCH) run -calls -rounds 1 -tries 2 -pages docs/benchmarks/README.md -name where
+	$(RINGBENCH) outages -pages docs/benchmarks/README.md
 
 # Runs, one after the other:
 # - mixed load while servers die and return; it fails if the memory of Ringside grows
@@ -166,7 +137,7 @@ SOAKTIME ?= 10m
 SOAKSEEDS ?= 1000
 SOAKCOPIES ?= -deletes 100000 -appends 100000 -faults 200
 soak: build
-	$(GO) run ./cmd/ringbench soak -ringside bin/ringside -time $(SOAKTIME) $(BENCHFLAGS)
+	$(RINGBENCH) soak -time $(SOAKTIME) $(BENCHFLAGS)
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^Test(Failover|Guard)$$' -timeout 0 -v
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./replicate -timeout 0
 	$(GO) test ./internal/e2e -run '^TestGuardOfClients$$' -timeout 0 -v -args -herd 200
@@ -176,14 +147,16 @@ soak: build
 # Counts the instructions of the engine alone, under valgrind. To compare two commits, use
 # BENCHFLAGS='-json old.json' on the first and BENCHFLAGS='-against old.json' on the second.
 bench-engine:
-	$(GO) run ./cmd/ringbench instructions $(BENCHFLAGS)
+	$(RINGBENCH) instructions $(BENCHFLAGS)
 
-# Compares the instruction counts of the most common requests with the recorded counts in KEPT (amd64
-# only). An increase of 5 % fails. To record an intended increase, use
-# BENCHFLAGS='-json $(KEPT) -limit 1', and explain its gain in the commit.
+# Compares the instruction counts of the most common requests, of a hit on a guarded route, and of a
+# get and a set on two replicas with the recorded counts in KEPT (amd64 only). An increase of 5 %
+# fails. To record an intended increase, use BENCHFLAGS='-json $(KEPT) -limit 1', and explain its gain
+# in the commit.
 KEPT = internal/bench/instructions/engine.json
+COSTS = ^BenchmarkEngine$$/^(get|joined|set|mg|guarded|copies_get)$$/^50x16$$|^BenchmarkEngine$$/^(multiget20|copies_set)$$/^50x1$$
 cost:
-	[ "$$(uname -m)" != x86_64 ] || $(GO) run ./cmd/ringbench instructions -bench '^BenchmarkEngine$$/^(get|joined|set|mg)$$/50x16|^BenchmarkEngine$$/^multiget20$$' -repeat 1 -against $(KEPT) $(BENCHFLAGS)
+	[ "$$(uname -m)" != x86_64 ] || $(RINGBENCH) instructions -bench '$(COSTS)' -repeat 1 -against $(KEPT) $(BENCHFLAGS)
 
 # Measures the nanoseconds to place a key, for each preset and for libraries of existing clients.
 bench-placement:

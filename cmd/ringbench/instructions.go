@@ -22,7 +22,7 @@ func instructionsCommand(ctx context.Context, args []string) error {
 	flags.StringVar(&c.Package, "package", "ringside/proxy", "package of the benchmarks")
 	flags.StringVar(&c.Bench, "bench", "^BenchmarkEngine$", "which benchmarks, a regular expression")
 	flags.IntVar(&c.Repeat, "repeat", 2, "how often each is counted")
-	file := flags.String("json", "", "file for the counts as JSON")
+	path := flags.String("json", "", "file for the counts as JSON")
 	against := flags.String("against", "", "file of earlier counts to compare with")
 	limit := flags.Float64("limit", 0.05, "the rise, as a share, from which on the command fails")
 	if err := parse(flags, args); err != nil {
@@ -34,10 +34,10 @@ func instructionsCommand(ctx context.Context, args []string) error {
 	var earlier []instructions.Count
 	if *against != "" {
 		text, err := os.ReadFile(*against)
-		if err != nil {
-			return err
+		if err == nil {
+			err = json.Unmarshal(text, &earlier)
 		}
-		if err := json.Unmarshal(text, &earlier); err != nil {
+		if err != nil {
 			return fmt.Errorf("%s: %w", *against, err)
 		}
 	}
@@ -45,12 +45,20 @@ func instructionsCommand(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := save(*file, func(w io.Writer) error {
-		out := json.NewEncoder(w)
-		out.SetIndent("", "  ")
-		return out.Encode(counts)
-	}); err != nil {
-		return err
+	if *path != "" {
+		file, err := os.Create(*path)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(writeJSON(file, counts), file.Close()); err != nil {
+			return err
+		}
 	}
 	return instructions.Compare(os.Stdout, counts, earlier, *limit)
+}
+
+func writeJSON(w io.Writer, value any) error {
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	return out.Encode(value)
 }

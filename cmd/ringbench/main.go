@@ -1,21 +1,15 @@
 //go:build linux
 
-// Command ringbench compares Ringside with other memcached proxies.
+// Command ringbench measures Ringside beside nutcracker and beside clients without a proxy.
 //
-//	ringbench load -addr HOST:PORT   sends a checked load to one address
-//	ringbench run -ringside PATH     measures Ringside and its peers in turn
-//	ringbench curves -ringside PATH  measures how cost grows with load, keys, servers and servers that are down
-//	ringbench where -ringside PATH   shows where CPU time is spent: kernel, system calls, functions
-//	ringbench soak -ringside PATH    runs a long load on Ringside, kills servers, and checks whether memory grows
-//	ringbench outages -ringside PATH measures what clients get while one of three servers is down
-//	ringbench tails -ringside PATH   measures how one server with some slow replies affects all reads
-//	ringbench slow -listen ADDR -to ADDR  forwards to a memcached and delays some of its replies
-//	ringbench page -page FILE -from DIR  fills a page with the saved results of other commands
-//	ringbench wakeups                measures the cost of a wakeup on this machine
-//	ringbench instructions           counts the instructions of the engine alone, and compares with an earlier count
+//	ringbench run           measures cost and speed of the peers in turn
+//	ringbench outages       measures what clients get while one of three servers is down
+//	ringbench soak          runs a long load on Ringside, kills servers, and checks whether memory grows
+//	ringbench instructions  counts the instructions of the engine alone, and compares with an earlier count
+//	ringbench load          sends a checked load to one address
 //
-// The exit code is 0; 1 if a reply was wrong or lost or a program could not be started; 2 for an
-// invalid command line.
+// The exit code is 0; 1 if a reply was wrong or lost, a program could not be started, or a cost
+// rose; 2 for an invalid command line.
 package main
 
 // This file selects the command that the command line names.
@@ -27,22 +21,18 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
-const usage = `ringbench measures Ringside beside its peers.
+const usage = `ringbench measures Ringside beside nutcracker and beside clients without a proxy.
 
-  ringbench load -addr HOST:PORT [flags]   put a checked load on one address
-  ringbench run [flags]                    measure Ringside and its peers in turn
-  ringbench curves [flags]                 measure how cost grows
-  ringbench where [flags]                  tell where time goes
-  ringbench soak [flags]                   load Ringside for long and see whether it grows
-  ringbench outages [flags]                let a server go, and count what clients get
-  ringbench tails [flags]                  let a server be slow now and then, and measure all reads
-  ringbench slow -listen ADDR -to ADDR     be before a memcached, and hold back some of its answers
-  ringbench page -page FILE -from DIR      put what others have saved as JSON into a page
-  ringbench wakeups [flags]                tell what a wakeup costs here
-  ringbench instructions [flags]           count what the engine alone executes
+  ringbench run [flags]            measure cost and speed of the peers in turn
+  ringbench outages [flags]        let a server go, and count what clients get
+  ringbench soak [flags]           load Ringside for long, kill servers, and see whether its memory grows
+  ringbench instructions [flags]   count what the engine alone executes
+  ringbench load [flags]           put a checked load on one address
 
 "ringbench COMMAND -h" lists the flags of a command.
 `
@@ -64,37 +54,16 @@ func main() {
 }
 
 func command(ctx context.Context, args []string) error {
-	if len(args) == 0 {
-		args = []string{""}
+	commands := map[string]func(context.Context, []string) error{
+		"run": runCommand, "outages": outagesCommand, "soak": soakCommand, "instructions": instructionsCommand, "load": loadCommand,
 	}
-	switch args[0] {
-	case "load":
-		return loadCommand(ctx, args[1:])
-	case "run":
-		return runCommand(ctx, args[1:])
-	case "curves":
-		return curvesCommand(ctx, args[1:])
-	case "where":
-		return whereCommand(ctx, args[1:])
-	case "soak":
-		return soakCommand(ctx, args[1:])
-	case "outages":
-		return outagesCommand(ctx, args[1:])
-	case "tails":
-		return tailsCommand(ctx, args[1:])
-	case "slow":
-		return slowCommand(ctx, args[1:])
-	case "page":
-		return pageCommand(args[1:])
-	case "wakeups":
-		return wakeupsCommand(args[1:])
-	case "instructions":
-		return instructionsCommand(ctx, args[1:])
-	case "-h", "--help", "help":
-		fmt.Print(usage)
-		return nil
+	if len(args) > 0 && commands[args[0]] != nil {
+		return commands[args[0]](ctx, args[1:])
 	}
 	fmt.Fprint(os.Stderr, usage)
+	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+		return nil
+	}
 	return errUsage
 }
 
@@ -111,4 +80,20 @@ func parse(flags *flag.FlagSet, args []string) error {
 		return errUsage
 	}
 	return nil
+}
+
+// numbers defines a flag that is a list of integers with commas.
+func numbers(flags *flag.FlagSet, list *[]int, name, usage string) {
+	flags.Func(name, usage, func(text string) error {
+		var ids []int
+		for word := range strings.SplitSeq(text, ",") {
+			id, err := strconv.Atoi(word)
+			if err != nil {
+				return errors.New("use numbers, with commas")
+			}
+			ids = append(ids, id)
+		}
+		*list = ids
+		return nil
+	})
 }

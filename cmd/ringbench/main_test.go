@@ -8,7 +8,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,19 +18,19 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"ringside/internal/bench"
 	"ringside/internal/testenv"
 )
 
-// TestMain makes the test binary act as the programs that the commands start: the load, the slow
-// proxy, and a Ringside with the commands "serve" and "version".
+// TestMain makes the test binary act as the programs that the commands start: the load, and a
+// Ringside with the commands "serve" and "version".
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
-		case "load", "slow":
+		case "load":
 			main()
 			return
 		case "version":
@@ -42,7 +41,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if ringside != "" {
+		_ = os.RemoveAll(filepath.Dir(ringside)) // the system removes old temporary files, too
+	}
+	os.Exit(code)
 }
 
 // lyingProxy forwards every client to the first server of a Ringside file. It changes one byte of
@@ -52,8 +55,8 @@ func lyingProxy(file string) error {
 	if err != nil {
 		return err
 	}
-	addrs := regexp.MustCompile(`(?:listen:|-) (127\S+)`).FindAllSubmatch(text, -1)
-	listener, err := net.Listen("tcp", string(addrs[0][1]))
+	addrs := regexp.MustCompile(`127[.\d]+:\d+`).FindAllString(string(text), 3) // where it listens, its admin interface, its first server
+	listener, err := net.Listen("tcp", addrs[0])
 	if err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func lyingProxy(file string) error {
 		}
 		go func() {
 			defer client.Close()
-			server, err := net.Dial("tcp", string(addrs[1][1]))
+			server, err := net.Dial("tcp", addrs[2])
 			if err != nil {
 				return
 			}
@@ -108,102 +111,87 @@ func noChildren(t *testing.T) {
 	}
 }
 
-// inFull reports whether the long tests run. The commands that measure for a long time are tested
-// only then.
-func inFull(t *testing.T) bool {
-	if !testenv.Full() {
-		t.Log("it is run by make full")
+var (
+	ringside   string // path of the Ringside that buildRingside has built
+	buildOnce  sync.Once
+	buildError error
+)
+
+// buildRingside returns the path of a Ringside that is built once for all tests.
+func buildRingside(t *testing.T) string {
+	t.Helper()
+	buildOnce.Do(func() {
+		var dir string
+		if dir, buildError = os.MkdirTemp("", "ringbench-test"); buildError != nil {
+			return
+		}
+		ringside = filepath.Join(dir, "ringside")
+		if out, err := exec.Command("go", "build", "-o", ringside, "ringside/cmd/ringside").CombinedOutput(); err != nil {
+			buildError = fmt.Errorf("%w: %s", err, out)
+		}
+	})
+	if buildError != nil {
+		t.Fatal(buildError)
 	}
-	return testenv.Full()
+	return ringside
 }
 
-func runShort(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
+// measured runs a command with a real Ringside, and returns what it printed into a page.
+func measured(t *testing.T, ctx context.Context, page string, args ...string) (string, error) {
 	t.Helper()
-	return measureShort(t, ctx, "run", append([]string{"-rounds", "2", "-tries", "1"}, args...)...)
-}
-
-// measureShort runs a command that measures, with a short window.
-func measureShort(t *testing.T, ctx context.Context, name string, args ...string) (bench.Report, string, error) {
-	t.Helper()
-	return reported(t, ctx, append([]string{name, "-q", "-time", "100ms", "-warm", "20ms"}, args...)...)
-}
-
-func soakShort(t *testing.T, args ...string) (bench.Report, string, error) {
-	t.Helper()
-	return reported(t, t.Context(), append([]string{"soak", "-q"}, args...)...)
-}
-
-// reported runs a command and returns its report as data and as Markdown.
-func reported(t *testing.T, ctx context.Context, args ...string) (bench.Report, string, error) {
-	t.Helper()
-	dir := t.TempDir()
-	failed := command(ctx, append(args, "-json", dir+"/out.json", "-md", dir+"/out.md"))
+	file := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	failed := command(ctx, slices.Concat(args[:1], []string{"-q", "-ringside", buildRingside(t), "-pages", file}, args[1:]))
 	noChildren(t)
-	var is bench.Report
-	text, err := os.ReadFile(dir + "/out.json")
-	if err != nil {
-		return is, "", failed
-	}
-	if err := json.Unmarshal(text, &is); err != nil {
-		t.Fatal(err)
-	}
-	markdown, err := os.ReadFile(dir + "/out.md")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return is, string(markdown), failed
+	return string(text), failed
 }
 
-func TestRunMeasuresThePeers(t *testing.T) {
-	report, markdown, err := runShort(t, t.Context(), "-scenarios", "ai", "-memory=false")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Scenarios) != 2 {
-		t.Fatalf("%d scenarios", len(report.Scenarios))
-	}
-	peers := make(map[string]bool)
-	for _, m := range report.Scenarios[0].Peers {
-		peers[m.Peer] = true
-		cost := m.CPU
-		if m.Peer == "direct" { // the whole cost of direct is that of the servers
-			cost = m.Total
-		}
-		if len(m.Runs) != 2 || cost.Value.Median <= 0 || cost.Ratio == nil || m.Rate.Value.Median <= 0 || m.P99.Value.Median < m.P50.Value.Median {
-			t.Errorf("%+v", m)
-		}
-	}
-	if !peers["nutcracker"] || !peers["memcached"] || peers["ringside"] {
-		t.Errorf("peers %v", peers)
-	}
-	for _, m := range report.Scenarios[1].Peers {
-		if m.Peer == "nutcracker" {
-			t.Error("nutcracker cannot speak meta")
-		}
-	}
-	for _, want := range []string{"## a: 50 connections", "| nutcracker | nutcracker-", "| ringside |  | left out", "| memcached | memcached 1."} {
-		if !strings.Contains(markdown, want) {
-			t.Errorf("the report lacks %q:\n%s", want, markdown)
+const runPage = "<!-- run: head -->\n<!-- end -->\n<!-- run: ratios -->\n<!-- end -->\n<!-- run: values -->\n<!-- end -->\n"
+
+// shortly are flags of a run that has one short round.
+func shortly(args ...string) []string {
+	return append([]string{"run", "-rounds", "1", "-tries", "1", "-time", "100ms", "-warm", "20ms"}, args...)
+}
+
+// wants fails the test if the text lacks one of the given pieces.
+func wants(t *testing.T, text string, pieces ...string) {
+	t.Helper()
+	for _, piece := range pieces {
+		if !strings.Contains(text, piece) {
+			t.Errorf("the report lacks %q:\n%s", piece, text)
 		}
 	}
 }
 
-func TestRunMeasuresMemory(t *testing.T) {
-	if !inFull(t) {
+func TestRun(t *testing.T) {
+	page, err := measured(t, t.Context(), runPage, shortly("-scenarios", "ejs", "-also", "off="+buildRingside(t)+" engine: {moderation: off}")...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, page, "`ringbench run -rounds=1 -scenarios=ejs ", "memcached 1.", "of 11 runs",
+		"| e, 50 connections, multi-get of 20 | ", "| j, 50 connections, two copies of each key at Ringside | ",
+		"| e | ringside | ", "| e | off | ", "| e | nutcracker | ", "| e | direct | 0.00 | ", "| s | nutcracker | ")
+	if strings.Contains(page, "failed") || strings.Contains(page, "| j | direct |") {
+		t.Errorf("%s", page)
+	}
+}
+
+// TestRunCountsCalls tests that the report has system calls if perf can count them, and otherwise
+// says why it has none.
+func TestRunCountsCalls(t *testing.T) {
+	page, err := measured(t, t.Context(), runPage+"<!-- run: calls -->\n<!-- end -->\n", shortly("-scenarios", "a", "-calls")...)
+	if err != nil {
+		wants(t, err.Error(), "perf")
+		wants(t, page, "**Failed:** scenario a: ringside: the load that perf stat starts: ")
 		return
 	}
-	report, markdown, err := runShort(t, t.Context(), "-scenarios", "", "-haproxy", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Memory) != 4 || !strings.Contains(markdown, "| 5,000 connections, idle |") {
-		t.Errorf("%+v\n%s", report.Memory, markdown)
-	}
-	for _, m := range report.Memory {
-		if m.Peer != "nutcracker" || m.Anon <= 0 || m.Peak < m.Anon {
-			t.Errorf("%+v", m)
-		}
-	}
+	wants(t, page, "read ", "epoll_wait ", "| a | nutcracker | ")
 }
 
 func TestRunSaysWhoLies(t *testing.T) {
@@ -211,24 +199,11 @@ func TestRunSaysWhoLies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, markdown, err := runShort(t, t.Context(), "-scenarios", "c", "-memory=false", "-ringside", self)
+	page, err := measured(t, t.Context(), runPage, shortly("-scenarios", "c", "-also", "liar="+self)...)
 	if err == nil {
 		t.Error("a lying proxy is no error")
 	}
-	if len(report.Scenarios) != 1 {
-		t.Fatalf("%d scenarios, error %v", len(report.Scenarios), err)
-	}
-	for _, m := range report.Scenarios[0].Peers {
-		if lies := m.Peer == "ringside"; lies != (m.Failure != "") || lies == (len(m.Runs) == 2) {
-			t.Errorf("%s: %d runs, failure %q", m.Peer, len(m.Runs), m.Failure)
-		}
-	}
-	if !strings.Contains(markdown, "**Failed:** scenario c: ringside: connection") {
-		t.Errorf("the report does not say it:\n%s", markdown)
-	}
-	if strings.HasPrefix(report.Placement, "equal") {
-		t.Errorf("a proxy that only knows one server places equally: %s", report.Placement)
-	}
+	wants(t, page, "**Failed:** scenario c: liar: connection", "| c | liar | failed | ", "| c | ringside | ")
 }
 
 // TestRunEndsItsChildrenWhenStopped stops the command while a load runs.
@@ -244,7 +219,7 @@ func TestRunEndsItsChildrenWhenStopped(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	if _, _, err := runShort(t, ctx, "-time", "1h", "-scenarios", "a"); !errors.Is(err, context.Canceled) {
+	if _, err := measured(t, ctx, runPage, shortly("-time", "1h", "-scenarios", "a")...); !errors.Is(err, context.Canceled) {
 		t.Errorf("a stopped run ends with: %v", err)
 	}
 }
@@ -252,21 +227,23 @@ func TestRunEndsItsChildrenWhenStopped(t *testing.T) {
 func TestRunNeedsItsPeers(t *testing.T) {
 	for _, c := range []struct{ flag, value, says string }{
 		{"-nutcracker", "/no/such/program", "nutcracker: "},
-		{"-memcached", "/no/such/program", "memcached: "},
+		{"-memcached", "/no/such/program", "direct: "},
 		{"-ringside", "/no/such/program", "ringside: "},
+		{"-also", "x=/no/such/program", "x: "},
 		{"-scenarios", "z", "no scenario 'z'"},
 		{"-rounds", "0", "-rounds"},
-		{"-load-cpus", "x", "-load-cpus"},
-		{"-proxy-cpu", "1000", "CPU 1000"},
+		{"-proxy-cpus", "1000", "CPU 1000"},
+		{"-pages", "/no/such/page", "/no/such/page"},
 	} {
-		if _, _, err := runShort(t, t.Context(), c.flag, c.value); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := measured(t, t.Context(), runPage, shortly("-scenarios", "b", c.flag, c.value)...); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s %s: %v", c.flag, c.value, err)
 		}
 	}
 }
 
 func TestCommandLine(t *testing.T) {
-	for _, args := range [][]string{{}, {"walk"}, {"load", "-no"}, {"run", "more"}, {"instructions", "-no"}} {
+	for _, args := range [][]string{{}, {"walk"}, {"load", "-no"}, {"run", "more"}, {"instructions", "-no"}, {"load", "-watch", "x"},
+		{"run", "-load-cpus", "x"}, {"run", "-also", "off"}, {"run", "-also", "direct=x"}} {
 		if err := command(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
@@ -274,212 +251,42 @@ func TestCommandLine(t *testing.T) {
 	if err := command(t.Context(), []string{"help"}); err != nil {
 		t.Error(err)
 	}
-	for _, args := range [][]string{{"load"}, {"load", "-addr", "localhost:1"}, {"load", "-addr", "127.0.0.1:1", "-watch", "x"}, {"outages", "-q", "-time", "1s"}} {
+	for _, args := range [][]string{{"load"}, {"load", "-addr", "localhost:1"}, {"outages", "-q", "-time", "1s"}, {"soak", "-q", "-time", "1s"}, {"instructions", "-against", "/no/such/file"}} {
 		if err := command(t.Context(), args); err == nil || errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
 }
 
-func TestCurves(t *testing.T) {
-	if !inFull(t) {
+func TestOutages(t *testing.T) {
+	if !testenv.Full() {
+		t.Log("it is run by make full")
 		return
 	}
-	report, markdown, err := measureShort(t, t.Context(), "curves", "-rounds", "1", "-tries", "2", "-curves", "down,servers,loops")
+	page, err := measured(t, t.Context(), "<!-- outages: outages -->\n<!-- end -->\n", "outages", "-time", "2s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(report.Curves) != 3 { // the curve loops measures only Ringside, and is empty without it
-		t.Fatalf("%d curves", len(report.Curves))
-	}
-	for _, c := range report.Curves {
-		for _, row := range c.Rows {
-			for _, m := range row.Peers {
-				if m.Peer != "nutcracker" || len(m.Runs) == 0 || m.CPU.Value.Median <= 0 {
-					t.Errorf("%s, %s: %+v", c.ID, row.Label, m)
-				}
-			}
-		}
-	}
-	for _, want := range []string{"## Servers down", "| 200 |", "| 100 |", "memcached 1."} {
-		if !strings.Contains(markdown, want) {
-			t.Errorf("the report lacks %q:\n%s", want, markdown)
-		}
-	}
-	if _, _, err := measureShort(t, t.Context(), "curves", "-curves", "weather"); err == nil {
-		t.Error("there is a curve of the weather")
-	}
-}
-
-func TestWhere(t *testing.T) {
-	report, markdown, err := measureShort(t, t.Context(), "where", "-scenarios", "ai")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Where) != 2 || len(report.Where[0].Peers) != 2 || len(report.Where[1].Peers) != 1 {
-		t.Fatalf("%+v", report.Where)
-	}
-	for _, p := range report.Where[0].Peers {
-		if p.CPU <= 0 || p.Rate <= 0 || p.Kernel < 0 || p.Kernel > 1 || p.Loop != nil {
-			t.Errorf("%+v", p)
-		}
-		if counted := !strings.HasPrefix(report.Tracer, "not counted"); counted != (len(p.Calls) > 0) {
-			t.Errorf("%s: calls %v, and the tracer is %s", p.Peer, p.Calls, report.Tracer)
-		}
-	}
-	if !strings.Contains(markdown, "## CPU time, a: 50 connections") {
-		t.Errorf("the report does not say where:\n%s", markdown)
-	}
-}
-
-func buildRingside(t *testing.T) string {
-	t.Helper()
-	ringside := filepath.Join(t.TempDir(), "ringside")
-	if out, err := exec.Command("go", "build", "-o", ringside, "ringside/cmd/ringside").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return ringside
-}
-
-// TestVariants measures Ringside twice with different settings. The load directly on a server
-// (the floor) is measured only if the scenario compares other peers with it.
-func TestVariants(t *testing.T) {
-	if !inFull(t) {
-		return
-	}
-	ringside := buildRingside(t)
-	also := "off=" + ringside + " moderation: off, coalesce_server: off"
-	report, markdown, err := runShort(t, t.Context(), "-scenarios", "bi", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", ringside, "-also", also)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range [][]string{{"ringside", "off", "nutcracker", "direct"}, {"ringside", "off", "memcached"}} {
-		var peers []string
-		for _, m := range report.Scenarios[i].Peers {
-			peers = append(peers, m.Peer)
-		}
-		if !slices.Equal(peers, want) {
-			t.Errorf("scenario %s has %q, want %q", report.Scenarios[i].ID, peers, want)
-		}
-	}
-	if !strings.Contains(markdown, "engine: {moderation: off, coalesce_server: off}") {
-		t.Errorf("the report does not say the settings:\n%s", markdown)
-	}
-	for _, wrong := range []string{"off", "=x", "off=", "off=" + ringside + " weather: fine"} {
-		if _, _, err := runShort(t, t.Context(), "-scenarios", "b", "-memory=false", "-ringside", ringside, "-also", wrong); err == nil {
-			t.Errorf("-also %q is taken", wrong)
-		}
-	}
-}
-
-// TestVisits measures clients that reconnect for each visit, over both kinds of socket, and
-// compares all costs with direct.
-func TestVisits(t *testing.T) {
-	report, markdown, err := runShort(t, t.Context(), "-scenarios", "pe", "-memory=false", "-haproxy", "", "-nofloor", "-ringside", buildRingside(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string][]string{"e": {"ringside", "nutcracker", "direct"},
-		"p": {"ringside", "ringside, unix socket", "nutcracker", "nutcracker, unix socket", "direct"}}
-	for _, s := range report.Scenarios {
-		var peers []string
-		for _, m := range s.Peers {
-			peers = append(peers, m.Peer)
-			if m.Direct == nil || m.Total.Value.Median <= 0 || (m.Peer == "direct") != (m.CPU.Value.Median == 0) {
-				t.Errorf("%s, %+v", s.ID, m)
-			}
-		}
-		if !slices.Equal(peers, want[s.ID]) {
-			t.Errorf("scenario %s has %q", s.ID, peers)
-		}
-	}
-	for _, want := range []string{"## In all", "| scenario | ringside | nutcracker | ringside, unix socket | nutcracker, unix socket | direct, µs |", "nutcracker and Ringside: equal"} {
-		if !strings.Contains(markdown, want) {
-			t.Errorf("the report lacks %q:\n%s", want, markdown)
-		}
-	}
-}
-
-// TestTails measures a server with some slow replies, also with direct.
-func TestTails(t *testing.T) {
-	if !inFull(t) {
-		return
-	}
-	report, markdown, err := measureShort(t, t.Context(), "tails", "-rounds", "1", "-tries", "1", "-rate", "2000", "-share", "0.2", "-delay", "5ms")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Tails) != 2 || len(report.Tails[0].Peers) != 4 {
-		t.Fatalf("%+v", report.Tails)
-	}
-	for _, m := range report.Tails[1].Peers {
-		late := strings.HasSuffix(m.Peer, ", one slow")
-		// A fifth of the replies is delayed by at least 5 ms. A starved peer may have sent none in its time.
-		if a := m.Runs[0].Apart; a == nil || late && a.Its.P99 != 0 && a.Its.P99 < 5000 {
-			t.Errorf("%s: %+v", m.Peer, a)
-		}
-	}
-	if !strings.Contains(markdown, "## Tails, h: 500 connections, paced at 2000 a second; of the answers of one of three servers 20 % come 5ms late") || !strings.Contains(markdown, "| direct |") {
-		t.Errorf("%s", markdown)
-	}
-	for _, wrong := range [][]string{{"tails", "-share", "2"}, {"tails", "-rate", "0"}, {"slow", "-delay", "-1s"}, {"slow", "-listen", "x"}} {
-		if err := command(t.Context(), wrong); err == nil {
-			t.Errorf("%q is taken", wrong)
-		}
-	}
-}
-
-func TestWakeups(t *testing.T) {
-	if err := command(t.Context(), []string{"wakeups", "-n", "50"}); err != nil {
-		t.Error(err)
-	}
-	for _, wrong := range [][]string{{"-n", "0"}, {"-cpu", "1", "-other", "1"}, {"-cpu", "1000"}} {
-		if err := command(t.Context(), append([]string{"wakeups"}, wrong...)); err == nil {
-			t.Errorf("%q is taken", wrong)
-		}
-	}
+	wants(t, page, "| SIGKILL | ringside | ", "| SIGSTOP | nutcracker | ", "| black hole | nutcracker | ")
 }
 
 // TestSoak runs a real Ringside with servers that are killed. Only a longer soak can show growth.
 func TestSoak(t *testing.T) {
-	if !inFull(t) {
+	if !testenv.Full() {
+		t.Log("it is run by make full")
 		return
 	}
-	ringside := buildRingside(t)
 	testenv.Undisturbed(t, 3, 100*time.Millisecond, func() error {
-		report, markdown, err := soakShort(t, "-time", "10s", "-ringside", ringside)
-		if report.Soak == nil {
-			t.Fatal(err)
+		page, err := measured(t, t.Context(), "<!-- soak: head -->\n<!-- end -->\n<!-- soak: soak -->\n<!-- end -->\n<!-- soak: growth -->\n<!-- end -->\n", "soak", "-time", "10s")
+		if err != nil && !strings.Contains(err.Error(), "growth") {
+			t.Error(err)
 		}
-		for _, failed := range report.Soak.Failed {
-			if !strings.HasPrefix(failed, "growth") {
-				t.Error(failed)
-			}
-		}
-		if !strings.Contains(markdown, "## Soak of 10s") {
-			t.Errorf("the report does not say it:\n%s", markdown)
-		}
-		// How many legs, kills and misses there are in ten seconds depends on the machine.
-		if s := report.Soak; s.Kills < 2 || len(s.Samples) < 4 || len(s.Growth) == 0 {
-			return fmt.Errorf("%+v", s)
-		}
-		for _, l := range report.Soak.Loads {
-			if l.Runs == 0 || l.Checked == 0 || l.Misses == 0 {
-				return fmt.Errorf("%+v, with a server killed", l)
+		// How many legs and misses there are in ten seconds depends on the machine.
+		for _, want := range []string{"| steady | 1 | ", "| crowd | ", "| goroutines | "} {
+			if !strings.Contains(page, want) {
+				return fmt.Errorf("%q is missing in %s", want, page)
 			}
 		}
 		return nil
 	})
-}
-
-func TestSoakRefuses(t *testing.T) {
-	for says, args := range map[string][]string{
-		"a soak of 1s shows nothing": {"-time", "1s"},
-		"there is nothing to soak":   {},
-		"/no/such/program":           {"-ringside", "/no/such/program"},
-	} {
-		if _, _, err := soakShort(t, args...); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
 }

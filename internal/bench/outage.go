@@ -2,218 +2,145 @@
 
 package bench
 
-// This file measures the replies that clients get while one of three servers is down. Each client
-// waits for a reply before it sends the next request.
+// This file measures the replies that clients get while one of three servers is down.
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os"
-	"path/filepath"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/internal/bench/load"
 )
 
-const (
-	outageClients = 14
-	outageKeys    = 300
-	outageStep    = 100 * time.Millisecond // length of the steps in which replies are counted during an outage
-)
+// outageLoad is the load of clients during an outage: each waits for a reply before its next
+// request.
+var outageLoad = scenario{work: load.Workload{Conns: 14, Depth: 1, Keys: 1, Value: 100, KeySize: 20, Count: 300, Reads: 90, Lossy: true}}
+
+// outageSlack is the time in which the load starts and writes its keys.
+const outageSlack = time.Second
 
 // Outages removes one of three servers in each of three ways, with each proxy in turn: Ringside
-// with its defaults, and nutcracker with auto_eject_hosts. Each client waits for a reply before its
-// next request. The request rate of all clients is measured before the outage, and for the same
+// with its defaults, and nutcracker with auto_eject_hosts. The request rate of all clients is measured before the outage, and for the same
 // time during it.
 func Outages(ctx context.Context, c Config, each time.Duration) (*Report, error) {
 	if each < 2*time.Second {
 		return nil, fmt.Errorf("an outage of %v shows nothing: use at least 2s", each)
 	}
-	b, err := c.open(ctx, "ringside", "nutcracker")
+	b, err := c.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer b.close()
-	b.timeout = 0
-	for _, p := range b.peers {
-		if p.Name == "nutcracker" {
-			p.Configure, p.Note = ejectingArgs, "-v 4, auto_eject_hosts, failure limit 3, timeout 400 ms, retry after 2 s"
-		} else {
-			p.Note = "least configuration"
+	t := &Table{ID: "outages", Title: "Outages", Note: "Closed-loop clients, one request in ten a set, while one of three servers is gone. With \"black hole\", the server is killed, and attempts to connect get no reply.",
+		Header: []string{"the server", "peer", "answers/s before", "while it is gone", "in the worst second", "longest below half, s", "errors"}}
+	for _, how := range []string{"SIGKILL", "SIGSTOP", "black hole"} {
+		for _, p := range b.proxies() {
+			o, err := b.outage(ctx, p, how, each)
+			if err != nil {
+				return nil, errors.Join(ctx.Err(), fmt.Errorf("%s, %s: %w", p.name, how, err))
+			}
+			t.Rows = append(t.Rows, []string{how, p.name, whole(o.before), whole(o.during), whole(o.worst), fmt.Sprintf("%.1f", o.belowHalf), fmt.Sprint(o.errors)})
+			b.Log.Info("outage", "how", how, "peer", p.name, "before", whole(o.before), "worst_second", whole(o.worst), "below_half", o.belowHalf)
 		}
 	}
 	r := b.newReport()
-	for _, how := range []string{"SIGKILL", "SIGSTOP", "black hole"} {
-		for _, p := range b.peers {
-			o, err := b.outage(ctx, p, how, each)
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s, %s: %w", p.Name, how, err)
-			}
-			r.Outages = append(r.Outages, o)
-			b.Log.Info("outage", "how", how, "peer", p.Name, "before", o.Before, "below_half", o.BelowHalf, "worst_second", o.Worst)
-		}
-	}
-	return b.finish(r), nil
+	r.Tables = []*Table{t}
+	return r, nil
 }
 
-// ejectingArgs returns the arguments of a nutcracker that is configured to survive the failure of a
-// server.
-func ejectingArgs(at Place) ([]string, error) {
-	args, err := nutcrackerArgs(at)
-	if err != nil {
-		return nil, err
-	}
-	file := filepath.Join(at.Dir, "nutcracker.yml")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	changed := strings.NewReplacer("auto_eject_hosts: false", "auto_eject_hosts: true\n  server_failure_limit: 3\n  server_retry_timeout: 2000",
-		fmt.Sprintf("timeout: %d", replyTimeout.Milliseconds()), "timeout: 400").Replace(string(text))
-	return args, os.WriteFile(file, []byte(changed), 0o600)
+// outage is the result for clients while a server was down.
+type outage struct {
+	before    float64 // replies per second before the outage
+	during    float64 // replies per second during the outage
+	worst     float64 // fewest replies in one second of the outage
+	belowHalf float64 // longest time for which the reply rate was below half of the rate before the outage, in seconds
+	errors    int64   // SERVER_ERROR replies
 }
 
-// outage measures one peer with three separate servers. After a while, the last server fails in
+// outage measures one proxy with three separate servers. After a while, the last server fails in
 // the way that how names.
-func (b *bench) outage(ctx context.Context, p *Peer, how string, each time.Duration) (*Outage, error) {
+func (b *bench) outage(ctx context.Context, p *peer, how string, each time.Duration) (outage, error) {
 	own := *b
+	own.Warm = 0
 	var err error
-	if own.pool, err = b.startPool(ctx, serverCount, 1, b.LoadCPUs); err != nil {
-		return nil, err
+	if own.servers, err = b.startServers(ctx, b.LoadCPUs); err != nil {
+		return outage{}, err
 	}
-	defer own.pool.Stop()
-	target, err := own.start(ctx, p, scenario{})
+	defer stop(own.servers)
+	target, err := own.startPeer(ctx, p, scenario{}, false)
 	if err != nil {
-		return nil, err
+		return outage{}, err
 	}
-	defer target.Stop()
-	ctx, stop := context.WithCancel(ctx)
-	var answers, troubles atomic.Int64
-	var clients sync.WaitGroup
-	for i := range outageClients {
-		clients.Go(func() { askOn(ctx, target.Addr(), i, &answers, &troubles) })
+	defer target.stop()
+	type ended struct {
+		load.Result
+		error
 	}
-	defer clients.Wait()
-	defer stop()
-	time.Sleep(time.Second) // by then most keys are written
-	before := watch(each, &answers)
-	end, err := vanish(own.pool.Processes[serverCount-1], how)
+	done := make(chan ended, 1)
+	go func() {
+		got, err := own.load(ctx, target, nil, outageLoad, 2*each+outageSlack)
+		done <- ended{got, err}
+	}()
+	time.Sleep(each + outageSlack)
+	end, err := vanish(own.servers[serverCount-1], how)
 	if err != nil {
-		return nil, err
+		return outage{}, err
 	}
-	troubled := troubles.Load()
-	during := watch(each, &answers)
-	o := &Outage{How: how, Peer: p.Name, Errors: troubles.Load() - troubled}
-	judge(o, before, during)
+	gone := time.Now()
+	got := <-done
+	if got.error != nil {
+		return outage{}, target.blame(errors.Join(got.error, end()))
+	}
+	o := judge(got.Steps, int(gone.Sub(got.From)/load.Step), int(each/load.Step))
+	o.errors = got.Lost.Errors
 	return o, end()
 }
 
-// watch counts the replies of all clients for the duration `each`. The result has the number of
-// replies in each step of outageStep.
-func watch(each time.Duration, answers *atomic.Int64) (steps []int64) {
-	ticks := time.NewTicker(outageStep)
-	defer ticks.Stop()
-	last := answers.Load()
-	for range int(each / outageStep) {
-		<-ticks.C
-		now := answers.Load()
-		steps = append(steps, now-last)
-		last = now
-	}
-	return steps
-}
-
-// judge computes the rates of an outage from the number of replies in each outageStep.
-func judge(o *Outage, before, during []int64) {
+// judge computes the rates of an outage from the number of replies in each load.Step. The server
+// vanished in the step with the index `gone`. Rates are those of n steps before and after it.
+func judge(steps []int64, gone, n int) (o outage) {
+	gone = max(1, min(gone, len(steps)-1))
+	before, during := steps[max(0, gone-n):gone], steps[gone:min(len(steps), gone+n)]
 	rate := func(steps []int64) float64 {
 		sum := int64(0)
 		for _, n := range steps {
 			sum += n
 		}
-		return float64(sum) / (float64(len(steps)) * outageStep.Seconds())
+		return float64(sum) / (float64(len(steps)) * load.Step.Seconds())
 	}
-	o.Before, o.During, o.Worst = rate(before), rate(during), rate(before)
-	second := int(time.Second / outageStep)
+	o.before, o.during, o.worst = rate(before), rate(during), rate(before)
+	second := int(time.Second / load.Step)
 	low := 0
 	for i := range during {
 		if i+second <= len(during) {
-			o.Worst = min(o.Worst, rate(during[i:i+second]))
+			o.worst = min(o.worst, rate(during[i:i+second]))
 		}
-		if low++; rate(during[i:i+1]) >= o.Before/2 {
+		if low++; rate(during[i:i+1]) >= o.before/2 {
 			low = 0
 		}
-		o.BelowHalf = max(o.BelowHalf, float64(low)*outageStep.Seconds())
+		o.belowHalf = max(o.belowHalf, float64(low)*load.Step.Seconds())
 	}
-}
-
-// askOn sends sets and gets one after the other until ctx ends. It reconnects if the connection is
-// closed.
-func askOn(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) {
-	for ctx.Err() == nil {
-		if err := askFrom(ctx, addr, client, answers, troubles); err != nil && ctx.Err() == nil {
-			troubles.Add(1)
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-}
-
-func askFrom(ctx context.Context, addr string, client int, answers, troubles *atomic.Int64) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	defer context.AfterFunc(ctx, func() { c.Close() })()
-	lines := bufio.NewReader(c)
-	for n := client; ; n++ {
-		key := fmt.Sprintf("outage%d", n%outageKeys)
-		request := "get " + key + "\r\n"
-		if n%10 == client%10 {
-			request = "set " + key + " 0 0 3\r\nyes\r\n"
-		}
-		if _, err := io.WriteString(c, request); err != nil {
-			return err
-		}
-		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return err
-			}
-			if strings.HasPrefix(line, "SERVER_ERROR") {
-				troubles.Add(1)
-			} else if line != "END\r\n" && line != "STORED\r\n" {
-				continue
-			}
-			answers.Add(1)
-			break
-		}
-	}
+	return o
 }
 
 // vanish makes a server unavailable until the returned function end is called. how names the way:
 // SIGSTOP, SIGKILL, or a port that accepts no connections.
-func vanish(server *child, how string) (end func() error, err error) {
+func vanish(server *process, how string) (end func() error, err error) {
 	nothing := func() error { return nil }
 	switch how {
 	case "SIGSTOP":
-		return func() error { return server.Cmd.Process.Signal(syscall.SIGCONT) }, server.Cmd.Process.Signal(syscall.SIGSTOP)
+		return func() error { return server.Process.Signal(syscall.SIGCONT) }, server.Process.Signal(syscall.SIGSTOP)
 	case "SIGKILL":
-		server.Stop()
+		server.stop()
 		return nothing, nil
 	}
-	server.Stop()
-	return fillQueue(server.Port)
+	server.stop()
+	return fillQueue(server.port)
 }
 
 // fillQueue listens on a port with a full accept queue, so that attempts to connect get no

@@ -20,9 +20,8 @@ func TestOutageJudge(t *testing.T) {
 		{"twice low", slices.Concat(steady, []int64{0, 4, 0}, steady, []int64{0, 0}, steady), 74, 0.3},
 		{"for good", slices.Concat(steady, slices.Repeat([]int64{0}, 15)), 0, 1.5},
 	} {
-		var o Outage
-		judge(&o, steady, c.during)
-		if o.Before != 100 || o.Worst != c.worst || o.BelowHalf < c.belowHalf-0.01 || o.BelowHalf > c.belowHalf+0.01 {
+		o := judge(slices.Concat(steady, c.during), len(steady), max(len(steady), len(c.during)))
+		if o.before != 100 || o.worst != c.worst || o.belowHalf < c.belowHalf-0.01 || o.belowHalf > c.belowHalf+0.01 {
 			t.Errorf("%s: %+v", c.name, o)
 		}
 	}

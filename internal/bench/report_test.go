@@ -3,107 +3,111 @@
 package bench
 
 import (
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestSpread(t *testing.T) {
 	for _, row := range []struct {
-		values           []float64
-		median, min, max float64
-		low, high        float64 // 0: no interval
+		values            []float64
+		median, low, high float64
 	}{
-		{[]float64{3}, 3, 3, 3, 0, 0},
-		{[]float64{4, 1, 2}, 2, 1, 4, 0, 0},
-		{[]float64{4, 1, 2, 3}, 2.5, 1, 4, 0, 0},
-		{[]float64{1, 2, 3, 4, 5}, 3, 1, 5, 0, 0},
-		{[]float64{6, 5, 4, 3, 2, 1}, 3.5, 1, 6, 1, 6},
-		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 5.5, 1, 10, 2, 9},
+		{[]float64{3}, 3, 3, 3},
+		{[]float64{4, 1, 2}, 2, 1, 4},
+		{[]float64{4, 1, 2, 3}, 2.5, 1, 4},
+		{[]float64{6, 5, 4, 3, 2, 1}, 3.5, 1, 6},
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 5.5, 2, 9},
 	} {
-		s := spreadOf(slices.Clone(row.values))
-		var low, high float64
-		if s.Interval != nil {
-			low, high = s.Interval[0], s.Interval[1]
-		}
-		if s.Median != row.median || s.Min != row.min || s.Max != row.max || low != row.low || high != row.high {
-			t.Errorf("%v: %+v, interval %v to %v", row.values, s, low, high)
+		if s := spreadOf(slices.Clone(row.values)); s != (spread{row.median, row.low, row.high}) {
+			t.Errorf("%v: %+v", row.values, s)
 		}
 	}
 	// Values from a table of order statistics for the median: n = 20 uses the 6th, 100 the 40th.
-	if outside(20) != 6 || outside(100) != 40 {
-		t.Errorf("n = 20: %d, n = 100: %d", outside(20), outside(100))
+	if outside(5) != 0 || outside(20) != 6 || outside(100) != 40 {
+		t.Errorf("n = 5: %d, n = 20: %d, n = 100: %d", outside(5), outside(20), outside(100))
 	}
 }
 
 func TestRatiosCompareTheRunsOfARound(t *testing.T) {
-	r := &Result{Base: "nutcracker", Peers: []*Measured{
-		{Peer: "ringside", Runs: []Run{{Round: 1, CPU: 5}, {Round: 3, CPU: 30}}},
-		{Peer: "nutcracker", Runs: []Run{{Round: 1, CPU: 10}, {Round: 2, CPU: 1}, {Round: 3, CPU: 20}}},
-		{Peer: "haproxy", Failure: "gone"},
-	}}
-	r.Summarize()
-	if got := r.Peers[0].CPU; got.Ratio.Min != 0.5 || got.Ratio.Max != 1.5 || got.Ratio.Median != 1 || got.Value.Median != 17.5 {
-		t.Errorf("ringside %+v, ratio %+v", got.Value, got.Ratio)
+	ours := &measured{runs: []run{{round: 1, cpu: 5}, {round: 3, cpu: 30}}}
+	theirs := &measured{runs: []run{{round: 1, cpu: 10}, {round: 2, cpu: 1}, {round: 3, cpu: 20}}}
+	if got := ours.ratio(theirs, func(x run) float64 { return x.cpu }); got != "1.00 (0.50–1.50)" {
+		t.Error(got)
 	}
-	if r.Peers[1].CPU.Ratio.Median != 1 || r.Peers[0].Rate.Ratio != nil {
-		t.Errorf("to itself %v; to a base of 0 %v", r.Peers[1].CPU.Ratio, r.Peers[0].Rate.Ratio)
+	if got := ours.ratio(theirs, func(x run) float64 { return x.rate }); got != "–" {
+		t.Errorf("to a base of 0: %s", got)
+	}
+	if got := ours.ratio(nil, run.total); got != "–" {
+		t.Errorf("to nobody: %s", got)
 	}
 }
 
-func TestBesideThoseWhoReadNothing(t *testing.T) {
-	some := Run{Round: 1, Rate: 42, P99: 250e3, Requests: 845, Good: []int64{400, 300, 140}, GivenUp: 3, Seconds: 20}
-	none := Run{Round: 1, P99: 20e6, Good: []int64{0, 0, 0}, GivenUp: 3, Seconds: 20}
-	r := &Result{ID: "k", Base: "nutcracker", Peers: []*Measured{{Peer: "ringside", Runs: []Run{some}}, {Peer: "nutcracker", Runs: []Run{none}}}}
-	r.Summarize()
-	var text strings.Builder
-	r.markdown(&text)
+// testReport returns the report of one scenario with all kinds of peers.
+func testReport() *Report {
+	proxy := func(place) ([]string, error) { return nil, nil }
+	b := &bench{Config: Config{Command: "ringbench run -rounds=1", Tries: 2, Calls: true, Log: slog.New(slog.DiscardHandler)}, version: "memcached 1.6.18", began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	s := &result{scenario: scenario{id: "h", name: "paced"}}
+	s.work.Rate = 200
+	for _, x := range []struct {
+		name         string
+		cpu, servers float64
+		failure      error
+	}{{name: ringside, cpu: 10, servers: 5}, {name: "before", cpu: 8, servers: 5}, {name: nutcracker, cpu: 20, servers: 5}, {name: "broken", failure: errors.New("a\nb")}, {name: direct, servers: 30}} {
+		p := &peer{name: x.name, version: x.name + " 1.0", configure: proxy}
+		m := &measured{peer: p, failure: x.failure}
+		if x.failure == nil {
+			m.runs = []run{{cpu: x.cpu, servers: x.servers, rate: 100, p50: 10, p99: 20, disturbed: x.name == "before"}}
+		}
+		if x.name == direct {
+			p.configure = nil
+		} else if x.failure == nil {
+			m.runs[0].calls = &calls{total: 2.5, names: []string{"read 1.5", "a|b 1"}}
+		}
+		b.peers, s.peers = append(b.peers, p), append(s.peers, m)
+	}
+	return b.report([]*result{s})
+}
+
+func TestReport(t *testing.T) {
+	text := testReport().String()
 	for _, want := range []string{
-		"ringside, round 1: 840 good answers of 848 that were due in 20 s (by client: 400, 300, 140), 5 others; p99 250.0 ms, with the 3 that waited when it ended.",
-		"nutcracker, round 1: nobody got an answer in 20 s",
-		"| ringside | 0.00 | – | 42 | – |",
+		"`ringbench run -rounds=1`, 2026-01-02, ", " memcached 1.6.18 behind; ringside 1.0; of 4 runs 1 were disturbed, the least disturbed of 2 tries each.\n\n**Failed:** scenario h: a b\n\n",
+		"## Ringside compared with nutcracker\n\n| scenario |",
+		"| h, paced | 0.50 (0.50–0.50) | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 1.00 (1.00–1.00) | 0.50 (0.50–0.50) | 0.83 (0.83–0.83) |",
+		"## Ringside compared with before\n", "| h, paced | 1.25 (1.25–1.25) |",
+		"In scenario h, nutcracker did not keep the pace",
+		"| h | direct | 0.00 | 30.00 | 30.00 | 100 | 10 | 20 | 0.00 | 0.00 | 0.00 | 0 |",
+		"| h | broken | failed |  |",
+		"| h | nutcracker | 20.00 | 0.0% | 100 | 0 | 2.50 | read 1.5, a\\|b 1 |",
 	} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("the report lacks %q:\n%s", want, text.String())
+		if !strings.Contains(text, want) {
+			t.Errorf("the report lacks %q:\n%s", want, text)
 		}
 	}
 }
 
-func TestCliffs(t *testing.T) {
-	row := func(x, cpu, rate, p50, p99 float64) *Point {
-		p := &Point{X: x, Result: Result{Peers: []*Measured{{Peer: "ringside", Runs: []Run{{CPU: cpu, Rate: rate, P50: p50, P99: p99}}}}}}
-		p.Summarize()
-		return p
+func TestFill(t *testing.T) {
+	r := testReport()
+	page := "# Page\n<!-- run: head -->\nold\n<!-- end -->\ntext\n<!-- run: ratios -->\n<!-- end -->\n<!-- other: ratios -->\nkept\n<!-- end -->\n"
+	filled, err := r.Fill(page, "run")
+	if err != nil {
+		t.Fatal(err)
 	}
-	const flat, growing = 0, 1
-	before := row(10, 10, 1000, 50, 100)
-	for name, c := range map[string]struct {
-		share float64
-		row   *Point
-		says  string
-	}{
-		"flat":                    {flat, row(100, 11, 900, 55, 150), ""},
-		"cheaper":                 {flat, row(100, 2, 9000, 5, 10), ""},
-		"dear":                    {flat, row(100, 17, 1000, 50, 100), "ringside CPU × 1.7"},
-		"slow":                    {flat, row(100, 10, 500, 50, 100), "ringside throughput × 2.0"},
-		"a long tail":             {flat, row(100, 10, 1000, 50, 600), "ringside p99 × 6.0"},
-		"more work":               {growing, row(100, 90, 110, 500, 900), ""},
-		"more than the work":      {growing, row(100, 160, 110, 500, 900), "ringside CPU × 16.0"},
-		"work that grew not much": {growing, row(11, 18, 1000, 50, 100), "ringside CPU × 1.8"},
-	} {
-		if got := strings.Join(cliffs(before, c.row, c.share), ", "); got != c.says {
-			t.Errorf("%s: %q, want %q", name, got, c.says)
+	for _, want := range []string{"# Page\n<!-- run: head -->\n\n`ringbench run", "<!-- end -->\ntext\n<!-- run: ratios -->\n\n| scenario |", "\nkept\n<!-- end -->"} {
+		if !strings.Contains(filled, want) {
+			t.Errorf("the page lacks %q:\n%s", want, filled)
 		}
 	}
-	if got := cliffs(before, &Point{Result: Result{Peers: []*Measured{{Failure: "gone"}}}}, flat); got != nil {
-		t.Errorf("a failed row is a cliff: %q", got)
+	if again, err := r.Fill(filled, "run"); again != filled || err != nil {
+		t.Errorf("filled twice it differs: %v\n%s", err, again)
 	}
-}
-
-func TestLaterRunsJoin(t *testing.T) {
-	r := &Result{Base: "nutcracker", Peers: []*Measured{{Peer: "ringside", Runs: []Run{{Round: 1, CPU: 1}}}, {Peer: "nutcracker", Runs: []Run{{Round: 1, CPU: 2}}}}}
-	r.Add(&Result{Peers: []*Measured{{Peer: "ringside", Runs: []Run{{Round: 1, CPU: 9}}}, {Peer: "nutcracker", Runs: []Run{{Round: 1, CPU: 3}}}}})
-	if got := r.Peers[0].CPU; got.Value.Median != 5 || got.Ratio.Min != 0.5 || got.Ratio.Max != 3 {
-		t.Errorf("%+v, ratio %+v", got.Value, got.Ratio)
+	for _, wrong := range []string{"no place", "<!-- run: weather -->\n<!-- end -->"} {
+		if _, err := r.Fill(wrong, "run"); err == nil {
+			t.Errorf("%q is filled", wrong)
+		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // awaiting makes each wakeup serve more requests. While servers owe replies, the loop sleeps until
 // most replies of one of them have arrived; it serves clients at the same wakeup. On the machine of
 // BENCHMARKS.md, waking one thread from another costs each about 12 us. A wakeup by a timer costs
-// about 30 us (ringbench wakeups).
+// about 30 us.
 //
 // The kernel does the waiting, with two means: an epoll set that contains the servers but not the
 // clients, and a low watermark on each server connection (SO_RCVLOWAT). The watermark is derived

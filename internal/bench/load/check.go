@@ -16,10 +16,7 @@ type kind uint8
 const (
 	get kind = iota
 	set
-	quietGets
-	quietSets
-	fence      // a get of a key that is never written; a surplus reply before its reply is detected
-	quietFence // an mn, or a binary noop; a surplus reply before its reply is detected
+	fence // a get of a key that is never written; a surplus reply before its reply is detected
 )
 
 // request is a request that was sent and has no reply yet.
@@ -33,11 +30,9 @@ type request struct {
 const fenceKey = "ringbench-no-such-key"
 
 var (
-	crlf   = []byte("\r\n")
-	end    = []byte("END\r\n")
-	stored = []byte("STORED\r\n")
-	mn     = []byte("MN\r\n")
-
+	crlf        = []byte("\r\n")
+	end         = []byte("END\r\n")
+	stored      = []byte("STORED\r\n")
 	serverError = []byte("SERVER_ERROR ")
 )
 
@@ -49,7 +44,7 @@ const maxLine = 512
 // state of the reply to the oldest of them.
 type checker struct {
 	data *data
-	lost *losses // counts of misses and errors; nil: a miss or an error ends the run
+	lost *Lost // counts of misses and errors; nil: a miss or an error ends the run
 
 	owner []uint8 // by number of the key: the index of the client's connection for that key; nil: the client has only one connection
 	lane  uint8
@@ -59,14 +54,12 @@ type checker struct {
 
 	seen   []uint64 // bit set by the key's position in the request: the reply has a hit for that key so far
 	found  int      // number of hits in the reply so far
-	bad    bool     // the reply has a miss or an error so far
-	last   int      // position in the request of the last key with a hit; -1: no hit yet
 	body   int      // number of the key of the value that is being read; -1: no value is being read
 	offset int      // number of bytes of the value and its line end that were read so far
 }
 
-func newChecker(d *data, lost *losses, depth, keys int) checker {
-	return checker{data: d, lost: lost, due: make([]request, depth), seen: make([]uint64, (keys+63)/64), last: -1, body: -1}
+func newChecker(d *data, lost *Lost, depth, keys int) checker {
+	return checker{data: d, lost: lost, due: make([]request, depth), seen: make([]uint64, (keys+63)/64), body: -1}
 }
 
 func (c *checker) push(r request) {
@@ -79,7 +72,7 @@ func (c *checker) pop() request {
 	c.head = (c.head + 1) % len(c.due)
 	c.size--
 	clear(c.seen)
-	c.found, c.last, c.bad = 0, -1, false
+	c.found = 0
 	return r
 }
 
@@ -99,16 +92,6 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 				return n, false, err
 			}
 			n += took
-			if c.body < 0 && c.data.binary && c.first().kind == get { // in the binary protocol, the reply ends with the value, without a line end
-				return n, true, nil
-			}
-			continue
-		}
-		if c.data.binary {
-			took, whole, err := c.frame(b[n:])
-			if n += took; whole || err != nil || took == 0 {
-				return n, whole, err
-			}
 			continue
 		}
 		stop := bytes.IndexByte(b[n:], '\n') + 1
@@ -132,42 +115,27 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 
 // line checks one line of a reply and reports whether the reply ends with it.
 func (c *checker) line(line []byte) (whole bool, err error) {
-	r := c.first()
-	var last []byte
-	switch r.kind {
-	case get, fence:
-		last = end
-	case set:
+	r, last := c.first(), end
+	if r.kind == set {
 		last = stored
-	case quietGets, quietSets, quietFence:
-		last = mn
 	}
-	reads := r.kind == get || r.kind == quietGets
-	if bytes.Equal(line, last) {
-		if wanted := c.wanted(r); reads && c.found < wanted {
-			if c.lost != nil {
-				c.noteLosses(r)
-				return true, nil
-			}
-			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", wanted-c.found, wanted, c.data.key(r.first))
+	failed := c.lost != nil && bytes.HasPrefix(line, serverError)
+	if failed {
+		c.lost.Errors++
+	}
+	if failed || bytes.Equal(line, last) {
+		missed := 0
+		if r.kind == get {
+			missed = c.wanted(r) - c.found
 		}
-		if reads && c.lost != nil {
-			c.noteLosses(r)
+		if c.lost != nil {
+			c.lost.Misses += int64(missed)
+		} else if missed > 0 {
+			return false, fmt.Errorf("a miss: %d of the %d keys from %s on were not answered", missed, c.wanted(r), c.data.key(r.first))
 		}
 		return true, nil
 	}
-	if c.lost != nil && bytes.HasPrefix(line, serverError) {
-		c.lost.errors++
-		c.bad = true
-		if r.kind == quietGets || r.kind == quietSets {
-			return false, nil // the error is for one key; the other replies of the batch follow, up to its mn
-		}
-		if reads {
-			c.noteLosses(r)
-		}
-		return true, nil
-	}
-	if !reads {
+	if r.kind != get {
 		return false, fmt.Errorf("expected %s, got %s", quote(last), quote(line))
 	}
 	i, ok := c.data.number(line)
@@ -192,20 +160,6 @@ func (c *checker) wanted(r *request) int {
 	return n
 }
 
-// noteLosses records, after the reply to the read r, which keys hit and which missed.
-func (c *checker) noteLosses(r *request) {
-	for place := range r.n {
-		i := (r.first + place) % c.data.count
-		if c.seen[place/64]&(1<<(place%64)) != 0 {
-			c.lost.hit[i] = true
-			continue
-		}
-		c.bad = true
-		c.lost.misses++
-		c.lost.missed[i] = true
-	}
-}
-
 // hit checks that the request r may have a hit for key i now. The value of key i follows.
 func (c *checker) hit(r *request, i int) error {
 	place := i - r.first
@@ -217,38 +171,11 @@ func (c *checker) hit(r *request, i int) error {
 		return fmt.Errorf("the value of key %s, which was not asked for: %d keys from %s on were", c.data.key(i), r.n, c.data.key(r.first))
 	case c.seen[place/64]&(1<<(place%64)) != 0:
 		return fmt.Errorf("the value of key %s twice", c.data.key(i))
-	case r.kind == quietGets && place < c.last:
-		return fmt.Errorf("the value of key %s out of order in a meta batch", c.data.key(i))
 	}
 	c.seen[place/64] |= 1 << (place % 64)
 	c.found++
-	c.last, c.body, c.offset = place, i, 0
+	c.body, c.offset = i, 0
 	return nil
-}
-
-// losses counts the misses and errors of a lossy load, on all its connections.
-type losses struct {
-	misses, errors int64
-	hit, missed    []bool // by number of the key: it had a hit (hit), or a miss (missed), at least once
-}
-
-func newLosses(count int) *losses {
-	return &losses{hit: make([]bool, count), missed: make([]bool, count)}
-}
-
-func (l *losses) sum() Lost {
-	s := Lost{Misses: l.misses, Errors: l.errors}
-	for i, hit := range l.hit {
-		switch missed := l.missed[i]; {
-		case hit && missed:
-			s.KeysBoth++
-		case hit:
-			s.KeysHit++
-		case missed:
-			s.KeysMissed++
-		}
-	}
-	return s
 }
 
 var errValue = errors.New("a wrong value")
@@ -264,14 +191,14 @@ func (c *checker) value(b []byte) (took int, err error) {
 		}
 		c.offset += took
 	}
-	for took < len(b) && c.offset < c.data.size+c.data.behind {
+	for took < len(b) && c.offset < c.data.size+len(crlf) {
 		if b[took] != crlf[c.offset-c.data.size] {
 			return 0, fmt.Errorf("%w for key %s: no line end after %d bytes", errValue, c.data.key(c.body), c.data.size)
 		}
 		took++
 		c.offset++
 	}
-	if c.offset == c.data.size+c.data.behind {
+	if c.offset == c.data.size+len(crlf) {
 		c.body = -1
 	}
 	return took, nil

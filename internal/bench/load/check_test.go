@@ -18,11 +18,6 @@ func hit(d *data, i int) string {
 	return fmt.Sprintf("VALUE %s %d %d\r\n%s\r\n", d.key(i), i, d.size, d.value(i))
 }
 
-// metaHit returns a server's reply to "mg KEY k f v q".
-func metaHit(d *data, i int) string {
-	return fmt.Sprintf("VA %d k%s f%d\r\n%s\r\n", d.size, d.key(i), i, d.value(i))
-}
-
 // feed passes replies to the checker in pieces of the given size, as the loop does, and returns the
 // number of completed requests.
 func feed(c *checker, replies string, piece int) (answered int, err error) {
@@ -64,56 +59,34 @@ func TestCheckerTakesRightRepliesInEverySplit(t *testing.T) {
 	}
 }
 
-func TestCheckerTakesQuietBatches(t *testing.T) {
-	work := testWork
-	work.Keys, work.Quiet = 1, 3
-	d := newData(work)
-	replies := metaHit(d, 8) + metaHit(d, 9) + metaHit(d, 0) + "MN\r\n" + "MN\r\n" + "MN\r\n"
-	for piece := 1; piece <= len(replies); piece++ {
-		c := newChecker(d, nil, 4, 3)
-		c.push(request{kind: quietGets, first: 8, n: 3})
-		c.push(request{kind: quietSets, first: 1, n: 3})
-		c.push(request{kind: quietFence})
-		if answered, err := feed(&c, replies, piece); answered != 3 || err != nil {
-			t.Fatalf("in pieces of %d bytes: %d answered, %v", piece, answered, err)
-		}
-	}
-}
-
 func TestLossyCheckerCountsWhatIsMissing(t *testing.T) {
 	d := newData(testWork)
-	meta := testWork
-	meta.Keys, meta.Quiet = 1, 3
-	m := newData(meta)
 	for _, row := range []struct {
 		name    string
-		data    *data
 		due     []request
 		replies string
 		want    Lost
 	}{
-		{"a miss", d, []request{{kind: get, first: 4, n: 1}}, "END\r\n", Lost{Misses: 1, KeysMissed: 1}},
-		{"some of a multi-get", d, []request{{kind: get, first: 8, n: 3}}, hit(d, 0) + "END\r\n", Lost{Misses: 2, KeysHit: 1, KeysMissed: 2}},
-		{"an error for the rest", d, []request{{kind: get, first: 3, n: 3}}, hit(d, 4) + "SERVER_ERROR down\r\n", Lost{Misses: 2, Errors: 1, KeysHit: 1, KeysMissed: 2}},
-		{"a write refused", d, []request{{kind: set, first: 1, n: 1}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
-		{"a fence refused", d, []request{{kind: fence}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
-		{"now and then", d, []request{{kind: get, first: 2, n: 1}, {kind: get, first: 2, n: 1}}, "END\r\n" + hit(d, 2) + "END\r\n", Lost{Misses: 1, KeysBoth: 1}},
-		{"a quiet miss", m, []request{{kind: quietGets, first: 2, n: 3}}, metaHit(m, 2) + metaHit(m, 4) + "MN\r\n", Lost{Misses: 1, KeysHit: 2, KeysMissed: 1}},
-		{"quiet writes refused", m, []request{{kind: quietSets, first: 2, n: 3}}, "SERVER_ERROR down\r\nSERVER_ERROR down\r\nMN\r\n", Lost{Errors: 2}},
+		{"a miss", []request{{kind: get, first: 4, n: 1}}, "END\r\n", Lost{Misses: 1}},
+		{"some of a multi-get", []request{{kind: get, first: 8, n: 3}}, hit(d, 0) + "END\r\n", Lost{Misses: 2}},
+		{"an error for the rest", []request{{kind: get, first: 3, n: 3}}, hit(d, 4) + "SERVER_ERROR down\r\n", Lost{Misses: 2, Errors: 1}},
+		{"a write refused", []request{{kind: set, first: 1, n: 1}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
+		{"a fence refused", []request{{kind: fence}}, "SERVER_ERROR down\r\n", Lost{Errors: 1}},
+		{"now and then", []request{{kind: get, first: 2, n: 1}, {kind: get, first: 2, n: 1}}, "END\r\n" + hit(d, 2) + "END\r\n", Lost{Misses: 1}},
 	} {
 		for piece := 1; piece <= len(row.replies); piece++ {
-			lost := newLosses(10)
-			c := newChecker(row.data, lost, 4, 3)
+			var lost Lost
+			c := newChecker(d, &lost, 4, 3)
 			for _, r := range row.due {
 				c.push(r)
 			}
-			if answered, err := feed(&c, row.replies, piece); answered != len(row.due) || err != nil || lost.sum() != row.want {
-				t.Fatalf("%s, in pieces of %d bytes: %d answered, lost %+v, error %v", row.name, piece, answered, lost.sum(), err)
+			if answered, err := feed(&c, row.replies, piece); answered != len(row.due) || err != nil || lost != row.want {
+				t.Fatalf("%s, in pieces of %d bytes: %d answered, lost %+v, error %v", row.name, piece, answered, lost, err)
 			}
 		}
 	}
 	for _, lie := range []string{"CLIENT_ERROR bad\r\n", "ERROR\r\n", hit(d, 5), strings.Replace(hit(d, 4), string(d.value(4)), string(d.value(5)), 1)} {
-		c := newChecker(d, newLosses(10), 4, 3)
+		c := newChecker(d, new(Lost), 4, 3)
 		c.push(request{kind: get, first: 4, n: 1})
 		if _, err := feed(&c, lie+"END\r\n", 7); err == nil {
 			t.Errorf("a lossy load takes %q", lie)
@@ -123,52 +96,43 @@ func TestLossyCheckerCountsWhatIsMissing(t *testing.T) {
 
 func TestCheckerFindsEveryLie(t *testing.T) {
 	d := newData(testWork)
-	meta := testWork
-	meta.Keys, meta.Quiet = 1, 3
-	m := newData(meta)
 	one := request{kind: get, first: 4, n: 1}
 	three := request{kind: get, first: 3, n: 3}
-	quiet := request{kind: quietGets, first: 3, n: 3}
 	header := fmt.Sprintf("VALUE %s 4 20\r\n", d.key(4))
 	flipped := []byte(hit(d, 4))
 	flipped[len(flipped)-3] ^= 1
 
 	for _, lie := range []struct {
 		name    string
-		data    *data
 		due     []request
 		replies string
 		says    string
 	}{
-		{"one wrong bit", d, []request{one}, string(flipped) + "END\r\n", "wrong value"},
-		{"another key's value", d, []request{one}, header + string(d.value(5)) + "\r\nEND\r\n", "wrong value"},
-		{"another key", d, []request{one}, hit(d, 5) + "END\r\n", "not asked for"},
-		{"a key nobody has", d, []request{one}, "VALUE kkk000000099 99 20\r\n", "expected the value"},
-		{"wrong flags", d, []request{one}, strings.Replace(hit(d, 4), " 4 20", " 5 20", 1), "expected the value"},
-		{"wrong length", d, []request{one}, strings.Replace(hit(d, 4), " 4 20", " 4 21", 1), "expected the value"},
-		{"short value", d, []request{one}, header + string(d.value(4)[:19]) + "\r\nEND\r\n", "wrong value"},
-		{"long value", d, []request{one}, header + string(d.value(4)) + "x\r\nEND\r\n", "no line end"},
-		{"miss", d, []request{one}, "END\r\n", "a miss"},
-		{"miss of one in three", d, []request{three}, hit(d, 3) + hit(d, 5) + "END\r\n", "1 of the 3 keys"},
-		{"twice the same", d, []request{three}, hit(d, 3) + hit(d, 3), "twice"},
-		{"no end", d, []request{one}, hit(d, 4) + hit(d, 4), "twice"},
-		{"swapped replies", d, []request{one, {kind: get, first: 5, n: 1}}, hit(d, 5) + "END\r\n" + hit(d, 4) + "END\r\n", "not asked for"},
-		{"swapped kinds", d, []request{one, {kind: set, n: 1}}, "STORED\r\n" + hit(d, 4) + "END\r\n", "expected the value"},
-		{"lost reply", d, []request{{kind: set, n: 1}, one}, hit(d, 4) + "END\r\n", `expected "STORED\r\n"`},
-		{"surplus reply", d, []request{{kind: set, n: 1}}, "STORED\r\nSTORED\r\n", "nobody waits for"},
-		{"answered fence", d, []request{{kind: fence}}, hit(d, 4), "expected"},
-		{"not stored", d, []request{{kind: set, n: 1}}, "NOT_STORED\r\n", "NOT_STORED"},
-		{"error for a read", d, []request{one}, "SERVER_ERROR no server\r\n", "SERVER_ERROR"},
-		{"error in a value's place", d, []request{three}, hit(d, 3) + "SERVER_ERROR late\r\n", "SERVER_ERROR"},
-		{"bare line feed", d, []request{{kind: set, n: 1}}, "STORED\n", "expected"},
-		{"endless line", d, []request{one}, strings.Repeat("x", maxLine+1), "without end"},
-		{"meta out of order", m, []request{quiet}, metaHit(m, 4) + metaHit(m, 3), "out of order"},
-		{"meta miss", m, []request{quiet}, metaHit(m, 3) + metaHit(m, 4) + "MN\r\n", "1 of the 3 keys"},
-		{"meta wrong value", m, []request{quiet}, strings.Replace(metaHit(m, 3), string(m.value(3)), string(m.value(4)), 1), "wrong value"},
-		{"quiet set speaks", m, []request{{kind: quietSets, n: 3}}, "HD\r\n", `expected "MN\r\n"`},
+		{"one wrong bit", []request{one}, string(flipped) + "END\r\n", "wrong value"},
+		{"another key's value", []request{one}, header + string(d.value(5)) + "\r\nEND\r\n", "wrong value"},
+		{"another key", []request{one}, hit(d, 5) + "END\r\n", "not asked for"},
+		{"a key nobody has", []request{one}, "VALUE kkk000000099 99 20\r\n", "expected the value"},
+		{"wrong flags", []request{one}, strings.Replace(hit(d, 4), " 4 20", " 5 20", 1), "expected the value"},
+		{"wrong length", []request{one}, strings.Replace(hit(d, 4), " 4 20", " 4 21", 1), "expected the value"},
+		{"short value", []request{one}, header + string(d.value(4)[:19]) + "\r\nEND\r\n", "wrong value"},
+		{"long value", []request{one}, header + string(d.value(4)) + "x\r\nEND\r\n", "no line end"},
+		{"miss", []request{one}, "END\r\n", "a miss"},
+		{"miss of one in three", []request{three}, hit(d, 3) + hit(d, 5) + "END\r\n", "1 of the 3 keys"},
+		{"twice the same", []request{three}, hit(d, 3) + hit(d, 3), "twice"},
+		{"no end", []request{one}, hit(d, 4) + hit(d, 4), "twice"},
+		{"swapped replies", []request{one, {kind: get, first: 5, n: 1}}, hit(d, 5) + "END\r\n" + hit(d, 4) + "END\r\n", "not asked for"},
+		{"swapped kinds", []request{one, {kind: set, n: 1}}, "STORED\r\n" + hit(d, 4) + "END\r\n", "expected the value"},
+		{"lost reply", []request{{kind: set, n: 1}, one}, hit(d, 4) + "END\r\n", `expected "STORED\r\n"`},
+		{"surplus reply", []request{{kind: set, n: 1}}, "STORED\r\nSTORED\r\n", "nobody waits for"},
+		{"answered fence", []request{{kind: fence}}, hit(d, 4), "expected"},
+		{"not stored", []request{{kind: set, n: 1}}, "NOT_STORED\r\n", "NOT_STORED"},
+		{"error for a read", []request{one}, "SERVER_ERROR no server\r\n", "SERVER_ERROR"},
+		{"error in a value's place", []request{three}, hit(d, 3) + "SERVER_ERROR late\r\n", "SERVER_ERROR"},
+		{"bare line feed", []request{{kind: set, n: 1}}, "STORED\n", "expected"},
+		{"endless line", []request{one}, strings.Repeat("x", maxLine+1), "without end"},
 	} {
 		for _, piece := range []int{1, 7, 1000} {
-			c := newChecker(lie.data, nil, 4, 3)
+			c := newChecker(d, nil, 4, 3)
 			for _, r := range lie.due {
 				c.push(r)
 			}
@@ -186,7 +150,8 @@ func TestRequestsCostNoAllocation(t *testing.T) {
 	replies := []byte(hit(d, 3) + hit(d, 4) + hit(d, 5) + "END\r\nSTORED\r\n")
 	out := make([]byte, 0, 1024)
 	if allocs := testing.AllocsPerRun(100, func() {
-		out = d.appendSet(d.appendGet(out[:0], 3, 3), 2)
+		out, _ = d.appendGet(out[:0], 3, 3, nil, 0)
+		out = d.appendSet(out, 2)
 		c.push(request{kind: get, first: 3, n: 3})
 		c.push(request{kind: set, first: 2, n: 1})
 		for b := replies; len(b) > 0; {

@@ -8,7 +8,6 @@ package load
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,10 +20,7 @@ type client struct {
 	due        int   // number of requests without a reply, on all connections of the client
 	unanswered int   // if a multi-get is split by server: the number of parts without a reply; if connections are closed after some requests: the number of requests left on this one; otherwise 0
 	start      int64 // time when the client's current request began, in nanoseconds since the loop began
-	hits       int   // number of keys that the client's current request has found so far
-	bad        bool  // the current request had a miss or an error
 	served     int64 // number of requests of the client with a reply
-	good       int64 // number of requests of the client with a reply in the measured window, without a miss or an error
 }
 
 type conn struct {
@@ -34,32 +30,6 @@ type conn struct {
 	sent   int    // number of bytes of out that were sent already
 	part   []byte // incomplete line that was read; its end is not read yet
 	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
-}
-
-// dial connects to the address a. It returns an error if this takes longer than timeout.
-func dial(a at, timeout time.Duration) (fd int, err error) {
-	if fd, err = connect(a, nil); err != nil {
-		return -1, err
-	}
-	defer func() {
-		if err != nil {
-			unix.Close(fd)
-		}
-	}()
-	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-	for until := time.Now().Add(timeout); ; {
-		n, err := unix.Poll(ready, int(max(0, time.Until(until).Milliseconds())))
-		if n == 0 && err == nil {
-			return -1, fmt.Errorf("connect to %s: no answer within %v", a.text, timeout)
-		}
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
-	if code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err != nil || code != 0 {
-		return -1, fmt.Errorf("connect to %s: %w", a.text, errors.Join(err, unix.Errno(code)))
-	}
-	return fd, nil
 }
 
 // connect starts to connect to the address a. If `from` is not nil, it is the local address of the

@@ -58,9 +58,7 @@ func TestRunAgainstMemcached(t *testing.T) {
 	}{
 		{"plain", func(*Workload, *Bounds) {}},
 		{"pipeline", func(w *Workload, _ *Bounds) { w.Depth = 16 }},
-		{"sliding pipeline", func(w *Workload, _ *Bounds) { w.Depth, w.Sliding = 16, true }},
 		{"multi-get", func(w *Workload, _ *Bounds) { w.Keys = 100 }},
-		{"quiet batches", func(w *Workload, _ *Bounds) { w.Quiet = 50 }},
 		{"large values", func(w *Workload, _ *Bounds) { w.Value, w.Count, w.Depth = 300<<10, 20, 2 }},
 		{"empty values", func(w *Workload, _ *Bounds) { w.Value = 0 }},
 		{"only writes", func(w *Workload, _ *Bounds) { w.Reads = 0 }},
@@ -89,37 +87,19 @@ func measures(t *testing.T, addr Target, pid int, work Workload, bounds Bounds) 
 	if err != nil {
 		return err
 	}
-	if got.Requests == 0 || got.Seconds <= 0 || got.Checked < got.Hits || len(got.Cores) == 0 {
+	if got.Requests == 0 || got.Seconds <= 0 || got.Checked < got.Reads*int64(work.Keys) || len(got.Cores) == 0 {
 		return fmt.Errorf("result %+v", got)
-	}
-	if keys := max(work.Keys, work.Quiet); got.Hits != got.Reads*int64(keys) {
-		return fmt.Errorf("%d hits for %d reads of %d keys", got.Hits, got.Reads, keys)
 	}
 	if work.Reads > 0 && got.Reads == 0 || work.Reads < 100 && got.Reads == got.Requests {
 		return fmt.Errorf("%d reads in %d requests, %d per cent were asked for", got.Reads, got.Requests, work.Reads)
 	}
-	if l := got.Latency; l.P50 <= 0 || l.P99 < l.P50 || l.Max < l.P999 {
-		return fmt.Errorf("latency %+v", l)
+	if got.P50 <= 0 || got.P99 < got.P50 {
+		return fmt.Errorf("p50 %v, p99 %v", got.P50, got.P99)
 	}
-	if p := got.Processes[0]; p.CPU <= 0 || p.Memory.Anon <= 0 || p.AnonPeak < p.Memory.Anon {
+	if p := got.Processes[0]; p.CPU <= 0 || p.Memory <= 0 {
 		return fmt.Errorf("the server's process %+v", p)
 	}
 	return nil
-}
-
-func TestIdleLoadReadsOnce(t *testing.T) {
-	addr, _ := memcached(t)
-	work := base
-	work.Idle, work.Conns = true, 50
-	bounds := short
-	bounds.Warm = 0
-	got, err := Run(t.Context(), addr, work, bounds, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.Checked != 50 {
-		t.Errorf("50 connections read %d keys", got.Checked)
-	}
 }
 
 // TestWindowLastsUntilThereIsAReply tests a window that ends before any reply can arrive. That
@@ -135,7 +115,7 @@ func TestWindowLastsUntilThereIsAReply(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Requests == 0 || got.Latency.P50 <= 0 {
+		if got.Requests == 0 || got.P50 <= 0 {
 			t.Errorf("at a rate of %v: %+v", rate, got)
 		}
 	}
@@ -166,7 +146,7 @@ func TestLossyLoadGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || l.KeysBoth == 0 || got.Replies < got.Requests {
+	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || got.Replies < got.Requests || len(got.Steps) != int(got.Seconds*10)+1 {
 		t.Errorf("an empty server that is being filled: %+v of %d replies", l, got.Replies)
 	}
 }
@@ -259,49 +239,14 @@ func TestRunFindsTheLiar(t *testing.T) {
 	}
 }
 
-// TestWindowThatIsCut tests that a window with Cut ends even if replies are due: with a server that
-// stops replying, and with one that never replies.
-func TestWindowThatIsCut(t *testing.T) {
-	work, bounds := base, short
-	work.Reads = 100
-	bounds.NoFill, bounds.Warm, bounds.Cut = true, 0, true
-	bounds.Timeout = bounds.Window / 2 // does not apply with Cut
-	for from, most := range map[int]int64{1: 0, 5: 4} {
-		got, err := Run(t.Context(), liar(t, from, func(string) *string { return new(string) }), work, bounds, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.GivenUp != work.Conns || len(got.Good) != work.Conns || got.Latency.Max <= 0 {
-			t.Errorf("silent from reply %d: %+v", from, got)
-		}
-		sum := int64(0)
-		for _, n := range got.Good {
-			if sum += n; n > most {
-				t.Errorf("silent from reply %d: %d good answers on a connection", from, n)
-			}
-		}
-		if sum != got.Requests {
-			t.Errorf("silent from reply %d: %d good answers of %d", from, sum, got.Requests)
-		}
-	}
-	work.Rate = 2000 // the connections can send only one request each
-	got, err := Run(t.Context(), liar(t, 1, func(string) *string { return new(string) }), work, bounds, nil)
-	if all := int(work.Rate * bounds.Window.Seconds()); err != nil || got.Requests != 0 || got.GivenUp < all {
-		t.Errorf("paced: %d given up of %d, %v", got.GivenUp, all, err)
-	}
-}
-
 func TestRunRefusesWhatItCannotDo(t *testing.T) {
 	addr := Target{Addr: "127.0.0.1:1"}
 	for _, change := range []func(*Workload, *Bounds){
 		func(w *Workload, _ *Bounds) { w.Conns = 0 },
-		func(w *Workload, _ *Bounds) { w.Keys, w.Quiet = 2, 2 },
 		func(w *Workload, _ *Bounds) { w.Keys = w.Count + 1 },
 		func(w *Workload, _ *Bounds) { w.KeySize = 9 },
 		func(w *Workload, _ *Bounds) { w.Reads = 101 },
-		func(w *Workload, _ *Bounds) { w.Idle, w.Rate = true, 5 },
 		func(_ *Workload, b *Bounds) { b.Window = 0 },
-		func(_ *Workload, b *Bounds) { b.Cut = true },
 		func(*Workload, *Bounds) {}, // no process listens
 	} {
 		work, bounds := base, short

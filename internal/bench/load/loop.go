@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"time"
 	"unsafe"
 
@@ -41,7 +40,7 @@ type loop struct {
 	work   Workload
 	bounds Bounds
 	data   *data
-	lost   *losses // counts of misses and errors; nil: the load is not lossy, so they are errors
+	lost   *Lost // counts of misses and errors; nil: the load is not lossy, so they are errors
 	window window
 
 	epoll, ticker int
@@ -88,16 +87,16 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	}
 	defer unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0)
 	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1,
-		aim: aim{lanes: lanes, apart: -1}}
+		aim: aim{lanes: lanes}}
 	defer l.close()
-	if len(to.Servers) > 0 {
+	if to.Addr == "" {
 		l.owner = l.data.owners(to.Servers)
-		l.apart = slices.Index(to.Servers, to.Apart)
 	}
 	if work.Lossy {
-		l.lost = newLosses(work.Count)
+		l.lost = new(Lost)
 	}
-	l.window = newWindow(l, watch, l.apart >= 0)
+	l.window = newWindow(l, watch)
+	l.window.lossy = work.Lossy
 	if err := l.open(); err != nil {
 		return Result{}, err
 	}
@@ -105,14 +104,15 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 		return Result{}, err
 	}
 	result := l.window.result()
-	result.Checked, result.Replies = l.checked, l.replies
+	result.Checked, result.Replies, result.From = l.checked, l.replies, l.began.Add(time.Duration(l.window.from))
 	if l.lost != nil {
-		result.Lost = l.lost.sum()
+		result.Lost = *l.lost
 	}
 	return result, nil
 }
 
-// open connects the clients and creates the epoll set and the timer.
+// open prepares the clients and creates the epoll set and the timer. A client connects when it sends
+// its first request.
 func (l *loop) open() (err error) {
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("epoll: %w", err)
@@ -120,24 +120,16 @@ func (l *loop) open() (err error) {
 	if l.ticker, err = unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC); err != nil {
 		return fmt.Errorf("timerfd: %w", err)
 	}
-	batch := max(l.work.Keys, l.work.Quiet)
 	l.clients = make([]client, l.work.Conns)
 	l.conns = make([]conn, 0, l.work.Conns*len(l.lanes))
 	for id := range l.clients {
 		first := len(l.conns)
-		for lane, a := range l.lanes {
-			fd, err := dial(a, l.bounds.Timeout)
-			if err != nil {
-				return fmt.Errorf("connection %d of %d: %w", id+1, l.work.Conns, err)
-			}
-			c := conn{id: len(l.conns), fd: fd, check: newChecker(l.data, l.lost, l.work.Depth, batch)}
+		for lane := range l.lanes {
+			c := conn{id: len(l.conns), fd: -1, check: newChecker(l.data, l.lost, l.work.Depth, l.work.Keys)}
 			if len(l.lanes) > 1 {
 				c.check.owner, c.check.lane = l.owner, uint8(lane)
 			}
 			l.conns = append(l.conns, c)
-			if err := l.watch(&l.conns[c.id]); err != nil {
-				return err
-			}
 		}
 		l.clients[id] = client{id: id, lanes: l.conns[first:]}
 	}
@@ -160,35 +152,32 @@ func (l *loop) open() (err error) {
 	return nil
 }
 
-// watch adds the connection c to the epoll set.
-func (l *loop) watch(c *conn) error {
-	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
-		return fmt.Errorf("epoll: %w", err)
+// lane returns the connection of the client k on which a request for the key is sent.
+func (l *loop) lane(k *client, key int) (*conn, error) {
+	if len(k.lanes) == 1 {
+		return l.connected(k, 0)
 	}
-	return nil
+	return l.connected(k, int(l.owner[key]))
 }
 
-// lane returns the connection of the client k on which a request for the key is sent. It connects
+// connected returns the connection of the client k to the server with the given index. It connects
 // if necessary.
-func (l *loop) lane(k *client, key int) (*conn, error) {
-	i := 0
-	if len(k.lanes) > 1 {
-		i = int(l.owner[key])
-	}
-	c := &k.lanes[i]
-	if c.fd >= 0 {
+func (l *loop) connected(k *client, server int) (c *conn, err error) {
+	if c = &k.lanes[server]; c.fd >= 0 {
 		return c, nil
 	}
 	var from unix.Sockaddr
 	if l.from != nil {
 		from = l.from[k.id]
 	}
-	var err error
-	if c.fd, err = connect(l.lanes[i], from); err != nil {
+	if c.fd, err = connect(l.lanes[server], from); err != nil {
 		return nil, err
 	}
-	return c, l.watch(c)
+	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(c.id)}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
+		return nil, fmt.Errorf("epoll: %w", err)
+	}
+	return c, nil
 }
 
 // disconnect closes all connections of the client k.
@@ -281,9 +270,6 @@ func (l *loop) tick() error {
 	}
 	now := l.clock()
 	l.window.tick(now, int64(binary.NativeEndian.Uint64(count[:])), l.phase == measuring)
-	if l.bounds.Cut {
-		return nil
-	}
 	for i := range l.conns {
 		c := &l.conns[i]
 		if c.check.size == 0 {
@@ -350,8 +336,6 @@ func (l *loop) receive(k *client, c *conn, b []byte) error {
 			return nil
 		}
 		l.checked += int64(c.check.found)
-		k.hits += c.check.found
-		k.bad = k.bad || c.check.bad
 		r := c.check.pop()
 		k.due--
 		l.due--
@@ -371,12 +355,8 @@ func (l *loop) answered(k *client, r request, now int64) {
 	k.served++
 	l.replies++
 	if l.phase == measuring {
-		l.window.record(r, k.hits, l.apart >= 0 && int(l.owner[r.first]) == l.apart, now)
-		if !k.bad {
-			k.good++
-		}
+		l.window.record(r, now)
 	}
-	k.hits, k.bad = 0, false
 	if l.paced() {
 		l.release(k)
 	}
@@ -384,13 +364,12 @@ func (l *loop) answered(k *client, r request, now int64) {
 
 // refill sends the requests that the client k may send now in a closed loop.
 func (l *loop) refill(k *client) error {
-	if k.due == 0 || l.work.Sliding {
+	if k.due == 0 {
 		now := l.clock()
 		for k.due < l.work.Depth {
-			if more, err := l.next(k, now); !more {
-				if err != nil {
-					return err
-				}
+			if more, err := l.next(k, now); err != nil {
+				return err
+			} else if !more {
 				break
 			}
 		}
@@ -432,24 +411,19 @@ func (l *loop) next(k *client, start int64) (bool, error) {
 		if l.filled == l.work.Count {
 			return false, nil
 		}
-		n := min(max(1, l.work.Quiet), l.work.Count-l.filled)
-		first := l.filled
-		l.filled += n
-		return true, l.write(k, first, n, start)
+		l.filled++
+		return true, l.write(k, l.filled-1, start)
 	case warming, measuring:
-		if l.work.Idle && k.served > 0 {
-			return false, nil
-		}
 		if l.work.Visit > 0 && k.unanswered == 0 {
 			k.disconnect()
 			k.unanswered, k.start = l.work.Visit, start
 		}
 		random := splitmix(&l.random)
-		first := int(random >> 32 * uint64(l.work.Count) >> 32)
-		if int(random&0xffffffff*100>>32) >= l.work.Reads && !l.work.Idle {
-			return true, l.write(k, first, max(1, l.work.Quiet), start)
+		key := int(random >> 32 * uint64(l.work.Count) >> 32)
+		if int(random&0xffffffff*100>>32) >= l.work.Reads {
+			return true, l.write(k, key, start)
 		}
-		return true, l.ask(k, first, start)
+		return true, l.ask(k, key, start)
 	}
 	return false, nil
 }
@@ -460,8 +434,12 @@ func (l *loop) ask(k *client, first int, start int64) error {
 	if len(k.lanes) > 1 && l.work.Keys > 1 {
 		k.start = start
 		for i := range k.lanes {
-			c, any := &k.lanes[i], false
-			if c.out, any = l.data.appendPart(c.out, first, l.work.Keys, l.owner, uint8(i)); any {
+			c, err := l.connected(k, i)
+			if err != nil {
+				return err
+			}
+			any := false
+			if c.out, any = l.data.appendGet(c.out, first, l.work.Keys, l.owner, uint8(i)); any {
 				l.push(k, c, request{get, first, l.work.Keys, start})
 				k.unanswered++
 			}
@@ -469,44 +447,21 @@ func (l *loop) ask(k *client, first int, start int64) error {
 		return nil
 	}
 	c, err := l.lane(k, first)
-	if err != nil {
-		return err
-	}
-	switch {
-	case l.work.Quiet > 0:
-		c.out = l.data.appendQuietGets(c.out, first, l.work.Quiet)
-		l.push(k, c, request{quietGets, first, l.work.Quiet, start})
-	case l.work.Binary:
-		kind := get
-		if l.work.Keys > 1 {
-			kind = quietGets
-		}
-		c.out = l.data.appendFrameGets(c.out, first, l.work.Keys)
-		l.push(k, c, request{kind, first, l.work.Keys, start})
-	default:
-		c.out = l.data.appendGet(c.out, first, l.work.Keys)
+	if err == nil {
+		c.out, _ = l.data.appendGet(c.out, first, l.work.Keys, nil, 0)
 		l.push(k, c, request{get, first, l.work.Keys, start})
 	}
-	return nil
+	return err
 }
 
-func (l *loop) write(k *client, first, n int, start int64) error {
-	c, err := l.lane(k, first)
-	if err != nil {
-		return err
+// write adds a set of the key with the given number by the client k.
+func (l *loop) write(k *client, key int, start int64) error {
+	c, err := l.lane(k, key)
+	if err == nil {
+		c.out = l.data.appendSet(c.out, key)
+		l.push(k, c, request{set, key, 1, start})
 	}
-	if l.work.Quiet > 0 {
-		c.out = l.data.appendQuietSets(c.out, first, n)
-		l.push(k, c, request{quietSets, first, n, start})
-		return nil
-	}
-	if l.work.Binary {
-		c.out = l.data.appendFrameSet(c.out, first)
-	} else {
-		c.out = l.data.appendSet(c.out, first)
-	}
-	l.push(k, c, request{set, first, 1, start})
-	return nil
+	return err
 }
 
 func (l *loop) push(k *client, c *conn, r request) {

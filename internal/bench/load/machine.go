@@ -2,15 +2,12 @@
 
 package load
 
-// This file describes the machine: the usage of each CPU, whether the kernel counts interrupt time
-// separately, and the names of the kernel and the CPU.
+// This file describes the machine: the usage of each CPU, and the names of the kernel and the CPU.
 
 import (
-	"bytes"
-	"compress/gzip"
 	"fmt"
-	"io"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -74,45 +71,19 @@ func parseCores(text string, wall time.Duration) ([]Core, error) {
 	return cores, nil
 }
 
-// SoftirqApart reports whether this kernel leaves interrupt time out of the CPU time of processes
-// (CONFIG_IRQ_TIME_ACCOUNTING). known is false if the kernel's configuration cannot be read.
-func SoftirqApart() (apart, known bool) {
-	config, err := kernelConfig()
-	if err != nil {
-		return false, false
-	}
-	return bytes.Contains(config, []byte("\nCONFIG_IRQ_TIME_ACCOUNTING=y\n")), true
-}
-
-func kernelConfig() ([]byte, error) {
-	if packed, err := os.Open("/proc/config.gz"); err == nil {
-		defer packed.Close()
-		text, err := gzip.NewReader(packed)
-		if err != nil {
-			return nil, err
-		}
-		return io.ReadAll(text)
-	}
-	return os.ReadFile("/boot/config-" + Kernel())
-}
-
-// Kernel returns the version of the running kernel, without the vendor's suffix.
-func Kernel() string {
+// Machine returns the version of the running kernel without the vendor's suffix, the name of the
+// CPU, and the number of CPUs.
+func Machine() (kernel, model string, cpus int) {
+	kernel, model = "unknown", "unknown"
 	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		return "unknown"
+	if err := unix.Uname(&name); err == nil {
+		kernel, _, _ = strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
 	}
-	version, _, _ := strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
-	return version
-}
-
-// Model returns the CPU's name.
-func Model() string {
-	text, _ := os.ReadFile("/proc/cpuinfo")
+	text, _ := os.ReadFile("/proc/cpuinfo") // without it, the model stays unknown
 	for line := range strings.Lines(string(text)) {
-		if name, model, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(model)
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			model = strings.TrimSpace(value)
 		}
 	}
-	return "unknown"
+	return kernel, model, runtime.NumCPU()
 }

@@ -13,9 +13,6 @@ func (l *loop) advance() error {
 		if l.filled < l.work.Count || l.due > 0 {
 			return nil
 		}
-		for i := range l.clients {
-			l.clients[i].served = 0 // counts anew for the measured phases: an idle load makes one read per connection after the keys are written
-		}
 		l.phase, l.phaseEnd = warming, now+int64(l.bounds.Warm)
 		if l.work.Rate == 0 {
 			return l.kick()
@@ -29,15 +26,9 @@ func (l *loop) advance() error {
 			l.phase, l.phaseEnd = measuring, l.clock()+int64(l.bounds.Window)
 		}
 	case measuring:
-		if l.bounds.Cut {
-			if now >= l.phaseEnd {
-				l.giveUp(now)
-				l.phase = finished
-				return l.window.end()
-			}
-			break
-		}
-		if l.window.shows(l.work.Idle) && now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
+		// On a busy machine a short window may end before its first reply. It is then extended
+		// until a reply arrives or the timeout ends the run.
+		if l.window.latency.TotalCount() > 0 && now >= l.phaseEnd || l.bounds.Requests > 0 && l.window.requests >= l.bounds.Requests {
 			l.phase = draining
 			return l.window.end()
 		}
@@ -77,43 +68,13 @@ func (l *loop) fence() error {
 		if c.fd < 0 {
 			continue
 		}
-		r := request{kind: fence, start: l.clock()}
-		switch {
-		case l.work.Quiet > 0:
-			r.kind = quietFence
-			c.out = append(c.out, "mn\r\n"...)
-		case l.work.Binary:
-			r.kind = quietFence
-			c.out = l.data.appendNoop(c.out)
-		default:
-			c.out = append(c.out, "get "+fenceKey+"\r\n"...)
-		}
-		l.push(l.clientOf(c), c, r)
+		c.out = append(c.out, "get "+fenceKey+"\r\n"...)
+		l.push(l.clientOf(c), c, request{kind: fence, start: l.clock()})
 		if err := l.flush(c); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// giveUp counts all requests that have no reply when the measured window ends, and records how long
-// they waited. These include due requests that found no free connection.
-func (l *loop) giveUp(now int64) {
-	give := func(due int64) {
-		l.window.givenUp++
-		l.window.waited(now - max(l.window.from, due))
-	}
-	for i := range l.clients {
-		l.window.good = append(l.window.good, l.clients[i].good)
-	}
-	for i := range l.conns {
-		for c := &l.conns[i]; c.check.size > 0; l.due-- {
-			give(c.check.pop().start)
-		}
-	}
-	for t := float64(now); l.work.Rate > 0 && l.nextDue <= t; l.nextDue += l.gap {
-		give(int64(l.nextDue))
-	}
 }
 
 // paced reports whether requests are sent at fixed times, and not when replies arrive.

@@ -8,11 +8,9 @@ package load
 // for all its threads. /proc/PID/stat has only ticks of ten milliseconds. The usage of the machine
 // is read from /proc/stat, in ticks. It shows whether other processes disturbed a measurement.
 
-// This part reads the values of one process: CPU time, context switches, memory, open files.
+// This part reads the values of one process: CPU time, sleeps, memory, reads and writes.
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -22,9 +20,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Process is the resource usage of a process: since its start, or between two readings.
+type Process struct {
+	PID        int           `json:"pid"`
+	CPU        time.Duration `json:"cpu_ns"`      // CPU time of all threads
+	Kernel     time.Duration `json:"kernel_ns"`   // CPU time in the kernel; the kernel estimates it from samples at its ticks
+	Sleeps     int64         `json:"sleeps"`      // how often threads that still run went to sleep; close to the number of wakeups
+	Reads      int64         `json:"reads"`       // number of read and readv calls
+	ReadBytes  int64         `json:"read_bytes"`  // bytes that these calls returned
+	Writes     int64         `json:"writes"`      // number of write and writev calls; sendmsg, which memcached uses, does not count
+	WriteBytes int64         `json:"write_bytes"` // bytes that these calls accepted
+	Memory     int64         `json:"memory"`      // anonymous memory that is resident at the last reading (RssAnon), in bytes
+}
+
 // CPU returns the CPU time of all threads of process pid, including threads that have ended. If the
-// kernel accounts for interrupts separately (see SoftirqApart), the time of network interrupts is
-// missing.
+// kernel accounts for interrupts separately, the time of network interrupts is missing.
 func CPU(pid int) (time.Duration, error) {
 	// The clock id of a process, in the kernel's encoding: the complement of the pid, shifted by
 	// three bits, plus the constant CPUCLOCK_SCHED, which is 2.
@@ -39,45 +49,63 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Times returns the CPU time of process pid in user mode and in the kernel. The kernel estimates
-// both from samples at its ticks.
-func Times(pid int) (user, kernel time.Duration, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, 0, err
+// since returns the usage of the process between the reading p and now. If p has only a PID, that
+// is the usage since the start of the process.
+func (p Process) since() (now Process, err error) {
+	if now, err = ReadProcess(p.PID); err != nil {
+		return now, err
 	}
-	return parseTimes(string(text))
+	now.CPU -= p.CPU
+	now.Kernel -= p.Kernel
+	now.Sleeps -= p.Sleeps
+	now.Reads -= p.Reads
+	now.ReadBytes -= p.ReadBytes
+	now.Writes -= p.Writes
+	now.WriteBytes -= p.WriteBytes
+	return now, nil
 }
 
-func parseTimes(text string) (user, kernel time.Duration, err error) {
+// ReadProcess returns the usage of process pid since its start.
+func ReadProcess(pid int) (p Process, err error) {
+	p.PID = pid
+	at := fmt.Sprintf("/proc/%d/", pid)
+	if p.CPU, err = CPU(pid); err != nil {
+		return p, err
+	}
+	stat, err := os.ReadFile(at + "stat")
+	if err != nil {
+		return p, err
+	}
+	if p.Kernel, err = kernelTime(string(stat)); err != nil {
+		return p, err
+	}
+	status, err := numbers(at + "status")
+	if err != nil {
+		return p, err
+	}
+	p.Memory = status["RssAnon"] << 10
+	if io, err := numbers(at + "io"); err == nil { // a kernel without this file measures everything else
+		p.Reads, p.ReadBytes, p.Writes, p.WriteBytes = io["syscr"], io["rchar"], io["syscw"], io["wchar"]
+	}
+	tasks, err := os.ReadDir(at + "task")
+	for _, task := range tasks {
+		if fields, err := numbers(at + "task/" + task.Name() + "/status"); err == nil { // otherwise the thread has ended since
+			p.Sleeps += fields["voluntary_ctxt_switches"]
+		}
+	}
+	return p, err
+}
+
+// kernelTime returns the CPU time in the kernel from the text of /proc/PID/stat.
+func kernelTime(text string) (time.Duration, error) {
 	// The second field of the file is the program's name in parentheses. The name may contain
 	// spaces and parentheses, so the other fields begin after the last parenthesis.
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
-		return 0, 0, fmt.Errorf("%q is no /proc/PID/stat", text)
+		return 0, fmt.Errorf("%q is no /proc/PID/stat", text)
 	}
-	var ticks [2]int64
-	for i := range ticks {
-		if ticks[i], err = strconv.ParseInt(fields[11+i], 10, 64); err != nil {
-			return 0, 0, fmt.Errorf("/proc/PID/stat: %w", err)
-		}
-	}
-	return time.Duration(ticks[0]) * tick, time.Duration(ticks[1]) * tick, nil
-}
-
-// Memory is the memory of a process, in bytes.
-type Memory struct {
-	Anon int64 `json:"anon"` // anonymous memory that is resident now (RssAnon), in bytes
-	Peak int64 `json:"peak"` // greatest resident memory since the start, including files (VmHWM), in bytes
-}
-
-// ReadMemory returns the memory of process pid.
-func ReadMemory(pid int) (Memory, error) {
-	fields, err := status(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return Memory{}, err
-	}
-	return Memory{Anon: fields["RssAnon"] << 10, Peak: fields["VmHWM"] << 10}, nil
+	ticks, err := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(ticks) * tick, err
 }
 
 // Descriptors returns how many files and sockets process pid has open.
@@ -86,41 +114,15 @@ func Descriptors(pid int) (int, error) {
 	return len(open), err
 }
 
-// Switches returns how often the threads of process pid that still run have gone to sleep. That is
-// close to their number of wakeups.
-func Switches(pid int) (int64, error) {
-	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	if err != nil {
-		return 0, fmt.Errorf("threads of process %d: %w", pid, err)
-	}
-	var sum int64
-	for _, task := range tasks {
-		fields, err := status(fmt.Sprintf("/proc/%d/task/%s/status", pid, task.Name()))
-		if err != nil {
-			continue // the thread ended after the directory was read
-		}
-		sum += fields["voluntary_ctxt_switches"]
-	}
-	return sum, nil
-}
-
-// status returns the numbers in a file such as /proc/PID/status, by name.
-func status(path string) (map[string]int64, error) {
+// numbers returns the numbers in a file such as /proc/PID/status, by name.
+func numbers(path string) (map[string]int64, error) {
 	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	fields := make(map[string]int64)
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	for lines.Scan() {
-		name, rest, _ := bytes.Cut(lines.Bytes(), []byte(":"))
-		words := bytes.Fields(rest)
-		if len(words) == 0 {
-			continue
-		}
-		if n, err := strconv.ParseInt(string(words[0]), 10, 64); err == nil {
-			fields[string(name)] = n
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if words := strings.Fields(rest); len(words) > 0 {
+			fields[name], _ = strconv.ParseInt(words[0], 10, 64) // a value that is no number counts as 0
 		}
 	}
-	return fields, nil
+	return fields, err
 }

@@ -21,15 +21,13 @@ import (
 // Target says where the load sends its requests.
 type Target struct {
 	Addr    string   // address of the target, IP:PORT or unix:/path; empty: the load sends each request to the server of its key
-	Servers []string // addresses of the servers, IP:PORT; keys are placed by ketama, as libmemcached and nutcracker do it
-	Apart   string   // address of one of the servers: reads of its keys are measured separately; empty: none
+	Servers []string // addresses of the servers, IP:PORT, if Addr is empty; keys are placed by ketama, as libmemcached and nutcracker do it
 }
 
 // aim is a parsed Target: the addresses to connect to, and the server of each key.
 type aim struct {
 	lanes []at            // addresses to which each client connects
 	owner []uint8         // by number of the key: index of the server that has the key; nil: there is only one address
-	apart int             // index of the server that is measured separately; -1: none
 	from  []unix.Sockaddr // by client: local address of its connections if it reconnects often; nil: the kernel chooses the address
 }
 
@@ -71,9 +69,6 @@ func (t Target) lanes() ([]at, error) {
 			return nil, err
 		}
 		all = append(all, a)
-	}
-	if t.Apart != "" && !slices.Contains(t.Servers, t.Apart) {
-		return nil, fmt.Errorf("%s is apart, and not one of the servers %s", t.Apart, strings.Join(t.Servers, ", "))
 	}
 	return all, nil
 }

@@ -6,7 +6,6 @@ package load
 // the measuring phase.
 
 import (
-	"fmt"
 	"os"
 	"time"
 
@@ -15,16 +14,14 @@ import (
 
 type window struct {
 	clock func() int64
-	watch []int
+	lossy bool
 
-	requests, reads, hits int64
-	latency               *hdrhistogram.Histogram // latencies of all requests, in nanoseconds
-	apart, others         *hdrhistogram.Histogram // latencies in nanoseconds of reads of one server's keys (apart), and of all other reads (others); nil: reads are not separated
-	givenUp               int
-	good                  []int64
+	requests, reads int64
+	steps           []int64                 // number of replies in each Step of the window; only of a lossy load
+	latency         *hdrhistogram.Histogram // latencies of all requests, in nanoseconds
 
 	from, to  int64 // times at which the measured window began and ended, in nanoseconds since the loop began
-	cpu       time.Duration
+	own       Process
 	processes []Process
 	cores     []Core
 
@@ -33,67 +30,50 @@ type window struct {
 	late      int64 // greatest delay of the timer in the measured window, in nanoseconds
 }
 
-func newWindow(l *loop, watch []int, apart bool) window {
-	latencies := func() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(10*time.Minute), 3) }
-	w := window{clock: l.clock, watch: watch, latency: latencies(), processes: make([]Process, len(watch))}
-	if apart {
-		w.apart, w.others = latencies(), latencies()
+func newWindow(l *loop, watch []int) window {
+	w := window{clock: l.clock, latency: hdrhistogram.New(1, int64(10*time.Minute), 3), own: Process{PID: os.Getpid()}}
+	for _, pid := range watch {
+		w.processes = append(w.processes, Process{PID: pid})
 	}
 	return w
 }
 
 // tick records the delay of the timer. The timer expired `rings` times since tick was called last.
-// tick also samples the memory of the first watched process.
 func (w *window) tick(now, rings int64, measuring bool) {
 	missed := w.firstTick + (w.tickCount+1)*int64(period)
 	w.tickCount += rings
-	if !measuring {
-		return
-	}
-	w.late = max(w.late, now-missed)
-	if len(w.watch) > 0 {
-		if m, err := ReadMemory(w.watch[0]); err == nil {
-			w.processes[0].AnonPeak = max(w.processes[0].AnonPeak, m.Anon)
-		}
+	if measuring {
+		w.late = max(w.late, now-missed)
 	}
 }
 
-// record counts a request that has its reply. apart is true if the request read a key of the server
-// that is measured separately. Requests that were due before w.from do not count for the latency.
-// They are late because begin stops the load while it reads counters.
-func (w *window) record(r request, hits int, apart bool, now int64) {
+// record counts a request that has its reply. Requests that were due before w.from do not count for
+// the latency. They are late because begin stops the load while it reads counters. A wait of more
+// than ten minutes counts as ten minutes, the largest value of the histogram.
+func (w *window) record(r request, now int64) {
 	w.requests++
-	reads := r.kind == get || r.kind == quietGets
-	if reads {
+	if r.kind == get {
 		w.reads++
-		w.hits += int64(hits)
 	}
-	if r.start < w.from {
-		return
+	if w.lossy {
+		w.extend(now)
+		w.steps[len(w.steps)-1]++
 	}
-	w.waited(now - r.start)
-	if reads && w.apart != nil {
-		into := w.others
-		if apart {
-			into = w.apart
-		}
-		_ = into.RecordValue(min(max(1, now-r.start), into.HighestTrackableValue()))
+	if r.start >= w.from {
+		_ = w.latency.RecordValue(min(max(1, now-r.start), w.latency.HighestTrackableValue()))
 	}
 }
 
-// waited records the wait of a request in nanoseconds. A wait of more than ten minutes counts as
-// ten minutes, the largest value of the histogram. The timeout usually ends waits within seconds.
-func (w *window) waited(ns int64) {
-	_ = w.latency.RecordValue(min(max(1, ns), w.latency.HighestTrackableValue()))
+// extend adds the steps of the window up to the given time.
+func (w *window) extend(now int64) {
+	for int64(len(w.steps)) <= (now-w.from)/int64(Step) {
+		w.steps = append(w.steps, 0)
+	}
 }
 
-// shows reports whether there is a latency to report. On a busy machine a short window may end
-// before its first reply. It is then extended until a reply arrives or the timeout ends the run.
-func (w *window) shows(idle bool) bool { return idle || w.latency.TotalCount() > 0 }
-
-// begin reads all counters at the beginning of the measured window, the slow ones first.
+// begin reads all counters at the beginning of the measured window.
 func (w *window) begin() error {
-	if err := w.read(-1); err != nil {
+	if err := w.read(); err != nil {
 		return err
 	}
 	w.from = w.clock()
@@ -104,93 +84,46 @@ func (w *window) begin() error {
 // beginning. It reads the clock before the counters.
 func (w *window) end() error {
 	w.to = w.clock()
-	return w.read(1)
+	if w.lossy {
+		w.extend(w.to)
+	}
+	return w.read()
 }
 
-// read multiplies the current counters of the system by sign and adds them to w. sign is -1 at the
-// beginning of the window and 1 at the end, so the differences remain. CPU times are read closest
-// to the window: last at its beginning, first at its end.
-func (w *window) read(sign int64) error {
-	cpu := func() error {
-		own, err := CPU(os.Getpid())
-		w.cpu += time.Duration(sign) * own
-		for i, pid := range w.watch {
-			used, e := CPU(pid)
-			if e != nil {
-				err = e
-			}
-			w.processes[i].CPU += time.Duration(sign) * used
-			user, kernel, e := Times(pid)
-			if e != nil {
-				err = e
-			}
-			w.processes[i].User += time.Duration(sign) * user
-			w.processes[i].Kernel += time.Duration(sign) * kernel
-		}
-		return err
-	}
-	if sign > 0 {
-		if err := cpu(); err != nil {
-			return err
-		}
-	}
-	for i, pid := range w.watch {
-		p := &w.processes[i]
-		switches, err := Switches(pid)
-		if err != nil {
-			return err
-		}
-		p.PID, p.Switches = pid, p.Switches+sign*switches
-		if p.Memory, err = ReadMemory(pid); err != nil {
-			return fmt.Errorf("memory of process %d: %w", pid, err)
-		}
-	}
+// read replaces each counter of w by its present value minus the old one. A counter is 0 before the
+// first call, so the difference remains after the second call.
+func (w *window) read() (err error) {
 	cores, err := Cores()
 	if err != nil {
 		return err
 	}
-	if sign < 0 {
-		w.cores = cores
-		return cpu()
-	}
 	for i := range min(len(cores), len(w.cores)) {
-		w.cores[i] = cores[i].Minus(w.cores[i])
+		cores[i] = cores[i].Minus(w.cores[i])
 	}
-	if len(w.processes) > 0 {
-		w.processes[0].AnonPeak = max(w.processes[0].AnonPeak, w.processes[0].Memory.Anon)
+	w.cores = cores
+	for i := range w.processes {
+		if w.processes[i], err = w.processes[i].since(); err != nil {
+			return err
+		}
 	}
-	return nil
+	w.own, err = w.own.since()
+	return err
 }
 
 func (w *window) result() Result {
 	seconds := time.Duration(w.to - w.from).Seconds()
 	micro := func(ns int64) float64 { return float64(ns) / 1e3 }
-	summed := func(h *hdrhistogram.Histogram) Latency {
-		return Latency{
-			P50:  micro(h.ValueAtQuantile(50)),
-			P99:  micro(h.ValueAtQuantile(99)),
-			P999: micro(h.ValueAtQuantile(99.9)),
-			Max:  micro(h.Max()),
-			Mean: h.Mean() / 1e3,
-		}
-	}
-	var apart *Apart
-	if w.apart != nil {
-		apart = &Apart{Its: summed(w.apart), Others: summed(w.others)}
-	}
 	return Result{
 		Seconds:   seconds,
 		Requests:  w.requests,
 		Reads:     w.reads,
-		Hits:      w.hits,
 		Rate:      float64(w.requests) / seconds,
-		Latency:   summed(w.latency),
-		Apart:     apart,
-		CPU:       w.cpu,
+		P50:       micro(w.latency.ValueAtQuantile(50)),
+		P99:       micro(w.latency.ValueAtQuantile(99)),
+		CPU:       w.own.CPU,
 		Late:      micro(w.late),
 		Processes: w.processes,
 		Cores:     w.cores,
-		GivenUp:   w.givenUp,
-		Good:      w.good,
+		Steps:     w.steps,
 	}
 }
