@@ -13,8 +13,8 @@ import (
 //
 //   - a pool of the table old with the same servers and placement,
 //   - the pool of old with its name, as when a server is added,
-//   - the only pool of old with the same servers whose name is gone: it was renamed, and its placement
-//     has changed, too.
+//   - the only pool of old with most of its servers whose name is gone: it was renamed, and its servers
+//     or its placement have changed, too.
 //
 // Otherwise it gets a new one. old is nil at the start of the process.
 func (t *Table) Inherit(old *Table) {
@@ -51,7 +51,7 @@ func (p *Pool) newID(t, old *Table, taken map[string]bool) string {
 	}
 	var renamed []*Pool
 	for _, was := range old.Pools {
-		if t.pool(was.Name) == nil && !taken[was.ID] && sameServers(was, p) {
+		if t.pool(was.Name) == nil && !taken[was.ID] && sharesServers(was, p) {
 			renamed = append(renamed, was)
 		}
 	}
@@ -88,14 +88,13 @@ func (t *Table) pool(name string) *Pool {
 	return nil
 }
 
-// sameServers reports whether the pools p and q have the same servers, in any order.
-func sameServers(p, q *Pool) bool {
-	addresses := func(p *Pool) (list []string) {
-		for _, s := range p.Servers {
-			list = append(list, s.Network+" "+s.Address)
+// sharesServers reports whether most servers of the pools p and q are the same.
+func sharesServers(p, q *Pool) bool {
+	same := 0
+	for _, s := range p.Servers {
+		if slices.ContainsFunc(q.Servers, func(o Target) bool { return o.Network == s.Network && o.Address == s.Address }) {
+			same++
 		}
-		slices.Sort(list)
-		return list
 	}
-	return slices.Equal(addresses(p), addresses(q))
+	return 2*same > max(len(p.Servers), len(q.Servers))
 }

@@ -23,6 +23,8 @@ func TestInherit(t *testing.T) {
 		{[]*Pool{pool("a", "3"), pool("b", "5"), pool("d", "3"), pool("c", "6")}, []string{"b", "a\x002", "b", "a"}}, // two pools for the servers of one
 		{[]*Pool{pool("a", "3", "7"), pool("d", "3", "8"), pool("c", "6")}, []string{"b", "d", "a"}},                 // they become different
 		{[]*Pool{pool("e", "6"), pool("f", "9")}, []string{"a", "f"}},
+		{[]*Pool{pool("g", "6", "1", "8"), pool("h", "9", "2", "3")}, []string{"g", "h"}}, // too few servers are the same
+		{[]*Pool{pool("i", "6", "1"), pool("h", "9", "3")}, []string{"g", "h"}},
 	} {
 		next := &Table{Pools: c.pools}
 		if len(tables) == 0 {

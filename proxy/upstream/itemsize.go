@@ -17,10 +17,15 @@ import (
 // itemSize is the largest item that a server stores. Ringside asks for it on each new connection,
 // because the server may have been restarted with another size.
 type itemSize struct {
-	asked bool // some route needs the size
-	max   int  // item_size_max in bytes; 0: not known
-	cas   bool // items have a cas
+	needed bool // some route needs the size
+	asking bool // a request for the size has no reply yet
+	max    int  // item_size_max in bytes; 0: not known
+	cas    bool // items have a cas
 }
+
+// usualItem is the item_size_max in bytes of a memcached that was started without -I. It is assumed
+// while the size is not known.
+const usualItem = 1 << 20
 
 // AskSettings is the request for the settings of a server.
 var AskSettings = []byte("stats settings\r\n")
@@ -28,11 +33,17 @@ var AskSettings = []byte("stats settings\r\n")
 // LearnItemSize makes Ringside ask the server for the size of its items, now and on each new
 // connection.
 func (srv *Server) LearnItemSize() {
-	if srv.items.asked {
-		return
+	if !srv.items.needed {
+		srv.items.needed = true
+		srv.askItemSize()
 	}
-	srv.items.asked = true
-	if c := srv.Conns[0]; c.State == ConnUp && !c.InternalFull() {
+}
+
+// askItemSize asks for the size of the server's items, unless the server is about to reply or is not
+// connected.
+func (srv *Server) askItemSize() {
+	if c := srv.Conns[0]; !srv.items.asking && c.State == ConnUp && !c.InternalFull() {
+		srv.items.asking = true
 		srv.e.Ask(c, itemSizeReply{srv}, 0, srv.settingsTimeouts(), AskSettings, true)
 	}
 }
@@ -40,7 +51,8 @@ func (srv *Server) LearnItemSize() {
 // askItemSize asks for the size of the server's items before all other requests, on the new
 // connection c.
 func (c *Conn) askItemSize() {
-	if srv := c.Server; srv.items.asked && srv.Keeps(c) {
+	if srv := c.Server; srv.items.needed && srv.Keeps(c) {
+		srv.items.asking = true
 		c.AskFirst(itemSizeReply{srv}, srv.settingsTimeouts(), AskSettings)
 	}
 }
@@ -55,7 +67,8 @@ type itemSizeReply struct{ srv *Server }
 func (itemSizeReply) Client() uint64 { return 0 }
 
 func (d itemSizeReply) Answered(_ int, r *Result) {
-	if r.Bytes == nil {
+	d.srv.items.asking = false
+	if r.Bytes == nil { // RemovesItem asks again
 		return
 	}
 	setting := func(name string) string {
@@ -77,22 +90,25 @@ const (
 
 // ExceedsItem reports whether an item is too large for the server. key and value are the lengths of
 // its key and its value. flags means that it has client flags other than 0. ExceedsItem returns false
-// if the server has not reported its size.
+// if no route needs the size.
 func (srv *Server) ExceedsItem(key, value int, flags bool) bool {
-	size := itemHead + key + value
-	if srv.items.cas {
+	size, most := itemHead+key+value, srv.items.max
+	if most == 0 && srv.items.needed {
+		most = usualItem
+	}
+	if srv.items.cas || srv.items.max == 0 {
 		size += itemCas
 	}
 	if flags {
 		size += itemFlags
 	}
-	return srv.items.max > 0 && size > srv.items.max
+	return most > 0 && size > most
 }
 
 // RemovesItem reports whether the server would reject the request r, and remove the item of its key:
 // r is an ms that stores under a condition, and its item is too large. r was parsed from line.
 func (srv *Server) RemovesItem(r *wire.Request, line []byte) bool {
-	if srv.items.max == 0 || r.Dialect != wire.Meta || !r.Op.Stores() || r.Op == wire.Set {
+	if !srv.items.needed || r.Dialect != wire.Meta || !r.Op.Stores() || r.Op == wire.Set {
 		return false
 	}
 	key := r.Key.Len()
@@ -102,7 +118,11 @@ func (srv *Server) RemovesItem(r *wire.Request, line []byte) bool {
 			key -= bytes.Count(r.Key.Of(line), []byte("="))
 		}
 	}
-	return srv.ExceedsItem(key, r.Body.Len(), wire.ClientFlags(r.ClientFlags.Of(line)) != 0)
+	exceeds := srv.ExceedsItem(key, r.Body.Len(), wire.ClientFlags(r.ClientFlags.Of(line)) != 0)
+	if exceeds && srv.items.max == 0 { // the server did not reply to the last request for its size
+		srv.askItemSize()
+	}
+	return exceeds
 }
 
 // RejectItem returns the result of a request that is not sent on c because of RemovesItem:
