@@ -101,7 +101,7 @@ func newLoopAt(p *proxy.Proxy, now int64, items map[string]string) *loop {
 	l := &loop{
 		now:    now,
 		e:      p.NewEngine(link.Tune{}),
-		answer: map[string]string{"version": "VERSION 1.6.18\r\n", "stats": "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n"},
+		answer: map[string]string{"version": "VERSION 1.6.18\r\n", "stats": "STAT pid 1\r\nSTAT uptime 0\r\nSTAT time 1000\r\nEND\r\n", "stats settings": "END\r\n"},
 		items:  items,
 		dead:   map[string]bool{},
 		sent:   map[*link.Link]*strings.Builder{},
