@@ -83,8 +83,8 @@ engine: {coalesce_server: off, coalesce_client: true, moderation: on}
 // relations between settings, or syntax.
 func TestSchemaRefuses(t *testing.T) {
 	for _, name := range []string{
-		"block-scalar", "copies", "defaults", "durations", "failover", "hash-tag", "merged-values-are-checked", "missing", "missing-in-pool",
-		"not-a-mapping", "numbers", "placement-unknown", "pool-names", "servers", "sizes", "types", "unknown-keys",
+		"block-scalar", "defaults", "durations", "failover", "hash-tag", "merged-values-are-checked", "missing", "missing-in-pool",
+		"not-a-mapping", "numbers", "placement-unknown", "pool-names", "replicas", "servers", "sizes", "types", "unknown-keys",
 	} {
 		text, err := os.ReadFile(filepath.Join("testdata/errors", name+".txt"))
 		if err != nil {
