@@ -21,11 +21,12 @@ import (
 
 // sum has the increments of one counter since they were last sent to its server.
 type sum struct {
-	id       string // the key of this sum in Counters.sums
-	listener string
-	client   []byte         // the key, as clients know it
-	route    *routing.Route // the route of the key
-	hash     uint64
+	id       string         // the key of this sum in Counters.sums
+	key      []byte         // the key, as servers know it
+	hash     uint64         // hash of key
+	route    *routing.Route // the route of the last command on the counter; set by setRoute
+	listener string         // network and address of the listener of that route
+	client   []byte         // the key, as clients of that route know it
 
 	warm     bool   // the value in the field known is from a reply of the server that is younger than the interval
 	known    uint64 // the counter's value in the last reply of the server
@@ -91,7 +92,9 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 	case s == nil:
 		s = e.newSum(id, t)
 	}
-	s.route, s.ending = t.Route, false
+	if s.ending = false; s.route != t.Route { // another route leads to the same counter, or a reload has replaced the route
+		s.setRoute(t)
+	}
 	reads := t.Op == wire.Get && t.Req.Letters&^readLetters == 0
 	switch {
 	case e.Now >= t.Deadline:
@@ -145,7 +148,8 @@ func (e *Counters) room(rt *routing.Route) int {
 }
 
 func (e *Counters) newSum(id string, t *task.Task) *sum {
-	s := &sum{id: id, listener: t.Route.Listener, client: []byte(t.Route.Strip + string(t.Key)), route: t.Route, hash: t.Hash, index: -1}
+	s := &sum{id: id, key: bytes.Clone(t.Key), hash: t.Hash, index: -1}
+	s.setRoute(t)
 	if e.sums == nil {
 		e.sums = map[string]*sum{}
 	}
@@ -325,12 +329,17 @@ func (e *Counters) Flush() {
 	}
 }
 
+// setRoute makes the route of t the one by which the increments are sent.
+func (s *sum) setRoute(t *task.Task) {
+	s.route, s.listener, s.client = t.Route, t.Route.Listener, []byte(t.Route.Strip+string(t.Key))
+}
+
 // flush sends the increments to the server, and then calls the function `then`. A request that may
 // have reached the server is never sent again, because it may have counted.
 func (s *sum) flush(e *Counters, then func()) {
 	counted, since := s.counted, s.since
 	s.inFlight, s.pending, s.counted = s.pending, 0, 0
-	f := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: s.route, Op: wire.Incr, Key: s.client[len(s.route.Strip):], Hash: s.hash}
+	f := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: s.route, Op: wire.Incr, Key: s.key, Hash: s.hash}
 	f.Deadline = e.Now + int64(s.route.Timeouts.Deadline)
 	if !wire.PlainKey(f.Key) {
 		f.Req.Flags = wire.Base64
@@ -401,7 +410,7 @@ func (e *Counters) Rebind() {
 		if l := e.Listeners[s.listener]; l != nil {
 			rt = l.Fitting(s.client)
 		}
-		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) {
+		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) || !bytes.Equal(s.client[len(rt.Strip):], s.key) {
 			s.ending, s.warm = true, false
 			e.plan(s, e.Now) // the increments are sent by the old route of s
 			continue

@@ -4,13 +4,13 @@ package guard
 
 import (
 	"encoding/base64"
-	"math"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
 
 	"ringside/proxy/routing"
+	"ringside/proxy/task"
 )
 
 // leaseSeconds returns the length of a lease in seconds: how long one client may take for a
@@ -73,18 +73,9 @@ func plainLine(command, name, flags string) string {
 }
 
 const (
-	maxRelative = 30 * 24 * 60 * 60 // the longest exptime that memcached treats as relative to now
-	maxExptime  = math.MaxInt32     // largest exptime that Ringside sends to a server
+	maxRelative = task.MaxRelative
+	maxExptime  = task.MaxExptime
 )
-
-// exptimeFor returns the exptime with which an item lives for another `left` seconds. now is
-// the Unix time.
-func exptimeFor(left, now int64) int64 {
-	if left > maxRelative {
-		return min(now+left, maxExptime)
-	}
-	return left
-}
 
 // storedTTL returns the exptime with which to store a value, if its client wants the exptime n.
 // now is the Unix time. On a route that serves stale values the exptime is longer, so that the

@@ -394,7 +394,7 @@ func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
 	}
 	flags := " C" + string(what.s.Cas) + " F" + string(s.Flags)
 	if left := s.SecondsLeft(); left > 0 && left < math.MaxInt64 {
-		flags += " T" + strconv.FormatInt(exptimeFor(left, l.g.Wall), 10)
+		flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
 		if l.answered(t, r) { // the value is stored, or the item has changed since the read: t reads the key again in both cases

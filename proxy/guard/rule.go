@@ -271,7 +271,7 @@ func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 	if !stub {
 		flags = " I" + flags
 		if keep > 0 {
-			flags += " T" + strconv.FormatInt(exptimeFor(keep, c.Server.Loop().Wall), 10)
+			flags += " T" + strconv.FormatInt(task.ExptimeFor(keep, c.Server.Loop().Wall), 10)
 		}
 	}
 	c.Server.Loop().Ask(c, ignored{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)

@@ -523,7 +523,7 @@ func (l *rule) change(t *task.Task, s *Item, body []byte, more string, then func
 		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
 	}
 	if left := s.SecondsLeft(); left < math.MaxInt64 && !strings.Contains(more, " T") {
-		flags += " T" + strconv.FormatInt(exptimeFor(left, l.g.Wall), 10)
+		flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
 	}
 	l.ask(t, t.Meta("ms", l.name, flags+more, body), func(r *upstream.Result) {
 		switch {

@@ -10,6 +10,7 @@ package task
 
 import (
 	"bytes"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -51,14 +52,31 @@ func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) 
 // chosen, the copy gets the same cas as the item.
 func FillRequest(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
 	ttl := Arg(from, 't')
-	if ttl == "-1" {
+	if left, err := strconv.ParseInt(ttl, 10, 64); ttl == "-1" {
 		ttl = "0"
+	} else if err == nil {
+		ttl = strconv.FormatInt(ExptimeFor(left, t.Loop.Wall), 10)
 	}
 	flags := guard + " F" + Arg(from, 'f') + " T" + ttl
 	if chosen {
 		flags += " E" + Arg(from, 'c')
 	}
 	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
+}
+
+// The limits of exptimes, in seconds.
+const (
+	MaxRelative = 30 * 24 * 60 * 60 // the longest exptime that memcached treats as relative to now
+	MaxExptime  = math.MaxInt32     // the latest date
+)
+
+// ExptimeFor returns the exptime with which an item lives for another `left` seconds. now is the Unix
+// time. memcached treats a longer exptime than 30 days as a date.
+func ExptimeFor(left, now int64) int64 {
+	if left > MaxRelative {
+		return min(now+left, MaxExptime)
+	}
+	return left
 }
 
 // CasFlag returns the meta flag that makes a request run only if the item still has the cas
