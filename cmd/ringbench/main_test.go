@@ -136,7 +136,7 @@ func buildRingside(t *testing.T) string {
 	return ringside
 }
 
-// measured runs a command with a real Ringside, and returns what it printed into a page.
+// measured runs a command with a real Ringside, and returns the text that the command printed into a page.
 func measured(t *testing.T, ctx context.Context, page string, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.md")
