@@ -154,14 +154,14 @@ func (e *Counters) newSum(id string, t *task.Task) *sum {
 		e.sums = map[string]*sum{}
 	}
 	e.sums[id] = s
-	e.Buffers.Hold(sumSize + 2*len(id))
+	e.Buffers.Hold(sumSize + 3*len(id))
 	return s
 }
 
 // forget drops s. All its increments must have been sent, and no command may wait for it.
 func (e *Counters) forget(s *sum) {
 	delete(e.sums, s.id)
-	e.Buffers.Hold(-sumSize - 2*len(s.id))
+	e.Buffers.Hold(-sumSize - 3*len(s.id))
 	if s.index >= 0 {
 		heap.Remove(&e.schedule, s.index)
 	}

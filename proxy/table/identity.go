@@ -21,13 +21,14 @@ func (t *Table) Inherit(old *Table) {
 	if old == nil {
 		old = &Table{}
 	}
-	ids, taken := map[string]string{}, map[string]bool{} // ids is by what a pool serves
+	before := map[string]string{} // the IDs of the pools of old, by what they serve
+	for _, was := range old.Pools {
+		before[was.serves()] = was.ID
+	}
+	ids, taken := map[string]string{}, map[string]bool{} // ids: the IDs of the pools of t, by what they serve; taken: the IDs that pools of t have
 	for _, p := range t.Pools {
-		for _, was := range old.Pools {
-			if p.serves() == was.serves() {
-				ids[p.serves()] = was.ID
-				taken[was.ID] = true
-			}
+		if id, ok := before[p.serves()]; ok {
+			ids[p.serves()], taken[id] = id, true
 		}
 	}
 	for _, p := range t.Pools {
