@@ -91,6 +91,7 @@ type File struct {
 	Log    Log
 	Watch  bool // whether the file is reloaded when it changes
 
+	Source   []byte   // the text of the file
 	Warnings []string // settings that are valid but probably not intended, each with its position
 }
 

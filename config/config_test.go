@@ -112,6 +112,7 @@ routes:
 func TestLeastFile(t *testing.T) {
 	f := parse(t, least)
 	want := defaultFile()
+	want.Source = []byte(least)
 	want.Listen = []Listener{{Address: Address{"tcp4", "127.0.0.1:11211"}}}
 	want.Admin.Address = Address{"tcp4", "127.0.0.1:9151"}
 	pool := defaultPool()

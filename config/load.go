@@ -35,6 +35,7 @@ func read(name string, data []byte, others bool) (*File, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
+	s.File.Source = data
 	for _, w := range d.warnings.sorted() {
 		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}

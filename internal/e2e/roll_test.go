@@ -91,6 +91,12 @@ func TestRollCall(t *testing.T) {
 	x := startTerminal(t, 120, 50, nil, binary, "top", "--admin", all[1].admin)
 	x.shows(t, "1 of 5 instances", "another configuration than most")
 
+	// ringside plan knows which instances have the other file.
+	planned := tool(t, binary, "plan", all[3].file, "--admin", all[0].admin)
+	if has, not := strings.Count(planned, " has loaded this file"), strings.Count(planned, " has not loaded this file"); has != 1 || not != 4 || !strings.Contains(planned, me.Me+" has loaded") {
+		t.Errorf("ringside plan: %d instances have loaded the file, %d have not, want 1 (%s) and 4:\n%s", has, not, me.Me, planned)
+	}
+
 	// An instance that is killed disappears from the list, although it could not announce
 	// its end.
 	all[4].kill()

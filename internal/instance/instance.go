@@ -228,6 +228,7 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
+		o.Config = r.config
 		o.HandOver = r.offerSockets
 	}
 	s := admin.New(r.proxy, o)
@@ -333,6 +334,12 @@ func (r *Instance) reloaded() live.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reload
+}
+
+func (r *Instance) config() admin.ConfigAnswer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source)}
 }
 
 // readAgain requests a reload from Serve and waits for the result.

@@ -154,6 +154,13 @@ func (c *Client) Reload(ctx context.Context) (Reloaded, error) {
 	return done, err
 }
 
+// Config returns the configuration file that the instance uses.
+func (c *Client) Config(ctx context.Context) (ConfigAnswer, error) {
+	var a ConfigAnswer
+	err := c.ask(ctx, "GET", "/control/config", nil, &a)
+	return a, err
+}
+
 // Ready returns an error if clients should not use this instance now. Otherwise it returns the text
 // of the page /readyz.
 func (c *Client) Ready(ctx context.Context) (string, error) { return c.probe(ctx, "/readyz") }

@@ -50,6 +50,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"POST", "/control/servers/{server}/{order}", addressOnly, []string{"pool", "force"}, s.postOrder},
 		{"POST", "/control/tags/invalidate", onlyQuery, nil, s.postInvalidate},
 		{"POST", "/control/reload", addressOnly, nil, s.postReload},
+		{"GET", "/control/config", onlyQuery, nil, s.getConfig},
 		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
 		{"GET", "/control/faults", anything, nil, s.getFaults},
 		{"POST", "/control/faults", faults, nil, s.postFault},
@@ -82,7 +83,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		})
 	}
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
-		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/tags/invalidate, /control/reload and /control/faults"))
+		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/tags/invalidate, /control/reload, /control/config and /control/faults"))
 	})
 }
 
@@ -335,6 +336,19 @@ func (s *Server) postReload(*http.Request) (int, any, error) {
 	}
 	done, err := s.options.ReadAgain()
 	return http.StatusOK, done, unlessStopping(err, http.StatusUnprocessableEntity)
+}
+
+// ConfigAnswer is the reply to GET /control/config.
+type ConfigAnswer struct {
+	File string `json:"file"` // path of the configuration file
+	Text string `json:"text"` // text of the file when it was loaded
+}
+
+func (s *Server) getConfig(*http.Request) (int, any, error) {
+	if s.options.Config == nil {
+		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file")
+	}
+	return http.StatusOK, s.options.Config(), nil
 }
 
 // handOverAnswer is the reply to POST /control/hand-over.

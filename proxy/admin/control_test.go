@@ -374,3 +374,27 @@ func TestAllow(t *testing.T) {
 		t.Errorf("control is off: %d", code)
 	}
 }
+
+func TestConfig(t *testing.T) {
+	_, h := steered(Options{Config: func() ConfigAnswer { return ConfigAnswer{"a.yaml", "pools: <&>\n"} }})
+	r := httptest.NewRequest("GET", "/control/config", nil)
+	r.RemoteAddr, r.Host = "127.0.0.1:4000", "localhost"
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	var got ConfigAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 || got.File != "a.yaml" || got.Text != "pools: <&>\n" {
+		t.Errorf("%d %s %v", w.Code, w.Body, err)
+	}
+	_, h = steered(Options{})
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != 409 || !strings.Contains(w.Body.String(), "no configuration file") {
+		t.Errorf("without a file: %d %s", w.Code, w.Body)
+	}
+	r.RemoteAddr = "10.0.0.9:4000"
+	w = httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	if w.Code != 403 {
+		t.Errorf("from another host: %d %s", w.Code, w.Body)
+	}
+}

@@ -52,6 +52,10 @@ type Options struct {
 	// there is no configuration file.
 	ReadAgain func() (Reloaded, error)
 
+	// Config returns the configuration file that is in use, as it was read. It is called from many
+	// goroutines. If Config is nil, there is no configuration file.
+	Config func() ConfigAnswer
+
 	// HandOver offers the listening sockets to the next process, and returns the path of the unix
 	// socket at which that process gets them. It is called from many goroutines. If HandOver is
 	// nil, sockets cannot be handed over.

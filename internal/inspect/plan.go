@@ -1,0 +1,318 @@
+package inspect
+
+// This file implements the command `ringside plan`.
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"ringside/config"
+	"ringside/internal/cli"
+	"ringside/internal/top"
+	"ringside/proxy/admin"
+	"ringside/proxy/table"
+)
+
+// plan is what `ringside plan` prints.
+type plan struct {
+	Pools     []table.Moves   `json:"pools"`
+	Gone      []string        `json:"gone"`                // names of pools that only the old configuration has
+	Keys      *table.KeyMoves `json:"keys,omitempty"`      // nil: no --keys
+	Instances []planInstance  `json:"instances,omitempty"` // instances that serve a pool; nil: none is known, or --from
+	Changes   []string        `json:"changes"`             // what a reload would print
+
+	next *table.Table
+}
+
+// planInstance is an instance, and whether it has the new configuration.
+type planInstance struct {
+	Name   string `json:"name"`
+	Loaded bool   `json:"loaded"`
+}
+
+func newPlan() *cobra.Command {
+	var from, keys, listener, most string
+	var asJSON bool
+	var to cli.Admin
+	cmd := &cobra.Command{
+		Use:   "plan NEW.yaml",
+		Short: "Show which keys a new configuration moves to other servers",
+		Long: `Show which share of the keys of each pool moves, from which server to which, before a
+new configuration file is loaded. The old configuration is that of a running instance,
+which --admin or -c selects, or the file after --from. Nothing is changed.
+
+The shares are those of 100,000 made-up keys, exact to half a percentage point. --keys
+names a file with real keys, one per line (- is standard input). If listeners have
+routes of their own, --listener selects one.
+
+The exit status is 1 if more keys than --max-move move in a pool, or of the keys in
+the file after --keys.`,
+		Example: `  ringside plan new.yaml
+  ringside plan new.yaml --from /etc/ringside/ringside.yaml --max-move 40%
+  lru_keys | ringside plan new.yaml --keys - --json`,
+		Args: cli.WantArgs(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			limit, err := shareOf(most)
+			if err != nil {
+				return err
+			}
+			if from == "-" && keys == "-" || args[0] == "-" && (from == "-" || keys == "-") {
+				return cli.Usage(errors.New("- stands for standard input: use it once"))
+			}
+			if from != "" && (cmd.Flags().Changed("admin") || cmd.Flags().Changed("config")) {
+				return cli.Usage(errors.New("--from names the old configuration; --admin and -c select an instance that has it: use one of them"))
+			}
+			if listener != "" && keys == "" {
+				return cli.Usage(errors.New("--listener selects the routes of --keys: give both"))
+			}
+			f, next, err := cli.ReadTable(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			is := plan{next: next}
+			var before *config.File
+			if from != "" {
+				before, err = cli.ReadConfig(cmd, from)
+			} else {
+				before, err = is.ask(cmd, &to)
+			}
+			if err != nil {
+				return err
+			}
+			old, err := before.Build()
+			if err != nil {
+				return err
+			}
+			is.Changes = config.Changes(before, f)
+			is.Pools, is.Gone = old.MovesTo(next)
+			if keys != "" {
+				if is.Keys, err = movesOfKeys(cmd.InOrStdin(), keys, listener, old, next); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				err = cli.NewEncoder(cmd.OutOrStdout()).Encode(&is)
+			} else {
+				err = is.print(cmd.OutOrStdout(), args[0])
+			}
+			return errors.Join(err, is.exceeds(limit))
+		},
+	}
+	to.Add(cmd)
+	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cmd.Flags().StringVar(&from, "from", "", "the old configuration `file`, instead of that of a running instance")
+	cmd.Flags().StringVar(&keys, "keys", "", "a `file` with keys, one per line; - is standard input")
+	cmd.Flags().StringVar(&most, "max-move", "100%", "the largest `share` of keys that may move")
+	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply to --keys (default: the first)")
+	cmd.MarkFlagFilename("from", "yaml", "yml")
+	cmd.MarkFlagFilename("keys")
+	return cmd
+}
+
+// shareOf parses a share such as 40%.
+func shareOf(text string) (float64, error) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
+	if err != nil || !strings.HasSuffix(text, "%") || !(n >= 0 && n <= 100) {
+		return 0, cli.Usage(fmt.Errorf("--max-move %s: want a share from 0%% to 100%%", text))
+	}
+	return n / 100, nil
+}
+
+// ask returns the configuration of a running instance. It also asks which instances serve the pools,
+// and compares their configurations with the new one.
+func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, error) {
+	c, err := to.Client()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	running, err := c.Config(cmd.Context())
+	if err != nil {
+		return nil, cli.AsUsage(err)
+	}
+	f, err := config.Parse(running.File, []byte(running.Text))
+	if err != nil {
+		return nil, fmt.Errorf("the instance runs another version of Ringside, whose configuration this version can't read: use the file with --from: %w", err)
+	}
+	is.Instances = is.instances(cmd, c, f)
+	return f, nil
+}
+
+// instances returns the instances that serve a pool of the running configuration f.
+func (is *plan) instances(cmd *cobra.Command, c *admin.Client, f *config.File) (list []planInstance) {
+	config := fmt.Sprintf("%016x", is.next.Print())
+	for i := range f.Pools {
+		now, err := c.Now(cmd.Context(), f.Pools[i].Name, 100*time.Millisecond)
+		if err != nil || now.Roll == nil { // the page may be off; this is only a part of the output
+			continue
+		}
+		for _, r := range now.Roll.List {
+			if !slices.ContainsFunc(list, func(p planInstance) bool { return p.Name == r.Name }) {
+				list = append(list, planInstance{r.Name, r.Config == config})
+			}
+		}
+	}
+	return list
+}
+
+// movesOfKeys reads keys from the file at path, and places them with both tables.
+func movesOfKeys(in io.Reader, path, listener string, old, next *table.Table) (*table.KeyMoves, error) {
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the keys: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	to, err := pickListener(next, listener)
+	if err != nil {
+		return nil, err
+	}
+	before, err := pickListener(old, listener)
+	if err != nil {
+		return nil, err
+	}
+	k := &table.KeyMoves{}
+	err = eachKey([]string{"-"}, in, func(key string) error {
+		k.Add(before, to, []byte(key), &next.Limits)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the keys: %w", err)
+	}
+	k.End()
+	return k, nil
+}
+
+// exceeds returns an error if more keys move than the share `limit`.
+func (is *plan) exceeds(limit float64) error {
+	var list []string
+	for _, m := range is.Pools {
+		if m.Share > limit {
+			list = append(list, fmt.Sprintf("%s of the keys of pool %s", percent(m.Share), m.Pool))
+		}
+	}
+	if k := is.Keys; k != nil && float64(k.Moved) > limit*float64(k.Read) {
+		list = append(list, fmt.Sprintf("%d of the %d keys", k.Moved, k.Read))
+	}
+	if list == nil {
+		return nil
+	}
+	return fmt.Errorf("more than --max-move %s move: %s", percent(limit), strings.Join(list, ", "))
+}
+
+func percent(share float64) string { return strconv.FormatFloat(share*100, 'f', 1, 64) + "%" }
+
+func (is *plan) print(to io.Writer, path string) error {
+	out := bufio.NewWriter(to)
+	if len(is.Changes) == 0 {
+		fmt.Fprintf(out, "%s changes nothing\n", path)
+	} else {
+		fmt.Fprintf(out, "%s changes:\n", path)
+	}
+	for _, c := range is.Changes {
+		fmt.Fprintf(out, "  %s\n", c)
+	}
+	for _, p := range is.Pools {
+		is.printPool(out, &p)
+	}
+	for _, name := range is.Gone {
+		fmt.Fprintf(out, "\npool %s is removed\n", name)
+	}
+	if k := is.Keys; k != nil {
+		fmt.Fprintf(out, "\nof %s, %d move\n", cli.Counted(k.Read, "key"), k.Moved)
+		if k.Nowhere > 0 {
+			fmt.Fprintf(out, "  %s no server: ringside route says why\n", cli.Counted(k.Nowhere, "key")+map[bool]string{true: " has", false: " have"}[k.Nowhere == 1])
+		}
+		printMoves(out, k.Moves)
+	}
+	if len(is.Instances) > 0 {
+		fmt.Fprintln(out, "\ninstances")
+	}
+	for _, i := range is.Instances {
+		state := "has not loaded this file"
+		if i.Loaded {
+			state = "has loaded this file"
+		}
+		fmt.Fprintf(out, "  %s %s\n", i.Name, state)
+	}
+	return out.Flush()
+}
+
+func (is *plan) printPool(out io.Writer, m *table.Moves) {
+	switch {
+	case m.New:
+		fmt.Fprintf(out, "\npool %s is new\n", m.Pool)
+	case m.Was != "":
+		fmt.Fprintf(out, "\npool %s, which was %s: %s of the keys move\n", m.Pool, m.Was, percent(m.Share))
+	default:
+		fmt.Fprintf(out, "\npool %s: %s of the keys move\n", m.Pool, percent(m.Share))
+	}
+	printMoves(out, m.Moves)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  server\tkeys now\tthen")
+	for _, s := range m.Servers {
+		before, after := percent(s.Before), percent(s.After)
+		if m.New {
+			before = "-"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", s.Server, before, after)
+	}
+	w.Flush()
+	if m.Share == 0 {
+		return
+	}
+	for _, remark := range is.remarks(m) {
+		fmt.Fprintf(out, "  %s\n", cli.Paint(out, top.Warn, remark))
+	}
+}
+
+// remarks says what happens to the keys that move.
+func (is *plan) remarks(m *table.Moves) (list []string) {
+	one, several := false, false
+	for _, l := range is.next.Listeners {
+		for i := range l.Routes {
+			if r := &l.Routes[i]; r.Pool.Name == m.Pool {
+				one, several = one || !r.Copies.Several(), several || r.Copies.Several()
+			}
+		}
+	}
+	if one {
+		list = append(list, "Moved keys with one copy miss until they are set again. Their old values stay on the former servers:",
+			"if a later change moves the keys back, they are read again. Flush a server before it gets its keys back.")
+	}
+	if several {
+		list = append(list, "Replicated keys move with their values when all instances have loaded the file.")
+	}
+	return list
+}
+
+func printMoves(out io.Writer, list []table.Move) {
+	if len(list) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  from\tto\tof all keys")
+	for _, m := range list {
+		fmt.Fprintf(w, "  %s\t%s\t%s\n", orNone(m.From), orNone(m.To), percent(m.Share))
+	}
+	w.Flush()
+}
+
+func orNone(server string) string {
+	if server == "" {
+		return "none"
+	}
+	return server
+}

@@ -1,0 +1,125 @@
+package inspect
+
+// Tests of the command plan.
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"ringside/internal/cli"
+)
+
+const planFile = `listen: 127.0.0.1:0
+pools:
+  main: {distribution: ketama-points, servers: [a1, a2, a3]}
+  sess: {distribution: ketama-points, servers: [b1, b2, b3]}
+  old: {distribution: jump, servers: [c1]}
+routes:
+  - {prefix: "s:", pool: sess, preset: sessions}
+  - {prefix: "o:", pool: old}
+  - {pool: main}
+`
+
+// runPlan writes the two files and some keys, and runs plan on them.
+func runPlan(t *testing.T, from, to, keys string, args ...string) (out, errs string, code int) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"from.yaml": from, "to.yaml": to} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr bytes.Buffer
+	root := &cobra.Command{Use: "ringside"}
+	root.AddCommand(Commands()...)
+	args = append([]string{"plan", filepath.Join(dir, "to.yaml"), "--from", filepath.Join(dir, "from.yaml")}, args...)
+	code = cli.Run(root, args, strings.NewReader(keys), &stdout, &stderr)
+	return stdout.String(), stderr.String(), code
+}
+
+func TestPlan(t *testing.T) {
+	next := strings.NewReplacer("a3]", "a3, a4]", "sess", "logins", "b3]", "b3, b4]", "preset: logins", "preset: sessions", "  old: {distribution: jump, servers: [c1]}\n", "  new: {distribution: jump, servers: [d1, d2]}\n", "pool: old", "pool: new").Replace(planFile)
+	next = strings.Replace(next, "preset: loginsions", "preset: sessions", 1)
+	out, errs, code := runPlan(t, planFile, next, "")
+	for _, want := range []string{
+		"+pool logins", "pool main: +server a4",
+		"pool main: 2", "a1:11211  a4:11211  ", "a4:11211  0.0%      2",
+		"Moved keys with one copy miss until they are set again.",
+		"pool logins, which was sess: 2",
+		"Replicated keys move with their values when all instances have loaded the file.",
+		"pool new is new", "d1:11211  -         ",
+		"pool old is removed",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing in:\n%s%s", want, out, errs)
+		}
+	}
+	if code != 0 {
+		t.Errorf("exit status %d: %s", code, errs)
+	}
+}
+
+func TestPlanLimit(t *testing.T) {
+	next := strings.Replace(planFile, "a3]", "a3, a4]", 1)
+	for _, c := range []struct {
+		limit string
+		code  int
+		says  string
+	}{
+		{"50%", 0, ""},
+		{"0.5%", 1, "more than --max-move 0.5% move: 2"},
+		{"50", 64, "want a share from 0% to 100%"},
+		{"NaN%", 64, "want a share from 0% to 100%"},
+		{"101%", 64, "want a share from 0% to 100%"},
+	} {
+		if _, errs, code := runPlan(t, planFile, next, "", "--max-move", c.limit); code != c.code || !strings.Contains(errs, c.says) {
+			t.Errorf("--max-move %s: exit status %d, %s", c.limit, code, errs)
+		}
+	}
+	// All keys of the file move, although few keys of the pool do.
+	if _, errs, code := runPlan(t, planFile, strings.Replace(planFile, `prefix: "o:", pool: old`, `prefix: "o:", pool: main`, 1), "o:1\no:2\n", "--keys", "-", "--max-move", "50%"); code != 1 || !strings.Contains(errs, "2 of the 2 keys") {
+		t.Errorf("exit status %d, %s", code, errs)
+	}
+}
+
+func TestPlanJSON(t *testing.T) {
+	out, errs, code := runPlan(t, planFile, strings.NewReplacer("a3]", "a3, a4]", "[c1]", "[{address: c1, name: first}]").Replace(planFile), "o:1\ns:1\nk1\nk2\nk3\nk4\n"+strings.Repeat("x", 300)+"\n", "--keys", "-", "--json")
+	var got struct {
+		Pools []struct {
+			Pool    string
+			Share   float64
+			Moves   []struct{ From, To string }
+			Servers []struct {
+				Server        string
+				Before, After float64
+			}
+		}
+		Gone []string
+		Keys struct{ Read, Moved, Nowhere int }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || len(got.Pools) != 3 || got.Gone == nil {
+		t.Fatalf("%d %v\n%s%s", code, err, out, errs)
+	}
+	main := got.Pools[0]
+	if main.Share < .1 || main.Share > .4 || len(main.Servers) != 4 || main.Servers[2].Before < .1 {
+		t.Errorf("%+v", main)
+	}
+	for _, m := range main.Moves {
+		if m.To != "a4:11211" {
+			t.Errorf("keys move from %s to %s", m.From, m.To)
+		}
+	}
+	// A server that has another name is the same server.
+	if old := got.Pools[2]; old.Share != 0 || len(old.Servers) != 1 || old.Servers[0].Server != "first" || old.Servers[0].Before != 1 {
+		t.Errorf("%+v", old)
+	}
+	if got.Pools[1].Share != 0 || len(got.Pools[1].Moves) != 0 || got.Keys.Read != 7 || got.Keys.Nowhere != 1 {
+		t.Errorf("%+v", got)
+	}
+}
