@@ -193,16 +193,11 @@ func (d *document) checkTotal(f *File, r *Route) {
 
 // checkKeys rejects prefixes and patterns that no key can match.
 func (d *document) checkKeys(f *File, r *Route) {
-	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
-	switch p := r.pattern(); {
-	case strings.HasPrefix(string(p[0]), divert.Reserved):
+	at := d.place(&r.Match, &r.Prefix, r)
+	if r.begins(divert.Reserved) {
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", divert.Reserved)
-	case r.Match != "" && p.Literal() > longest:
-		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
-	case len(r.Prefix) > longest:
-		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
-	case r.Strip && len(r.Prefix) == longest:
-		d.failAt(at, "no key has anything left behind this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
+	} else if r.Strip && len(r.Prefix) == f.Limits.Key {
+		d.failAt(at, "no key has anything left behind this prefix of %d bytes, the most that a key can have", len(r.Prefix))
 	}
 }
 
@@ -252,7 +247,6 @@ func (d *document) checkServers(p *Pool) {
 func (d *document) checkLimits(f *File) {
 	l := &f.Limits
 	at := func(settings ...any) *node { return d.place(append(settings, l)...) }
-	atMost(d, at(&l.OutputHard, &l.Output), "limits", "output_per_client", byteCount(l.Output), "output_hard", byteCount(l.OutputHard))
 	atMost(d, at(&l.Memory, &l.OutputHard), "limits", "output_hard", byteCount(l.OutputHard), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Value), "limits", "value", byteCount(l.Value), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))

@@ -161,36 +161,9 @@ type Server struct {
 // Engine holds the settings of the event loops and the network driver. The function engineValue
 // documents each setting.
 type Engine struct {
-	Driver         string // network driver: "auto", "epoll" or "portable"
-	Loops          int
-	Wait           string // how a loop of the driver epoll waits: "raw" keeps its thread, "syscall" releases it to the Go scheduler
-	CoalesceServer CoalesceServer
-	CoalesceClient CoalesceClient
-	Moderation     Moderation
-}
-
-// CoalesceServer holds the settings for delaying requests to a busy server, so that one send
-// carries several requests.
-type CoalesceServer struct {
-	On      bool
-	MinDue  int // replies that the server must owe before its requests are delayed
-	MaxHeld int // maximum number of delayed requests
-}
-
-// CoalesceClient holds the settings for delaying replies, so that one send carries the replies to
-// requests that were read together.
-type CoalesceClient struct {
-	On       bool
-	MaxDelay time.Duration
-	MaxBytes int
-}
-
-// Moderation holds the settings with which a loop waits for events under high load.
-type Moderation struct {
-	On    bool
-	Above int // requests per second of one loop to servers, above which it can wait
-	Sleep time.Duration
-	Pace  string // which pace a loop has under high load: "answers", "sleep", or "auto" (by trials)
+	Driver     string // network driver: "auto", "epoll" or "portable"
+	Loops      int
+	Moderation bool // whether a loop may wait under high load
 }
 
 // Log holds the settings of logging.

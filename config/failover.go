@@ -21,7 +21,6 @@ func defaultFailover() Failover {
 			EjectAfter:    health.EjectAfter{Refused: 400 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
-			GoodPings:     2,
 		},
 	}
 }
@@ -49,7 +48,6 @@ func failoverValue() value[Failover] {
 		set("ping", "time between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
-		set("good_pings", "consecutive successful pings before an ejected server rejoins", integer(1, 1000), func(f *f) *int { return &f.GoodPings }),
 		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server. hold: it stays out for a time first",
 			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
@@ -102,7 +100,7 @@ type needy struct {
 func (f *Failover) needy() []needy {
 	return []needy{
 		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
-		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
+		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
 		{"wait", &f.Wait, interim}, {"substitute_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}

@@ -89,11 +89,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 			given := map[string]*node{}
 			for _, p := range n.pairs {
-				given[p.key.text] = p.value
-				if why := gone[p.key.text]; why != "" && path != "" {
-					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+				if what, why := isRemoved(path, p); why != "" && !(what == p.key.text && slices.Contains(names, what)) {
+					d.failAt(p.key, "%s%s was removed: %s", within, what, why)
 					continue
 				}
+				given[p.key.text] = p.value
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
 					switch glued := unspaced(p.key.text, d.isKey); {
@@ -144,9 +144,36 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	}
 }
 
-// gone maps each key of older versions that has no effect any more to the reason.
-var gone = map[string]string{
-	"preconnect": "every server is connected at start and after a reload",
+// removed maps each setting of older versions that does not exist any more, and each removed form of
+// a setting, to what replaces it. A key of a pool has no name of a mapping before it.
+var removed = map[string]string{
+	"preconnect":                 "every server is connected at start and after a reload; leave it out",
+	"engine.coalesce_client":     "it is always on; leave it out",
+	"engine.coalesce_server":     "it is always on; leave it out",
+	"engine.wait":                "a loop keeps its thread while it waits; leave it out, or write driver: portable",
+	"engine.moderation: {}":      "its thresholds are fixed, and trials find its pace; write moderation: on or moderation: off",
+	"failover.good_pings":        "a server rejoins after two good pings; leave it out",
+	"guard.clients: auto":        "write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss",
+	"guard.multiget":             "keys of a multi-get do not wait; leave it out, and use single gets where clients must wait",
+	"guard.refused":              "a set that is not stored is always answered NOT_STORED; leave it out",
+	"limits.key":                 "a key has at most 250 bytes, as in memcached; leave it out",
+	"limits.output_per_client":   "it is 1MiB; leave it out, and lower output_hard or memory against slow readers",
+	"limits.requests_per_client": "it is 4096; leave it out, and lower memory to bound what clients can use",
+	"limits.tag_keys":            "it is 65536; leave it out",
+}
+
+// isRemoved returns the removed setting that the pair of the mapping at path contains, and what
+// replaces it. The text why is empty if the pair contains none.
+func isRemoved(path string, p pair) (what, why string) {
+	name := path[strings.LastIndexByte(path, '.')+1:] + "." + p.key.text
+	form := ": " + p.value.text
+	if p.value.kind == mapping {
+		form = ": {}"
+	}
+	if why := removed[name+form]; why != "" {
+		return p.key.text + form, why
+	}
+	return p.key.text, cmp.Or(removed[name], removed[p.key.text])
 }
 
 // renamed maps the old name of a renamed key to its present name.

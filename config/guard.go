@@ -30,7 +30,6 @@ func guardValue() value[Guard] {
 		set("wait", "how long a get can wait while another client rebuilds. Unless set: 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
 		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.GuardSettings) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
-		set("multiget", "whether the keys of a multi-get also wait", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
 		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
 			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
 		set("sets", "after_miss: the application sets only what it has missed, so each set of the process is a rebuild. any: it also sets other keys", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
@@ -39,24 +38,6 @@ func guardValue() value[Guard] {
 	)
 	brief := modes("on, off, hide, or a mapping of its settings",
 		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}})
-	read := long.read
-	long.read = func(d *document, n *node, path string, to *Guard) {
-		kept := *n
-		kept.pairs = slices.DeleteFunc(slices.Clone(n.pairs), func(p pair) bool {
-			why := ""
-			switch {
-			case p.key.text == "refused":
-				why = "refused was removed: a set that is not stored is always answered NOT_STORED; leave it out"
-			case p.key.text == "clients" && p.value.text == "auto":
-				why = "clients: auto was removed: write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss"
-			default:
-				return false
-			}
-			d.fail(p.key.line, p.key.column, "%s.%s", path, why)
-			return true
-		})
-		read(d, &kept, path, to)
-	}
 	return either(brief, fresh(defaultGuard(), long))
 }
 
@@ -142,9 +123,6 @@ func (d *document) checkGuard(f *File, r *Route) {
 	}
 	if n := d.where[&g.Late]; n != nil && g.Late == table.LateStale && g.Stale == 0 {
 		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
-	}
-	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
-		d.failAt(n, "multiget: hold has no effect with wait: off, because no client waits")
 	}
 }
 

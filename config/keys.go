@@ -5,7 +5,6 @@ package config
 
 import (
 	"log/slog"
-	"math"
 	"slices"
 	"time"
 
@@ -133,18 +132,12 @@ func limitsValue() value[table.Limits] {
 	type l = table.Limits
 	v := group(defaultFile().Limits,
 		set("clients", "client connections at the same time; further ones receive an error and are closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
-		set("key", "bytes of a key; memcached's own limit is 250", size(1, 250), func(l *l) *int { return &l.Key }),
 		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
 		set("value", "bytes of a value; below this limit the servers decide", size(1, 1<<30), func(l *l) *int { return &l.Value }),
-		set("requests_per_client", "keys in flight for one client; above it, Ringside stops reading from the client. Each 4 KiB of a request count as one key more",
-			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
 		set("waiting", "gets that wait on guarded routes at the same time; further ones are misses", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("guard_misses", "misses on guarded routes that Ringside remembers until their set; above it, the oldest is forgotten and its set is an ordinary set",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
 		set("tags_per_value", "tags of one value; a set with more is rejected", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
-		set("tag_keys", "keys whose tags Ringside remembers, if clients named them; reads of other keys need a second round trip",
-			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
-		set("output_per_client", "unsent bytes for one client above which Ringside stops reading from it", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes for one client above which it is disconnected; at most memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes buffered for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "disconnect a client after this time without a request", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
@@ -158,42 +151,18 @@ func limitsValue() value[table.Limits] {
 		if d.where[&to.OutputHard] == nil { // the file does not set limits.output_hard; a smaller limits.memory lowers the default, and is not an error
 			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
 		}
+		to.Output = min(to.Output, to.OutputHard)
 	}
 	return v
 }
 
 func engineValue() value[Engine] {
-	usual := defaultFile().Engine
-	onOff := []option[bool]{{"on", true}, {"off", false}}
-	return group(usual,
+	return group(defaultFile().Engine,
 		set("driver", "network driver: epoll (Linux), portable (any system), or auto: the best one available",
 			words("auto", "epoll", "portable"), func(e *Engine) *string { return &e.Driver }),
 		set("loops", "event loops; each has its own connections to all servers", integer(1, 1024), func(e *Engine) *int { return &e.Loops }),
-		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall releases it to the Go scheduler",
-			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
-		set("coalesce_server", "delay requests to a busy server so that one send carries several; off, on, or the thresholds",
-			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
-				group(usual.CoalesceServer,
-					set("min_due", "replies that the server owes before its requests are delayed; four times as many while moderation is on and does not sleep",
-						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
-					set("max_held", "requests delayed at the same time, at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
-				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
-		set("coalesce_client", "send complete replies, and send the replies to requests that were read together at once; off, on, or the limits",
-			switched(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
-				group(usual.CoalesceClient,
-					set("max_delay", "how long a complete reply waits for others, at most",
-						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
-					set("max_bytes", "bytes that wait, at most, including an incomplete reply", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
-				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
-		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or the thresholds",
-			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
-				group(usual.Moderation,
-					set("above", "requests per second of one loop to servers, above which it can wait",
-						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
-					set("sleep", "how long a loop sleeps where sleeping helps", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
-					set("pace", "what a loop waits for: replies that servers owe (at most 2ms), the end of a sleep, or whatever serves most requests for its CPU time in trials, including no wait (auto)",
-						words("auto", "answers", "sleep"), func(m *Moderation) *string { return &m.Pace }),
-				)), func(e *Engine) *Moderation { return &e.Moderation }),
+		set("moderation", "under high load, wait until one wakeup can serve more requests, if trials show that this saves CPU time",
+			oneOf(option[bool]{"on", true}, option[bool]{"off", false}), func(e *Engine) *bool { return &e.Moderation }),
 	)
 }
 
@@ -342,15 +311,8 @@ func defaultFile() File {
 			Unfinished: 30 * time.Second,
 			Drain:      10 * time.Second,
 		},
-		Engine: Engine{
-			Driver:         "auto",
-			Loops:          1,
-			Wait:           "raw",
-			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
-			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
-		},
-		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
+		Engine: Engine{Driver: "auto", Loops: 1, Moderation: true},
+		Log:    Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}
 }
 
