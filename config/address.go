@@ -39,13 +39,13 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 			}
 			a, err := parse(n.text)
 			if err != nil {
-				d.fail(n.line, n.column, "%s: %v", path, err)
+				d.failAt(n, "%s: %v", path, err)
 				return
 			}
 			*to = a
 		},
-		show:   func(a Address) any { return a.text() },
-		schema: func() schema { return schema{"type": "string", "minLength": 1} },
+		show:   func(a Address) any { return filled(a.text()) },
+		schema: schema{"type": "string", "minLength": 1},
 	}
 }
 
@@ -209,16 +209,13 @@ func zoneText() value[string] { return visible("the name of a zone", maxName) }
 // visible describes a setting that is a text without spaces and control characters. The parameter
 // `most` is the maximum length in bytes.
 func visible(what string, most int) value[string] {
-	v := text(what)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		if n.kind == scalar && n.tag == "!!str" && (len(n.text) > most || !printable(n.text)) {
-			d.fail(n.line, n.column, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
-			return
+	return before(text(what), func(d *document, n *node, path string, _ *string) bool {
+		wrong := n.tag == "!!str" && (len(n.text) > most || !printable(n.text))
+		if wrong {
+			d.failAt(n, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
 		}
-		read(d, n, path, to)
-	}
-	return v
+		return wrong
+	})
 }
 
 // permissions describes a setting with the permission bits of a unix socket, as an octal number.
@@ -239,9 +236,7 @@ func permissions() value[uint32] {
 			}
 			return fmt.Sprintf("%04o", v)
 		},
-		schema: func() schema {
-			return schema{"anyOf": []any{schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}}}
-		},
+		schema: anyOf(schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}),
 	}
 }
 
@@ -254,16 +249,7 @@ func (a Address) text() string {
 }
 
 // label returns the name of the server for people: the field Name, or the address if Name is empty.
-func (s *Server) label() string {
-	switch {
-	case s.Name != "":
-		return s.Name
-	case s.Address.Network == "unix":
-		return "unix:" + s.Address.Address
-	default:
-		return s.Address.Address
-	}
-}
+func (s *Server) label() string { return cmp.Or(s.Name, s.Address.text()) }
 
 // host returns the name of the machine on which the server runs: the setting host of the server,
 // else the host of its address in canonical form. With replicate.Hosts, the replicas of a key are

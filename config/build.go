@@ -57,7 +57,7 @@ func (f *File) Build() (*table.Table, error) {
 }
 
 func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error) {
-	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
+	built := table.Route{Class: r.Preset, GetErrors: r.GetErrors, Total: r.Total, Autocreate: r.Autocreate, Buffer: r.Buffer, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
 	for i, name := range r.to() {
 		switch p := pools[name]; {
 		case p == nil:
@@ -68,17 +68,6 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 			built.Also = append(built.Also, p)
 		}
 	}
-	if a := r.Autocreate; a.On {
-		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
-	}
-	if b := r.Buffer; b != nil {
-		built.Buffer = &table.Buffer{Every: b.Every, Keep: b.Keep, Last: b.Answer == "last", Keys: b.Keys}
-	}
-	if r.GetErrors != "" {
-		loud := r.GetErrors == "error"
-		built.GetErrors = &loud
-	}
-	built.Total = r.Total
 	if r.Near.On {
 		near := r.Near.NearSettings
 		built.Near = &near

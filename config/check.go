@@ -169,8 +169,8 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 // checkCounters checks the settings autocreate and buffer of a route: the lifetime of counters, and
 // how long increments wait.
 func (d *document) checkCounters(r *Route) {
-	if a := &r.Autocreate; a.TTL%time.Second != 0 {
-		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
+	if a := r.Autocreate; a != nil && a.TTL%time.Second != 0 {
+		d.failAt(d.place(&a.TTL, &r.Autocreate), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
 	}
 	b := r.Buffer
 	switch {
@@ -204,10 +204,10 @@ func (d *document) checkKeys(f *File, r *Route) {
 func (d *document) checkPool(p *Pool) {
 	d.checkServers(p)
 	d.checkPlacement(p)
-	if p.Timeouts != d.base.Timeouts {
+	if p.Timeouts != d.defaults.Timeouts {
 		d.checkTimeouts(p, "pools."+p.Name)
 	}
-	if p.Backoff != d.base.Backoff {
+	if p.Backoff != d.defaults.Backoff {
 		d.checkBackoff(p, "pools."+p.Name)
 	}
 }

@@ -67,11 +67,9 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document is a file while it is read, with the errors found so far.
 type document struct {
-	others    bool // whether to read also the files that a configuration names, such as auth_file
-	name      string
-	isKey     func(name string) bool // reports whether this kind of file (Ringside or twemproxy) has a key with that name
-	isPoolKey func(name string) bool // reports whether a pool of this kind of file has a key with that name; nil in files of other programs
-	errs      Errors
+	others bool // whether to read also the files that a configuration names, such as auth_file
+	name   string
+	errs   Errors
 
 	warnings Errors // settings that are valid but probably not intended
 
@@ -81,10 +79,10 @@ type document struct {
 	open   map[*yaml.Node]bool // nodes being expanded, to detect an alias inside the node that it refers to
 	broken bool                // the tree is incomplete, so later errors would be misleading
 
-	where map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
-	base  Pool          // settings that pools inherit: the defaults, and what the file sets in `defaults`
+	where     map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
+	inherited map[any]*node // positions in the mapping `defaults` of settings that pools inherit; the keys are as in where
 
-	defaults *Pool // settings of the mapping `defaults` in the file; pointers to its fields are keys of where
+	defaults *Pool // settings that pools inherit: the defaults, and what the file sets in `defaults`; pointers to its fields are keys of where
 }
 
 // fail records an error at a position of the file.
@@ -223,7 +221,7 @@ func (d *document) syntax(input *counted, err error) {
 		message = "lines are indented with spaces, not tabs"
 	}
 	for i := line; i > 0 && i > line-2; i-- { // look for the mistake in this line and in the line before, because it can cause an error one line later
-		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
+		if hint := unspaced(lines[i-1]); hint != "" {
 			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
 			return
 		}

@@ -4,6 +4,7 @@ package config
 // defaults, and the checks that they fit together.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -39,7 +40,7 @@ func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
 		set("mode", "where the keys of a failed server move: nowhere (fail_fast), to the other servers of the pool (rehash), or to another pool (gutter). Unless set: fail_fast for distributions of existing clients and below three servers, otherwise rehash",
-			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
+			depends(named(table.Mode.String, table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
 		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "consecutive timeouts after which a server is suspect: its keys miss until it replies", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
@@ -49,7 +50,7 @@ func failoverValue() value[Failover] {
 		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
 		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server. hold: it stays out for a time first",
-			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
+			named(health.OnRejoin.String, health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
 		set("wait", "how long a write can wait while the instances agree that its server is out, or off. A write that would wait longer fails at once. Unless set: the deadline for consistency: strict and for the presets counters and sessions, otherwise off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
@@ -65,15 +66,9 @@ func ejectAfterValue() value[health.EjectAfter] {
 	type e = health.EjectAfter
 	one := duration(10*time.Millisecond, time.Hour)
 	return either(
-		value[e]{
-			read: func(d *document, n *node, path string, to *e) {
-				d.where[&to.Refused], d.where[&to.Silent] = n, n
-				one.read(d, n, path, &to.Silent)
-				to.Refused = to.Silent
-			},
-			show:   func(e) any { return nil },
-			schema: one.schema,
-		},
+		after(through(one, func(e *e) *time.Duration { return &e.Silent }), func(d *document, n *node, _ string, to *e) {
+			d.where[&to.Refused], to.Refused = n, to.Silent
+		}),
 		group(defaultFailover().EjectAfter,
 			set("refused", "for a server that refuses connections: its process has ended and its data are lost; at most silent unless set",
 				one, func(e *e) *time.Duration { return &e.Refused }),
@@ -118,14 +113,9 @@ func (p *Pool) has(n need, copies bool) bool {
 	return p.Failover.Mode == table.Gutter
 }
 
-// said returns the position of a setting of the pool p: in the pool itself, else in `defaults`. It
+// said returns the position of a setting of a pool: in the pool itself, else in `defaults`. It
 // returns nil if the file sets it in neither of them.
-func (d *document) said(p *Pool, setting func(*Pool) any) *node {
-	if n := d.where[setting(p)]; n != nil {
-		return n
-	}
-	return d.where[setting(d.defaults)]
-}
+func (d *document) said(setting any) *node { return cmp.Or(d.where[setting], d.inherited[setting]) }
 
 // served returns the names of the pools that are not gutters of other pools.
 func (f *File) served() (names []string) {
@@ -175,7 +165,7 @@ const flushedAtReturn = "a server that returns is flushed before it serves again
 func (d *document) decideConsistency(f *File, p *Pool) {
 	o := &p.Failover
 	o.WhyConsistency = "the default"
-	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
+	if d.said(&p.Failover.Strict) != nil {
 		o.WhyConsistency = "as the file says"
 	}
 	copied := f.copiesIn(p.Name)
@@ -183,10 +173,10 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if lasting >= 0 {
 		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
-	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // the file does not set eject_after.refused; a smaller eject_after.silent lowers the default, and is not an error
+	if d.said(&p.Failover.EjectAfter.Refused) == nil { // the file does not set eject_after.refused; a smaller eject_after.silent lowers the default, and is not an error
 		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
 	}
-	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+	if (o.Strict || lasting >= 0) && d.said(&p.Failover.Wait) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
@@ -260,7 +250,7 @@ func (d *document) checkFailover(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
-		mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
+		mode := d.said(&p.Failover.Mode)
 		if mode != nil && mode.text != o.Mode.String() {
 			continue // the wrong mode is already recorded as an error; errors of other settings would be about a mode that the file does not ask for
 		}
@@ -308,42 +298,37 @@ func (f *Failover) idle(n need) string {
 // checkEjection checks the settings for the ejection of a server and for its return.
 func (d *document) checkEjection(p *Pool) {
 	o := &p.Failover
-	at := func(settings ...func(*Pool) any) (n *node, path string) {
+	at := func(settings ...any) (n *node, path string) {
 		for _, s := range settings {
-			if n := d.where[s(p)]; n != nil {
+			if n := d.where[s]; n != nil {
 				return n, "pools." + p.Name
 			}
 		}
 		for _, s := range settings {
-			if n := d.where[s(d.defaults)]; n != nil {
+			if n := d.inherited[s]; n != nil {
 				return n, "defaults"
 			}
 		}
 		return d.place(p), "pools." + p.Name
 	}
-	lease, ping := func(p *Pool) any { return &p.Failover.Lease }, func(p *Pool) any { return &p.Failover.Ping }
-	request, hold := func(p *Pool) any { return &p.Timeouts.Request }, func(p *Pool) any { return &p.Failover.Hold }
-	rejoin := func(p *Pool) any { return &p.Failover.OnRejoin }
-	wait := func(p *Pool) any { return &p.Failover.Wait }
-	n, path := at(wait)
+	n, path := at(&o.Wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
-	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
-	n, path = at(refused, silent)
+	n, path = at(&o.EjectAfter.Refused, &o.EjectAfter.Silent)
 	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping fails at the earlier of two times: when the next ping is due, and at the request
 	// timeout.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {
-		n, path := at(lease, ping, request)
+		n, path := at(&o.Lease, &o.Ping, &p.Timeouts.Request)
 		d.failAt(n, "%s.failover: lease (%s) must be at least three pings (of %s) and the time for an answer (%s), %s, so that a lost ping costs nothing",
 			path, short(o.Lease), short(o.Ping), short(answer), short(least))
 	}
 	switch {
 	case o.OnRejoin == health.Hold && o.Hold == 0:
-		n, path := at(rejoin)
+		n, path := at(&o.OnRejoin)
 		d.failAt(n, "%s.failover.on_rejoin: hold needs hold, how long a server stays out, such as hold: 1h", path)
 	case o.OnRejoin != health.Hold && d.where[&o.Hold] != nil:
-		n, path := at(hold)
+		n, path := at(&o.Hold)
 		d.failAt(n, "%s.failover.hold has no effect with on_rejoin: %s; set on_rejoin: hold, or leave this out", path, o.OnRejoin)
 	}
 }
@@ -378,8 +363,8 @@ func (d *document) checkShared(f *File) {
 // checkGutter checks the gutter of the pool p. The gutter is the pool with the substitute servers
 // for p.
 func (d *document) checkGutter(f *File, p *Pool) {
-	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
-	at := d.said(p, func(p *Pool) any { return &p.Failover.Gutter })
+	mode := d.said(&p.Failover.Mode)
+	at := d.said(&p.Failover.Gutter)
 	g := f.pool(p.Failover.Gutter)
 	switch {
 	case at == nil:

@@ -31,12 +31,12 @@ func guardValue() value[Guard] {
 		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.GuardSettings) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
 		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
-			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
+			named(table.GuardLate.String, table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
 		set("sets", "after_miss: the application sets only what it has missed, so each set of the process is a rebuild. any: it also sets other keys", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
 		set("clients", "how clients use connections. connection: one request at a time. shared: several threads, or pipelining. pooled: a connection pool, without protection against late sets. detect: distinguishes the first two",
-			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
+			named(table.GuardClients.String, table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
-	brief := modes("on, off, hide, or a mapping of its settings",
+	brief := wordOr("a mapping of its settings",
 		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}})
 	return either(brief, fresh(defaultGuard(), long))
 }
@@ -50,21 +50,25 @@ type early table.GuardSettings
 const shortestEarly = 2 * time.Second
 
 func earlyValue() value[early] {
-	some := duration(0, time.Hour)
+	some := after(duration(0, time.Hour), func(d *document, n *node, path string, to *time.Duration) {
+		if *to > 0 && *to < shortestEarly {
+			d.failAt(n, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
+			*to = 0
+		}
+	})
 	return value[early]{
 		read: func(d *document, n *node, path string, to *early) {
-			if to.Auto = n.kind == scalar && n.text == "auto"; to.Auto {
-				return
-			}
-			before := to.Early
-			some.read(d, n, path, &to.Early)
-			if to.Early > 0 && to.Early < shortestEarly {
-				d.fail(n.line, n.column, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
-				to.Early = before
+			if to.Auto = n.text == "auto"; !to.Auto {
+				some.read(d, n, path, &to.Early)
 			}
 		},
-		show:   func(e early) any { return some.show(e.Early) },
-		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "auto"}}} },
+		show: func(e early) any {
+			if e.Auto {
+				return "auto"
+			}
+			return some.show(e.Early)
+		},
+		schema: anyOf(some.schema, schema{"const": "auto"}),
 	}
 }
 
@@ -80,7 +84,7 @@ func nearValue() value[Near] {
 		set("memory", "bytes of values and their bookkeeping, divided among the loops; above it, the oldest are removed", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
 		set("keys", "which keys are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
 	)
-	brief := modes("on, off, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
+	brief := wordOr("a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
 	return either(brief, fresh(defaultNear(), long))
 }
 

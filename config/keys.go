@@ -6,6 +6,7 @@ package config
 import (
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"ringside/proxy/table"
@@ -56,26 +57,12 @@ type settings struct {
 }
 
 func fileKeys() value[settings] {
-	pools := poolsValue()
 	return group(settings{defaultFile(), defaultPool()},
 		must(set("listen", "addresses for clients: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
 			elements(listenerValue(), oneOrMore(listenerValue())), func(s *settings) *[]Listener { return &s.Listen })),
 		set("admin", "HTTP address of the dashboard, metrics, health checks and profiles; none unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
-		key[settings]{
-			name: "defaults",
-			doc:  "settings that all pools inherit",
-			read: func(d *document, n *node, path string, to *settings) {
-				defaultsValue().read(d, n, path, &to.Defaults)
-				d.base = to.Defaults
-			},
-			schema: func(*settings) schema {
-				s := defaultsValue().schema()
-				s["description"] = "settings that all pools inherit"
-				return s
-			},
-			diff: func(string, *settings, *settings, func(string, ...any)) {}, // no differences are reported here, because the differences of each pool include inherited settings
-		},
-		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", pools, func(s *settings) *[]Pool { return &s.Pools })),
+		set("defaults", "settings that all pools inherit", defaultsValue(), func(s *settings) *Pool { return &s.Defaults }),
+		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", poolsValue(), func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone of this instance, for routes that read the nearest replica", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys belong to which pool; the most specific route wins; required if there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
@@ -145,15 +132,12 @@ func limitsValue() value[table.Limits] {
 		set("linger", "how long to accept new clients after SIGTERM, while /readyz already fails; or off", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Linger }),
 		set("drain", "how long requests in flight can take after SIGTERM", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *l) {
-		read(d, n, path, to)
-		if d.where[&to.OutputHard] == nil { // the file does not set limits.output_hard; a smaller limits.memory lowers the default, and is not an error
+	return after(v, func(d *document, _ *node, _ string, to *l) {
+		if d.where[&to.OutputHard] == nil { // a smaller limits.memory lowers the default, and is not an error
 			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
 		}
 		to.Output = min(to.Output, to.OutputHard)
-	}
-	return v
+	})
 }
 
 func engineValue() value[Engine] {
@@ -169,7 +153,7 @@ func engineValue() value[Engine] {
 func logValue() value[Log] {
 	return group(defaultFile().Log,
 		set("level", "lowest level that is logged",
-			oneOf([]option[slog.Level]{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}...),
+			named(func(l slog.Level) string { return strings.ToLower(l.String()) }, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 			func(l *Log) *slog.Level { return &l.Level }),
 		set("format", "log lines as text or as JSON",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
@@ -177,11 +161,17 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue describes the mapping `defaults`: all keys of a pool except servers.
-func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
+// defaultsValue describes the mapping `defaults`: all keys of a pool except servers. It has no
+// differences, because those of each pool include inherited settings.
+func defaultsValue() value[Pool] {
+	v := group(defaultPool(), poolKeys()...)
+	v.diff = func(string, string, Pool, Pool, func(string, ...any)) {}
+	return v
+}
 
 // poolsValue describes the mapping `pools` from names to pools. It keeps the order of the file.
 func poolsValue() value[[]Pool] {
+	inherited := defaultsValue()
 	one := group(defaultPool(), append([]key[Pool]{
 		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with name, weight, host or zone",
 			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
@@ -195,11 +185,12 @@ func poolsValue() value[[]Pool] {
 			*to = make([]Pool, len(n.pairs))
 			for i, p := range n.pairs {
 				pool := &(*to)[i]
-				*pool = d.base
+				*pool = *d.defaults
+				d.inherit(inherited, pool)
 				pool.Name = p.key.text
 				d.where[pool] = p.key
 				if !isName.MatchString(p.key.text) {
-					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
+					d.failAt(p.key, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
 				}
 				if p.value.kind != mapping && !p.value.empty() {
 					d.where[&pool.Distribution] = p.value // the pool is not a mapping, which is an error; mark the distribution as set, so that it is not reported as missing
@@ -207,12 +198,22 @@ func poolsValue() value[[]Pool] {
 				one.read(d, p.value, path+"."+p.key.text, pool)
 			}
 		},
-		show: func([]Pool) any { return nil },
-		diff: byName(one),
-		schema: func() schema {
-			return schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema()}
-		},
+		diff:   byName(one),
+		schema: schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema},
 	}
+}
+
+// inherit reads the mapping `defaults` again, for the pool p, to record the positions of the settings
+// that p inherits. Its mistakes have been recorded before.
+func (d *document) inherit(v value[Pool], p *Pool) {
+	n := d.where[d.defaults]
+	if n == nil {
+		return
+	}
+	where, errs := d.where, d.errs
+	d.where = d.inherited
+	v.read(d, n, "defaults", p)
+	d.where, d.errs = where, errs
 }
 
 func serverValue() value[Server] {
@@ -234,9 +235,9 @@ func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
 		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR",
-			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
+			getErrors(), func(p *p) *bool { return &p.GetErrors }),
 		set("multiget_order", "order of the values of a multi-get: as they arrive, or as requested. Unless set: request for the distributions of Perl, otherwise arrival",
-			oneOf(option[string]{"arrival", "arrival"}, option[string]{"request", "request"}), func(p *p) *string { return &p.Multiget }),
+			words("arrival", "request"), func(p *p) *string { return &p.Multiget }),
 		set("gets", "combine gets that are sent to a server together into one get with several keys, which costs the server less; or send each by itself",
 			oneOf(option[bool]{"joined", true}, option[bool]{"single", false}), func(p *p) *bool { return &p.JoinGets }),
 		set("flush_all", "whether clients can flush the servers",
@@ -262,6 +263,10 @@ func poolKeys() []key[Pool] {
 	)
 }
 
+func getErrors() value[bool] {
+	return oneOf(option[bool]{"miss", false}, option[bool]{"error", true})
+}
+
 // traceValue describes the mapping with the settings of one trace.
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
@@ -277,18 +282,11 @@ func traceValue() value[Trace] {
 // keyPattern describes a setting that is a pattern of keys, in the syntax of the command `ringside
 // trace`.
 func keyPattern() value[string] {
-	v := text("a pattern of keys, such as home:*")
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		read(d, n, path, to)
-		if *to == "" {
-			return
-		}
+	return after(text("a pattern of keys, such as home:*"), func(d *document, n *node, path string, to *string) {
 		if err := watch.Check([]watch.Pattern{watch.Pattern(*to)}); err != nil {
-			d.fail(n.line, n.column, "%s: %v", path, err)
+			d.failAt(n, "%s: %v", path, err)
 		}
-	}
-	return v
+	})
 }
 
 func defaultFile() File {

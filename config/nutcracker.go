@@ -17,7 +17,7 @@ import (
 // the twemproxy file. ImportNutcracker returns an error if that file is wrong, has an address that
 // Ringside does not support, or has no pool of memcached servers.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
-	d := &document{name: name, isKey: isKey, where: map[any]*node{}}
+	d := &document{name: name, where: map[any]*node{}}
 	pools := d.readTwemproxy(data)
 	if err := d.errs.orNil(); err != nil {
 		return nil, nil, err
@@ -166,8 +166,6 @@ func bareText[V any](want string, parse func(string) (V, bool)) value[V] {
 			}
 			*to = v
 		},
-		show:   func(V) any { return nil },
-		schema: func() schema { return schema{} },
 	}
 }
 
@@ -222,8 +220,6 @@ func twemproxyListenValue() value[twemproxyListen] {
 				to.mode = v
 			}
 		},
-		show:   func(twemproxyListen) any { return nil },
-		schema: func() schema { return schema{} },
 	}
 }
 
@@ -278,8 +274,6 @@ func twemproxyServerValue() value[twemproxyServer] {
 				d.failAt(n, "%s has the name %s; Ringside takes names of at most %d bytes without spaces and control characters", path, quote(to.label), maxName)
 			}
 		},
-		show:   func(twemproxyServer) any { return nil },
-		schema: func() schema { return schema{} },
 	}
 }
 

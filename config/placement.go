@@ -63,30 +63,21 @@ func placementKeys() []key[Pool] {
 
 func distribution() value[string] {
 	v := text("the name of a distribution, such as ketama-points")
-	v.schema = func() schema {
-		names := []any{}
-		for _, name := range presetWords() {
-			names = append(names, name)
-		}
-		return schema{"enum": names}
-	}
+	v.schema = schema{"enum": presetWords()}
 	return v
 }
 
 func hashTag() value[string] {
-	v := text("two characters")
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		switch {
-		case n.kind != scalar && len(n.items)+len(n.pairs) == 0:
-			d.fail(n.line, n.column, `%s must be two characters in quotes: "{}" or "[]"`, path)
-		case n.kind == scalar && n.tag == "!!str" && (len(n.text) != 2 || !printable(n.text)):
+	v := before(text("two characters"), func(d *document, n *node, path string, _ *string) bool {
+		empty, wrong := n.kind != scalar && len(n.items)+len(n.pairs) == 0, n.tag == "!!str" && (len(n.text) != 2 || !printable(n.text))
+		if empty {
+			d.failAt(n, `%s must be two characters in quotes: "{}" or "[]"`, path)
+		} else if wrong {
 			d.wrong(n, path, `two characters, such as "{}"`)
-		default:
-			read(d, n, path, to)
 		}
-	}
-	v.schema = func() schema { return schema{"type": "string", "minLength": 2, "maxLength": 2} }
+		return empty || wrong
+	})
+	v.schema = schema{"type": "string", "minLength": 2, "maxLength": 2}
 	return v
 }
 
@@ -100,7 +91,7 @@ func (d *document) checkPlacement(p *Pool) {
 		return
 	}
 	wrong := func(err error) { // records an error of the distribution itself: at `defaults` if the pool inherits the distribution, else at the pool
-		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
+		if n := d.inherited[&p.Distribution]; n != nil && d.where[&p.Distribution] == nil {
 			d.failAt(n, "defaults: %v", err)
 			return
 		}
