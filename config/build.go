@@ -111,9 +111,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		built.Servers = append(built.Servers, p.Servers[i].target())
 	}
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
-		if built.Without, err = p.without(); err != nil {
-			return nil, err
-		}
+		built.Without = p.without()
 	}
 	return built, nil
 }
@@ -125,27 +123,18 @@ const maxRebuilt = 64
 // without returns a function that builds the pool's ring without some of its servers, as the client
 // of the pool's distribution would rebuild it. The returned function caches the rings. Several
 // loops may call it at the same time.
-func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
-	servers, err := p.placementServers()
-	if err != nil {
-		return nil, err
-	}
-	distribution, options := p.Distribution, p.Placement
+func (p *Pool) without() func(out []bool) (ring.Ring, error) {
+	servers, distribution, options := p.placementServers(), p.Distribution, p.Placement
 	var mu sync.Mutex
 	rings := map[string]ring.Ring{}
 	return func(out []bool) (ring.Ring, error) {
 		if len(out) != len(servers) {
 			return nil, fmt.Errorf("%d marks for %d servers", len(out), len(servers))
 		}
-		key := make([]byte, len(out))
-		for i, is := range out {
-			if is {
-				key[i] = 1
-			}
-		}
+		key := fmt.Sprint(out)
 		mu.Lock()
 		defer mu.Unlock()
-		if r := rings[string(key)]; r != nil {
+		if r := rings[key]; r != nil {
 			return r, nil
 		}
 		place, err := BuildPlacementWithout(distribution, servers, options, out)
@@ -155,9 +144,9 @@ func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 		if len(rings) == maxRebuilt {
 			clear(rings)
 		}
-		rings[string(key)] = place.Ring
+		rings[key] = place.Ring
 		return place.Ring, nil
-	}, nil
+	}
 }
 
 // inOrder reports whether the values of a multi-get are sent in the order of the request.

@@ -5,8 +5,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -47,13 +45,6 @@ func (d *document) checkListeners(f *File) {
 	}
 }
 
-// everywhere reports whether the address a stands for all addresses of this machine.
-func (a *Address) everywhere() bool {
-	host, _, err := net.SplitHostPort(a.Address)
-	ip, ipErr := netip.ParseAddr(host)
-	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
-}
-
 // checkCircle rejects a server with an address at which this instance itself listens, for clients
 // or for the admin interface. The instance would send requests to itself without end.
 func (d *document) checkCircle(f *File) {
@@ -70,33 +61,6 @@ func (d *document) checkCircle(f *File) {
 			}
 		}
 	}
-}
-
-// takes reports whether a listener with the address a would accept connections to the address b. It
-// compares only the texts of the addresses and does not resolve names.
-func (a *Address) takes(b Address) bool {
-	if a.Network == "" || b.Network == "" {
-		return false
-	}
-	if a.Network == "unix" || b.Network == "unix" {
-		return a.Network == b.Network && a.Address == b.Address
-	}
-	host, port, _ := net.SplitHostPort(a.Address)
-	to, toPort, _ := net.SplitHostPort(b.Address)
-	if port != toPort {
-		return false
-	}
-	is, err := netip.ParseAddr(host)
-	at, atErr := netip.ParseAddr(to)
-	switch everywhere := host == "" || err == nil && is.IsUnspecified(); {
-	case atErr == nil && everywhere:
-		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
-	case atErr == nil && err == nil:
-		return at.Unmap() == is.Unmap()
-	case strings.EqualFold(to, thisHost):
-		return everywhere || err == nil && is.IsLoopback()
-	}
-	return strings.EqualFold(host, to)
 }
 
 // checkTaken rejects an address that is used twice. Two different texts can still mean one address:

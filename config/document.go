@@ -102,7 +102,7 @@ func (d *document) parse(data []byte) *node {
 		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
 		return nil
 	}
-	if !d.readable(data) {
+	if !d.readable(string(data)) {
 		return nil
 	}
 	input := &counted{data: data}
@@ -134,40 +134,36 @@ func (d *document) parse(data []byte) *node {
 
 // readable rejects bytes that cannot be in YAML, because the YAML library reports them without
 // a position.
-func (d *document) readable(data []byte) bool {
-	line, column := 1, 1
-	for rest := data; len(rest) > 0; {
-		r, size := utf8.DecodeRune(rest)
+func (d *document) readable(text string) bool {
+	for i, r := range text {
+		line, column := 0, 0
 		switch {
-		case r == utf8.RuneError && size == 1:
-			d.fail(line, column, "byte 0x%02x is not UTF-8 text", rest[0])
-			return false
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != nextLine, r == 0xfffe, r == 0xffff:
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
+			line, column = position(text[:i])
+			d.fail(line, column, "byte 0x%02x is not UTF-8 text", text[i])
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != '\u0085', r == 0xfffe, r == 0xffff:
+			line, column = position(text[:i])
 			d.fail(line, column, "the control character %U is not allowed in YAML", r)
-			return false
 		}
-		rest = rest[size:]
-		column++
-		switch r {
-		case '\r':
-			if len(rest) > 0 && rest[0] == '\n' {
-				break
-			}
-			line, column = line+1, 1
-		case '\n', nextLine, lineSeparator, paragraphSeparator:
-			line, column = line+1, 1
+		if line > 0 {
+			return false
 		}
 	}
-	d.lastLine, d.lastColumn = line, column
+	d.lastLine, d.lastColumn = position(text)
 	return true
 }
 
-// YAML has these line ends in addition to \n, \r and \r\n.
-const (
-	nextLine           = '\u0085'
-	lineSeparator      = '\u2028'
-	paragraphSeparator = '\u2029'
-)
+// lineBreak matches the line ends of YAML.
+var lineBreak = regexp.MustCompile("\r\n?|[\n\u0085\u2028\u2029]")
+
+// position returns the position of the character after text.
+func position(text string) (line, column int) {
+	breaks, start := lineBreak.FindAllStringIndex(text, -1), 0
+	if len(breaks) > 0 {
+		start = breaks[len(breaks)-1][1]
+	}
+	return 1 + len(breaks), 1 + utf8.RuneCountInString(text[start:])
+}
 
 // counted is a reader that returns one byte per call. The field read is therefore the offset up to
 // which the YAML library had read when it found a mistake.

@@ -133,35 +133,6 @@ func (d *document) checkGuard(f *File, r *Route) {
 // guarded reports whether r has a guard. Routes with tags always have one.
 func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
 
-// checkSameGuard rejects two routes to the same key of a server in two cases. If only one route has
-// a guard, the other route would return the guard's placeholders as empty values. If the routes
-// have different values of guard.stale, one of them would treat current values as stale.
-func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
-	if a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
-		return
-	}
-	key, ok := meet(listA, listB, a, b)
-	if !ok {
-		return
-	}
-	strip := a.Strip || b.Strip
-	special := a // the route at which the error is reported: the one with a guard, or with the longer stale
-	if b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale) {
-		special = b
-	}
-	at := d.place(&special.Guard.Stale, &special.Guard, &special.Preset, special)
-	switch both := a.guarded() && b.guarded(); {
-	case both && strip:
-		d.failAt(at, "the routes for %s and %s lead to one pool with a different guard.stale, and strip_prefix lets both name the same key there, so one takes current values of the other for old ones: use another pool, or the same stale for both", a.keys(), b.keys())
-	case both:
-		d.failAt(at, "two listeners lead to keys such as %s in one pool with a different guard.stale, so one takes current values of the other for old ones: use the same stale for both", shownKey(key))
-	case strip:
-		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
-	default:
-		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
-	}
-}
-
 // checkNear rejects a near cache for data that clients must read in its current state.
 func (d *document) checkNear(f *File, r *Route) {
 	n := &r.Near

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -204,7 +205,7 @@ func twemproxyListenValue() value[twemproxyListen] {
 					d.wrong(n, path, "host:port, or the path of a unix socket")
 					return
 				}
-				text = join(text[:at], strconv.Itoa(port))
+				text = net.JoinHostPort(text[:at], strconv.Itoa(port))
 			}
 			if _, err := listenAddress(text); n.kind != scalar || err != nil {
 				d.failAt(n, "%s must be host:port, or the path of a unix socket, not %s", path, n.is())
@@ -258,7 +259,7 @@ func twemproxyServerValue() value[twemproxyServer] {
 					d.wrong(n, path, want)
 					return
 				}
-				to.text, to.label = join(address[:colon], strconv.Itoa(port)), address
+				to.text, to.label = net.JoinHostPort(address[:colon], strconv.Itoa(port)), address
 				to.named = strconv.Itoa(port) != address[colon+1:]
 				if strconv.Itoa(port) == defaultPort {
 					to.label = address[:colon]

@@ -5,7 +5,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -184,11 +183,7 @@ func knownPresets() string {
 }
 
 func (p *Pool) place() (ring.Placement, error) {
-	servers, err := p.placementServers()
-	if err != nil {
-		return ring.Placement{}, err
-	}
-	weight := 0
+	servers, weight := p.placementServers(), 0
 	for _, s := range servers {
 		weight += s.Weight
 	}
@@ -202,7 +197,7 @@ func (p *Pool) place() (ring.Placement, error) {
 }
 
 // placementServers returns the servers of p in the form that a placement is built from.
-func (p *Pool) placementServers() ([]PlacementServer, error) {
+func (p *Pool) placementServers() []PlacementServer {
 	servers := make([]PlacementServer, len(p.Servers))
 	for i, s := range p.Servers {
 		servers[i] = PlacementServer{Name: s.Name, Weight: s.Weight}
@@ -210,14 +205,9 @@ func (p *Pool) placementServers() ([]PlacementServer, error) {
 			servers[i].Path = s.Address.Address
 			continue
 		}
-		host, port, err := net.SplitHostPort(s.Address.Address)
-		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", s.Address.Address, err)
-		}
+		host, port, _ := s.Address.parts()
 		servers[i].Host = host
-		if servers[i].Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("server %s: the port is no number", s.Address.Address)
-		}
+		servers[i].Port, _ = strconv.Atoi(port) // the parser of the file has checked the port
 	}
-	return servers, nil
+	return servers
 }

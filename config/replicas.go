@@ -328,10 +328,7 @@ func (d *document) checkOneTruth(f *File) {
 			for a := range all[i] {
 				for b := range all[j] {
 					if i != j || b < a {
-						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameTags(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameBuffer(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSame(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}
@@ -339,39 +336,61 @@ func (d *document) checkOneTruth(f *File) {
 	}
 }
 
-// checkSameCopies rejects the route a from listA and the route b from listB if they keep different
-// replicas of the same key. listA and listB can be the same list.
-func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
-	if a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+// checkSame rejects the route a from listA and the route b from listB if they lead to the same key of
+// a server and treat it differently. listA and listB can be the same list. With different replicas, a
+// write by one route would be invisible to a read by the other. A route without a guard or tags would
+// return the guard's placeholders as empty values, and the header of a tagged value as a part of the
+// value. With different values of guard.stale, one route would treat current values as stale. A route
+// without a buffer would not see the increments that wait in Ringside.
+func (d *document) checkSame(listA, listB []Route, a, b *Route) {
+	copies := a.Copies.Copies != b.Copies.Copies || a.Copies.Apart != b.Copies.Apart || !slices.Equal(a.to(), b.to())
+	guards := a.guarded() != b.guarded() || a.Guard.Stale != b.Guard.Stale
+	tags := a.Tags.On != b.Tags.On && a.guarded() == b.guarded()
+	buffers := (a.Buffer == nil) != (b.Buffer == nil)
+	if !(copies || guards || tags || buffers) {
 		return
 	}
 	key, ok := meet(listA, listB, a, b)
 	if !ok {
 		return
 	}
-	at := d.place(&a.Copies.Copies, &a.Preset, &a.Pools, a)
-	if b.Copies.Copies != 0 {
-		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
+	either := func(second bool) *Route { // the route at which an error is reported
+		if second {
+			return b
+		}
+		return a
 	}
-	if a.Strip || b.Strip {
-		d.failAt(at, "the routes for %s and %s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", a.keys(), b.keys())
-	} else {
-		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
+	strip, of := a.Strip || b.Strip, fmt.Sprintf("the routes for %s and %s", a.keys(), b.keys())
+	if copies {
+		r := either(b.Copies.Copies != 0)
+		at := d.place(&r.Copies.Copies, &r.Preset, &r.Pools, r)
+		if strip {
+			d.failAt(at, "%s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", of)
+		} else {
+			d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: %s", shownKey(key), of)
+		}
 	}
-}
-
-// checkSameBuffer rejects two routes to the same key of a server if only one of them has a buffer.
-// The other route would not see the increments that wait in Ringside.
-func (d *document) checkSameBuffer(listA, listB []Route, a, b *Route) {
-	if (a.Buffer == nil) == (b.Buffer == nil) {
-		return
+	if guards {
+		r := either(b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale))
+		at := d.place(&r.Guard.Stale, &r.Guard, &r.Preset, r)
+		switch both := a.guarded() && b.guarded(); {
+		case both && strip:
+			d.failAt(at, "%s lead to one pool with a different guard.stale, and strip_prefix lets both name the same key there, so one takes current values of the other for old ones: use another pool, or the same stale for both", of)
+		case both:
+			d.failAt(at, "two listeners lead to keys such as %s in one pool with a different guard.stale, so one takes current values of the other for old ones: use the same stale for both", shownKey(key))
+		case strip:
+			d.failAt(at, "%s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", of)
+		default:
+			d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
+		}
 	}
-	buffered, other := a, b
-	if b.Buffer != nil {
-		buffered, other = b, a
+	if tags {
+		r := either(b.Tags.On)
+		d.failAt(d.place(&r.Tags, r), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
 	}
-	if _, ok := meet(listA, listB, a, b); ok {
-		d.failAt(d.place(&buffered.Buffer, buffered), "the routes for %s and %s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", buffered.keys(), other.keys())
+	if buffers {
+		r := either(b.Buffer != nil)
+		d.failAt(d.place(&r.Buffer, r), "%s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", of)
 	}
 }
 

@@ -102,18 +102,3 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 		}
 	}
 }
-
-// checkSameTags rejects two routes to the same key of a server if only one of them has tags. A read
-// by the route without tags would return the header of a tagged value as a part of the value.
-func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
-	if a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
-		return
-	}
-	tagged := a
-	if b.Tags.On {
-		tagged = b
-	}
-	if _, ok := meet(listA, listB, a, b); ok {
-		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
-	}
-}
