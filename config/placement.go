@@ -119,8 +119,16 @@ func (d *document) checkPlacement(p *Pool) {
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
 		return // the missing address or servers are already reported; an error of building would name another cause
 	}
-	if _, err := light.place(); err != nil {
-		d.blameSetting(p, light, err)
+	o := &p.Placement
+	settings := map[string]any{
+		"hash": &o.Hash, "point_hash": &o.PointHash, "points": &o.Points, "order": &o.Order, "seed": &o.Seed, "salt": &o.Salt, "char": &o.UnsignedChars,
+	}
+	_, wrongOptions := preset.choose(*o)
+	for _, e := range wrongOptions {
+		d.blame(p, fmt.Errorf("distribution %s: %w", p.Distribution, e.err), settings[e.option], &p.Distribution)
+	}
+	if _, err := light.place(); err != nil && wrongOptions == nil {
+		d.blame(p, err, &p.Distribution)
 	}
 }
 
@@ -128,50 +136,6 @@ func (d *document) checkPlacement(p *Pool) {
 // settings that the file contains.
 func (d *document) blame(p *Pool, err error, settings ...any) {
 	d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
-}
-
-// blameSetting finds the settings of the pool p that cause err, and records the error at each of
-// them. bare is a copy of p. blameSetting builds the copy several times, each time with only one of
-// the placement options of p.
-func (d *document) blameSetting(p *Pool, bare Pool, err error) {
-	all := p.Placement
-	with := func(o PlacementOptions) error {
-		bare.Placement = o
-		_, err := bare.place()
-		return err
-	}
-	if err := with(PlacementOptions{Hash: all.Hash}); err != nil {
-		if none := with(PlacementOptions{}); all.Hash != "" && (none == nil || none.Error() != err.Error()) {
-			d.blame(p, err, &p.Placement.Hash)
-		} else {
-			d.blame(p, err, &p.Distribution)
-		}
-		return
-	}
-	found := false
-	for _, one := range []struct {
-		setting any
-		options PlacementOptions
-	}{
-		{&p.Placement.PointHash, PlacementOptions{PointHash: all.PointHash}},
-		{&p.Placement.Points, PlacementOptions{Points: all.Points}},
-		{&p.Placement.Order, PlacementOptions{Order: all.Order}},
-		{&p.Placement.Seed, PlacementOptions{Seed: all.Seed}},
-		{&p.Placement.Salt, PlacementOptions{Salt: all.Salt}},
-		{&p.Placement.UnsignedChars, PlacementOptions{UnsignedChars: all.UnsignedChars}},
-		{&p.Placement.HashTag, PlacementOptions{HashTag: all.HashTag}},
-		{&p.Placement.HashStop, PlacementOptions{HashStop: all.HashStop}},
-		{&p.Placement.HashStripPrefix, PlacementOptions{HashStripPrefix: all.HashStripPrefix}},
-	} {
-		one.options.Hash = all.Hash
-		if err := with(one.options); err != nil {
-			d.blame(p, err, one.setting)
-			found = true
-		}
-	}
-	if !found {
-		d.blame(p, err, &p.Distribution)
-	}
 }
 
 func knownPresets() string {
