@@ -95,8 +95,8 @@ func (a *Address) parts() (host, port string, ip netip.Addr) {
 	return host, port, ip
 }
 
-// local reports whether only this machine can connect to the address.
-func (a *Address) local() bool {
+// Local reports whether only this machine can connect to the address.
+func (a Address) Local() bool {
 	host, _, ip := a.parts()
 	return a.Network == "unix" || host == thisHost || ip.IsLoopback()
 }

@@ -30,9 +30,7 @@ func (f *File) Build() (*table.Table, error) {
 	}
 	for i := range f.Pools {
 		if o := &f.Pools[i].Failover; o.Mode == table.Gutter {
-			if t.Pools[i].Failover.Gutter = pools[o.Gutter]; pools[o.Gutter] == nil {
-				return nil, fmt.Errorf("pool %s names the gutter %q, which does not exist", f.Pools[i].Name, o.Gutter)
-			}
+			t.Pools[i].Failover.Gutter = pools[o.Gutter]
 		}
 	}
 	for _, l := range f.Listen {
@@ -42,11 +40,7 @@ func (f *File) Build() (*table.Table, error) {
 		}
 		listener := table.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
 		for _, r := range routes {
-			built, err := r.build(pools, f)
-			if err != nil {
-				return nil, fmt.Errorf("a route of %s %w", l.Address.Address, err)
-			}
-			listener.Routes = append(listener.Routes, built)
+			listener.Routes = append(listener.Routes, r.build(pools, f))
 		}
 		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
 			listener.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
@@ -56,17 +50,13 @@ func (f *File) Build() (*table.Table, error) {
 	return t, nil
 }
 
-func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error) {
+func (r *Route) build(pools map[string]*table.Pool, f *File) table.Route {
 	built := table.Route{Class: r.Preset, GetErrors: r.GetErrors, Total: r.Total, Autocreate: r.Autocreate, Buffer: r.Buffer, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
-	for i, name := range r.to() {
-		switch p := pools[name]; {
-		case p == nil:
-			return built, fmt.Errorf("names the pool %q, which does not exist", name)
-		case i == 0:
-			built.Pool = p
-		default:
-			built.Also = append(built.Also, p)
-		}
+	for _, name := range r.to() {
+		built.Also = append(built.Also, pools[name])
+	}
+	if built.Pool, built.Also = built.Also[0], built.Also[1:]; len(built.Also) == 0 {
+		built.Also = nil
 	}
 	if r.Near.On {
 		near := r.Near.NearSettings
@@ -82,7 +72,7 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 			built.Guard = r.Tags.guard()
 		}
 	}
-	return built, nil
+	return built
 }
 
 func (p *Pool) build() (*table.Pool, error) {

@@ -23,7 +23,7 @@ func (d *document) checkListeners(f *File) {
 		switch {
 		case l.AuthFile == "" && l.AllowPlaintext:
 			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
-		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
+		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.Local():
 			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
 			users, exposed, err := readUsers(l.AuthFile)

@@ -108,15 +108,15 @@ func (d *document) parse(data []byte) *node {
 	input := &counted{data: data}
 	decoder := yaml.NewDecoder(input)
 	var first, second yaml.Node
-	switch err := decoder.Decode(&first); {
-	case errors.Is(err, io.EOF):
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) {
 		d.fail(1, 1, "the file is empty")
 		return nil
-	case err != nil:
-		d.syntax(input, err)
-		return nil
 	}
-	switch err := decoder.Decode(&second); {
+	if err == nil {
+		err = decoder.Decode(&second)
+	}
+	switch {
 	case err == nil:
 		d.fail(second.Line, second.Column, "a second YAML document begins here; a file holds one, remove the ---")
 		return nil

@@ -117,14 +117,18 @@ func (p *Pool) has(n need, copies bool) bool {
 // returns nil if the file sets it in neither of them.
 func (d *document) said(setting any) *node { return cmp.Or(d.where[setting], d.inherited[setting]) }
 
-// served returns the names of the pools that are not gutters of other pools.
-func (f *File) served() (names []string) {
-	for _, p := range f.Pools {
-		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name }) {
-			names = append(names, p.Name)
-		}
+func (f *File) poolNames() (names []string) {
+	for i := range f.Pools {
+		names = append(names, f.Pools[i].Name)
 	}
 	return names
+}
+
+// served returns the names of the pools that are not gutters of other pools.
+func (f *File) served() []string {
+	return slices.DeleteFunc(f.poolNames(), func(name string) bool {
+		return slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
+	})
 }
 
 // usualMode returns the default mode of a pool, and why it is the default. If the distribution is
@@ -197,24 +201,20 @@ func (d *document) decideFlush(f *File, p *Pool) {
 // decideLasting sets what the presets counters and sessions require of a pool, unless the pool
 // itself sets it. servers is the pool's number of view servers.
 func (d *document) decideLasting(p *Pool, preset string, servers int) {
-	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
-	if !own(&o.Lease) {
-		o.Lease = lastingLease
-	}
-	if !own(&o.Ping) {
-		o.Ping = lastingPing
-	}
-	if !own(&o.EjectAfter.Refused) {
-		o.EjectAfter.Refused = lastingEject
-	}
-	if !own(&o.EjectAfter.Silent) {
-		o.EjectAfter.Silent = lastingEject
-	}
-	if !own(&p.Timeouts.Deadline) {
-		p.Timeouts.Deadline = max(p.Timeouts.Deadline, lastingDeadline)
+	o := &p.Failover
+	for _, s := range []struct {
+		setting *time.Duration
+		is      time.Duration
+	}{
+		{&o.Lease, lastingLease}, {&o.Ping, lastingPing}, {&o.EjectAfter.Refused, lastingEject}, {&o.EjectAfter.Silent, lastingEject},
+		{&p.Timeouts.Deadline, max(p.Timeouts.Deadline, lastingDeadline)},
+	} {
+		if d.where[s.setting] == nil {
+			*s.setting = s.is
+		}
 	}
 	switch {
-	case own(&o.Strict):
+	case d.where[&o.Strict] != nil:
 	case servers >= manyServers:
 		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset %s, with %d view servers", preset, servers)
 	case !o.Strict:
@@ -371,11 +371,7 @@ func (d *document) checkGutter(f *File, p *Pool) {
 		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool with the substitute servers", p.Name)
 	case p.Failover.Gutter == "": // the missing name of a gutter is already recorded as an error
 	case g == nil:
-		var names []string
-		for _, p := range f.Pools {
-			names = append(names, p.Name)
-		}
-		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, names), p.Name)
+		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, f.poolNames()), p.Name)
 	case g == p:
 		d.failAt(at, "pools.%s can't be its own gutter: name another pool, or give this one a failover.mode of its own", p.Name)
 	case g.Failover.Mode == table.Gutter:

@@ -17,24 +17,15 @@ import (
 // stranger returns a hint if the file looks like a file of mcrouter or twemproxy, else "". A file
 // with the key listen at the top level is a file of Ringside.
 func stranger(n *node) string {
-	pools, mcrouter, twemproxy := false, false, false
-	for _, p := range n.pairs {
-		switch p.key.text {
-		case "listen":
-			return ""
-		case "pools":
-			pools = true
-		case "route", "named_handles":
-			mcrouter = true
-		case "defaults":
-		default:
-			twemproxy = twemproxy || slices.ContainsFunc(p.value.pairs, func(q pair) bool { return q.key.text == "servers" })
-		}
+	has := func(n *node, keys ...string) bool {
+		return slices.ContainsFunc(n.pairs, func(p pair) bool { return slices.Contains(keys, p.key.text) })
 	}
 	switch {
-	case mcrouter:
+	case has(n, "listen"):
+		return ""
+	case has(n, "route", "named_handles"):
 		return "this looks like an mcrouter file: write its pools again, with distribution: mcrouter"
-	case twemproxy && !pools:
+	case !has(n, "pools") && slices.ContainsFunc(n.pairs, func(p pair) bool { return p.key.text != "defaults" && has(p.value, "servers") }):
 		return "this looks like a twemproxy file: ringside import makes one of Ringside of it"
 	}
 	return ""

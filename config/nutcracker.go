@@ -291,11 +291,8 @@ func freeName(name string, pools []*twemproxyPool) string {
 	if as == "" {
 		as = "pool"
 	}
-	taken := func(as string) bool {
-		return slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == as })
-	}
 	free := as
-	for i := 2; taken(free); i++ {
+	for i := 2; slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == free }); i++ {
 		free = fmt.Sprintf("%s-%d", as, i)
 	}
 	return free

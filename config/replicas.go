@@ -180,10 +180,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 // checkPools checks the settings pool and pools of a route, and the setting prefer, which names the
 // pool to read first.
 func (d *document) checkPools(f *File, r *Route) {
-	names := make([]string, len(f.Pools))
-	for i := range f.Pools {
-		names[i] = f.Pools[i].Name
-	}
+	names := f.poolNames()
 	exists := func(name string, n *node) {
 		if name != "" && len(names) > 0 && !slices.Contains(names, name) {
 			d.failAt(n, "there is no pool %s%s; pools here: %s", quote(name), didYouMean(name, names), strings.Join(names, ", "))
