@@ -39,53 +39,35 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 			}
 			a, err := parse(n.text)
 			if err != nil {
-				d.fail(n.line, n.column, "%s: %v", path, err)
+				d.failAt(n, "%s: %v", path, err)
 				return
 			}
 			*to = a
 		},
-		show:   func(a Address) any { return a.text() },
-		schema: func() schema { return schema{"type": "string", "minLength": 1} },
+		show:   func(a Address) any { return filled(a.text()) },
+		schema: schema{"type": "string", "minLength": 1},
 	}
 }
 
 // listenAddress parses an address to listen on. An empty host means every address.
 func listenAddress(text string) (Address, error) {
-	if path, ok := strings.CutPrefix(text, "unix:"); ok {
-		return unixAddress(path)
+	a, err := parseAddress(text, "", 0)
+	switch _, _, ip := a.parts(); {
+	case a.Network != "tcp":
+	case ip.Is4():
+		a.Network = "tcp4"
+	case ip.Is6():
+		a.Network = "tcp6"
 	}
-	host, port, err := splitHost(text)
-	switch {
-	case err != nil:
-		return Address{}, err
-	case port == "":
-		return Address{}, fmt.Errorf("%s has no port: write host:port, [ipv6]:port, :port or unix:/path", quote(text))
-	}
-	if err := checkPort(port, 0); err != nil {
-		return Address{}, err
-	}
-	network := "tcp"
-	if ip, err := netip.ParseAddr(host); err == nil {
-		network = "tcp4"
-		if ip.Is6() {
-			network = "tcp6"
-		}
-	}
-	return Address{network, join(host, port)}, nil
-}
-
-// local reports whether only this machine can connect to the address.
-func (a Address) local() bool {
-	if a.Network == "unix" {
-		return true
-	}
-	host, _, err := splitHost(a.Address)
-	ip, bad := netip.ParseAddr(host)
-	return err == nil && (host == "localhost" || bad == nil && ip.IsLoopback())
+	return a, err
 }
 
 // serverAddress parses the address of a server. The default port is 11211.
-func serverAddress(text string) (Address, error) {
+func serverAddress(text string) (Address, error) { return parseAddress(text, defaultPort, 1) }
+
+// parseAddress parses an address. The parameter usual is the port of an address that has none; it is
+// empty for an address to listen on, which needs a port and no host. The smallest port is least.
+func parseAddress(text, usual string, least int) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		return unixAddress(path)
 	}
@@ -93,15 +75,58 @@ func serverAddress(text string) (Address, error) {
 	switch {
 	case err != nil:
 		return Address{}, err
-	case host == "":
+	case host == "" && usual != "":
 		return Address{}, fmt.Errorf("%s has no host: write host:port, [ipv6]:port or unix:/path", quote(text))
-	case port == "":
-		port = defaultPort
+	case port == "" && usual == "":
+		return Address{}, fmt.Errorf("%s has no port: write host:port, [ipv6]:port, :port or unix:/path", quote(text))
 	}
-	if err := checkPort(port, 1); err != nil {
-		return Address{}, err
+	port = cmp.Or(port, usual)
+	if v, err := strconv.Atoi(port); err != nil || v < least || v > 65535 || strconv.Itoa(v) != port {
+		return Address{}, fmt.Errorf("a port is a number between %d and 65535, not %s", least, quote(port))
 	}
-	return Address{"tcp", join(host, port)}, nil
+	return Address{"tcp", net.JoinHostPort(host, port)}, nil
+}
+
+// parts returns the host and the port of a TCP address. If the host is an IP address, ip is that
+// address, else the zero Addr.
+func (a *Address) parts() (host, port string, ip netip.Addr) {
+	host, port, _ = net.SplitHostPort(a.Address)
+	ip, _ = netip.ParseAddr(host)
+	return host, port, ip
+}
+
+// Local reports whether only this machine can connect to the address.
+func (a Address) Local() bool {
+	host, _, ip := a.parts()
+	return a.Network == "unix" || host == thisHost || ip.IsLoopback()
+}
+
+// everywhere reports whether the address a stands for all addresses of this machine.
+func (a *Address) everywhere() bool {
+	host, _, ip := a.parts()
+	return a.Network != "unix" && a.Network != "" && (host == "" || ip.IsUnspecified())
+}
+
+// takes reports whether a listener with the address a would accept connections to the address b. It
+// compares only the texts of the addresses and does not resolve names.
+func (a *Address) takes(b Address) bool {
+	host, port, is := a.parts()
+	to, toPort, at := b.parts()
+	switch {
+	case a.Network == "" || b.Network == "":
+		return false
+	case a.Network == "unix" || b.Network == "unix":
+		return *a == b
+	case port != toPort:
+		return false
+	case at.IsValid() && a.everywhere():
+		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
+	case at.IsValid() && is.IsValid():
+		return at.Unmap() == is.Unmap()
+	case strings.EqualFold(to, thisHost):
+		return a.everywhere() || is.IsLoopback()
+	}
+	return strings.EqualFold(host, to)
 }
 
 func unixAddress(path string) (Address, error) {
@@ -170,31 +195,10 @@ func splitHost(text string) (host, port string, err error) {
 	return host, port, nil
 }
 
-func checkPort(port string, least int) error {
-	v, err := strconv.Atoi(port)
-	if err != nil || v < least || v > 65535 || strconv.Itoa(v) != port {
-		return fmt.Errorf("a port is a number between %d and 65535, not %s", least, quote(port))
-	}
-	return nil
-}
-
-// join returns host:port, with brackets around an IPv6 host, like net.JoinHostPort.
-func join(host, port string) string {
-	if strings.Contains(host, ":") {
-		host = "[" + host + "]"
-	}
-	return host + ":" + port
-}
-
 // printable reports whether s has neither spaces nor control characters. Keys cannot have them.
 // Names of servers are written to logs.
 func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] <= ' ' || s[i] == 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f })
 }
 
 // serverName describes a setting that is the name of a server. A name cannot have spaces, which are
@@ -209,16 +213,13 @@ func zoneText() value[string] { return visible("the name of a zone", maxName) }
 // visible describes a setting that is a text without spaces and control characters. The parameter
 // `most` is the maximum length in bytes.
 func visible(what string, most int) value[string] {
-	v := text(what)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		if n.kind == scalar && n.tag == "!!str" && (len(n.text) > most || !printable(n.text)) {
-			d.fail(n.line, n.column, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
-			return
+	return before(text(what), func(d *document, n *node, path string, _ *string) bool {
+		wrong := n.tag == "!!str" && (len(n.text) > most || !printable(n.text))
+		if wrong {
+			d.failAt(n, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
 		}
-		read(d, n, path, to)
-	}
-	return v
+		return wrong
+	})
 }
 
 // permissions describes a setting with the permission bits of a unix socket, as an octal number.
@@ -239,9 +240,7 @@ func permissions() value[uint32] {
 			}
 			return fmt.Sprintf("%04o", v)
 		},
-		schema: func() schema {
-			return schema{"anyOf": []any{schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}}}
-		},
+		schema: anyOf(schema{"type": "string", "pattern": "^0?o?[0-7]{3}$"}, schema{"type": "integer"}),
 	}
 }
 
@@ -254,29 +253,19 @@ func (a Address) text() string {
 }
 
 // label returns the name of the server for people: the field Name, or the address if Name is empty.
-func (s *Server) label() string {
-	switch {
-	case s.Name != "":
-		return s.Name
-	case s.Address.Network == "unix":
-		return "unix:" + s.Address.Address
-	default:
-		return s.Address.Address
-	}
-}
+func (s *Server) label() string { return cmp.Or(s.Name, s.Address.text()) }
 
 // host returns the name of the machine on which the server runs: the setting host of the server,
 // else the host of its address in canonical form. With replicate.Hosts, the replicas of a key are
 // on different machines.
 func (s *Server) host() string {
-	if s.Host != "" || s.Address.Network == "unix" {
+	host, _, ip := s.Address.parts()
+	switch ip = ip.Unmap(); {
+	case s.Host != "" || s.Address.Network == "unix":
 		return cmp.Or(s.Host, thisHost)
-	}
-	host, _, _ := net.SplitHostPort(s.Address.Address)
-	if ip, err := netip.ParseAddr(host); err == nil {
-		if ip = ip.Unmap(); ip.IsLoopback() {
-			return thisHost
-		}
+	case ip.IsLoopback():
+		return thisHost
+	case ip.IsValid():
 		return ip.String()
 	}
 	return strings.TrimSuffix(strings.ToLower(host), ".")

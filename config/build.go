@@ -30,9 +30,7 @@ func (f *File) Build() (*table.Table, error) {
 	}
 	for i := range f.Pools {
 		if o := &f.Pools[i].Failover; o.Mode == table.Gutter {
-			if t.Pools[i].Failover.Gutter = pools[o.Gutter]; pools[o.Gutter] == nil {
-				return nil, fmt.Errorf("pool %s names the gutter %q, which does not exist", f.Pools[i].Name, o.Gutter)
-			}
+			t.Pools[i].Failover.Gutter = pools[o.Gutter]
 		}
 	}
 	for _, l := range f.Listen {
@@ -42,11 +40,7 @@ func (f *File) Build() (*table.Table, error) {
 		}
 		listener := table.Listener{Network: l.Address.Network, Address: l.Address.Address, Mode: l.Mode}
 		for _, r := range routes {
-			built, err := r.build(pools, f)
-			if err != nil {
-				return nil, fmt.Errorf("a route of %s %w", l.Address.Address, err)
-			}
-			listener.Routes = append(listener.Routes, built)
+			listener.Routes = append(listener.Routes, r.build(pools, f))
 		}
 		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
 			listener.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
@@ -56,29 +50,14 @@ func (f *File) Build() (*table.Table, error) {
 	return t, nil
 }
 
-func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error) {
-	built := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
-	for i, name := range r.to() {
-		switch p := pools[name]; {
-		case p == nil:
-			return built, fmt.Errorf("names the pool %q, which does not exist", name)
-		case i == 0:
-			built.Pool = p
-		default:
-			built.Also = append(built.Also, p)
-		}
+func (r *Route) build(pools map[string]*table.Pool, f *File) table.Route {
+	built := table.Route{Class: r.Preset, GetErrors: r.GetErrors, Total: r.Total, Autocreate: r.Autocreate, Buffer: r.Buffer, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Copies: r.Copies, Prefer: pools[r.Prefer], Zone: f.Zone}
+	for _, name := range r.to() {
+		built.Also = append(built.Also, pools[name])
 	}
-	if a := r.Autocreate; a.On {
-		built.Autocreate = &table.Autocreate{Initial: uint64(a.Initial), TTL: a.TTL}
+	if built.Pool, built.Also = built.Also[0], built.Also[1:]; len(built.Also) == 0 {
+		built.Also = nil
 	}
-	if b := r.Buffer; b != nil {
-		built.Buffer = &table.Buffer{Every: b.Every, Keep: b.Keep, Last: b.Answer == "last", Keys: b.Keys}
-	}
-	if r.GetErrors != "" {
-		loud := r.GetErrors == "error"
-		built.GetErrors = &loud
-	}
-	built.Total = r.Total
 	if r.Near.On {
 		near := r.Near.NearSettings
 		built.Near = &near
@@ -93,7 +72,7 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) (table.Route, error
 			built.Guard = r.Tags.guard()
 		}
 	}
-	return built, nil
+	return built
 }
 
 func (p *Pool) build() (*table.Pool, error) {
@@ -122,9 +101,7 @@ func (p *Pool) build() (*table.Pool, error) {
 		built.Servers = append(built.Servers, p.Servers[i].target())
 	}
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
-		if built.Without, err = p.without(); err != nil {
-			return nil, err
-		}
+		built.Without = p.without()
 	}
 	return built, nil
 }
@@ -136,27 +113,18 @@ const maxRebuilt = 64
 // without returns a function that builds the pool's ring without some of its servers, as the client
 // of the pool's distribution would rebuild it. The returned function caches the rings. Several
 // loops may call it at the same time.
-func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
-	servers, err := p.placementServers()
-	if err != nil {
-		return nil, err
-	}
-	distribution, options := p.Distribution, p.Placement
+func (p *Pool) without() func(out []bool) (ring.Ring, error) {
+	servers, distribution, options := p.placementServers(), p.Distribution, p.Placement
 	var mu sync.Mutex
 	rings := map[string]ring.Ring{}
 	return func(out []bool) (ring.Ring, error) {
 		if len(out) != len(servers) {
 			return nil, fmt.Errorf("%d marks for %d servers", len(out), len(servers))
 		}
-		key := make([]byte, len(out))
-		for i, is := range out {
-			if is {
-				key[i] = 1
-			}
-		}
+		key := fmt.Sprint(out)
 		mu.Lock()
 		defer mu.Unlock()
-		if r := rings[string(key)]; r != nil {
+		if r := rings[key]; r != nil {
 			return r, nil
 		}
 		place, err := BuildPlacementWithout(distribution, servers, options, out)
@@ -166,9 +134,9 @@ func (p *Pool) without() (func(out []bool) (ring.Ring, error), error) {
 		if len(rings) == maxRebuilt {
 			clear(rings)
 		}
-		rings[string(key)] = place.Ring
+		rings[key] = place.Ring
 		return place.Ring, nil
-	}, nil
+	}
 }
 
 // inOrder reports whether the values of a multi-get are sent in the order of the request.

@@ -5,8 +5,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -25,7 +23,7 @@ func (d *document) checkListeners(f *File) {
 		switch {
 		case l.AuthFile == "" && l.AllowPlaintext:
 			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
-		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.local():
+		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.Local():
 			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
 			users, exposed, err := readUsers(l.AuthFile)
@@ -47,13 +45,6 @@ func (d *document) checkListeners(f *File) {
 	}
 }
 
-// everywhere reports whether the address a stands for all addresses of this machine.
-func (a *Address) everywhere() bool {
-	host, _, err := net.SplitHostPort(a.Address)
-	ip, ipErr := netip.ParseAddr(host)
-	return a.Network != "unix" && err == nil && (host == "" || ipErr == nil && ip.IsUnspecified())
-}
-
 // checkCircle rejects a server with an address at which this instance itself listens, for clients
 // or for the admin interface. The instance would send requests to itself without end.
 func (d *document) checkCircle(f *File) {
@@ -70,33 +61,6 @@ func (d *document) checkCircle(f *File) {
 			}
 		}
 	}
-}
-
-// takes reports whether a listener with the address a would accept connections to the address b. It
-// compares only the texts of the addresses and does not resolve names.
-func (a *Address) takes(b Address) bool {
-	if a.Network == "" || b.Network == "" {
-		return false
-	}
-	if a.Network == "unix" || b.Network == "unix" {
-		return a.Network == b.Network && a.Address == b.Address
-	}
-	host, port, _ := net.SplitHostPort(a.Address)
-	to, toPort, _ := net.SplitHostPort(b.Address)
-	if port != toPort {
-		return false
-	}
-	is, err := netip.ParseAddr(host)
-	at, atErr := netip.ParseAddr(to)
-	switch everywhere := host == "" || err == nil && is.IsUnspecified(); {
-	case atErr == nil && everywhere:
-		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
-	case atErr == nil && err == nil:
-		return at.Unmap() == is.Unmap()
-	case strings.EqualFold(to, thisHost):
-		return everywhere || err == nil && is.IsLoopback()
-	}
-	return strings.EqualFold(host, to)
 }
 
 // checkTaken rejects an address that is used twice. Two different texts can still mean one address:
@@ -169,8 +133,8 @@ func (d *document) checkRivals(what string, before []*Route, r *Route) {
 // checkCounters checks the settings autocreate and buffer of a route: the lifetime of counters, and
 // how long increments wait.
 func (d *document) checkCounters(r *Route) {
-	if a := &r.Autocreate; a.TTL%time.Second != 0 {
-		d.failAt(d.place(&a.TTL, a), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
+	if a := r.Autocreate; a != nil && a.TTL%time.Second != 0 {
+		d.failAt(d.place(&a.TTL, &r.Autocreate), "autocreate.ttl must be in whole seconds, as memcached has them, not %s", short(a.TTL))
 	}
 	b := r.Buffer
 	switch {
@@ -193,26 +157,21 @@ func (d *document) checkTotal(f *File, r *Route) {
 
 // checkKeys rejects prefixes and patterns that no key can match.
 func (d *document) checkKeys(f *File, r *Route) {
-	at, longest := d.place(&r.Match, &r.Prefix, r), f.Limits.Key
-	switch p := r.pattern(); {
-	case strings.HasPrefix(string(p[0]), divert.Reserved):
+	at := d.place(&r.Match, &r.Prefix, r)
+	if r.begins(divert.Reserved) {
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", divert.Reserved)
-	case r.Match != "" && p.Literal() > longest:
-		d.failAt(at, "no key can fit this pattern, which spells out %d bytes: limits.key is %d", p.Literal(), longest)
-	case len(r.Prefix) > longest:
-		d.failAt(at, "no key can begin with this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
-	case r.Strip && len(r.Prefix) == longest:
-		d.failAt(at, "no key has anything left behind this prefix of %d bytes: limits.key is %d", len(r.Prefix), longest)
+	} else if r.Strip && len(r.Prefix) == f.Limits.Key {
+		d.failAt(at, "no key has anything left behind this prefix of %d bytes, the most that a key can have", len(r.Prefix))
 	}
 }
 
 func (d *document) checkPool(p *Pool) {
 	d.checkServers(p)
 	d.checkPlacement(p)
-	if p.Timeouts != d.base.Timeouts {
+	if p.Timeouts != d.defaults.Timeouts {
 		d.checkTimeouts(p, "pools."+p.Name)
 	}
-	if p.Backoff != d.base.Backoff {
+	if p.Backoff != d.defaults.Backoff {
 		d.checkBackoff(p, "pools."+p.Name)
 	}
 }
@@ -252,7 +211,6 @@ func (d *document) checkServers(p *Pool) {
 func (d *document) checkLimits(f *File) {
 	l := &f.Limits
 	at := func(settings ...any) *node { return d.place(append(settings, l)...) }
-	atMost(d, at(&l.OutputHard, &l.Output), "limits", "output_per_client", byteCount(l.Output), "output_hard", byteCount(l.OutputHard))
 	atMost(d, at(&l.Memory, &l.OutputHard), "limits", "output_hard", byteCount(l.OutputHard), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Value), "limits", "value", byteCount(l.Value), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))

@@ -162,36 +162,9 @@ type Server struct {
 // Engine holds the settings of the event loops and the network driver. The function engineValue
 // documents each setting.
 type Engine struct {
-	Driver         string // network driver: "auto", "epoll" or "portable"
-	Loops          int
-	Wait           string // how a loop of the driver epoll waits: "raw" keeps its thread, "syscall" releases it to the Go scheduler
-	CoalesceServer CoalesceServer
-	CoalesceClient CoalesceClient
-	Moderation     Moderation
-}
-
-// CoalesceServer holds the settings for delaying requests to a busy server, so that one send
-// carries several requests.
-type CoalesceServer struct {
-	On      bool
-	MinDue  int // replies that the server must owe before its requests are delayed
-	MaxHeld int // maximum number of delayed requests
-}
-
-// CoalesceClient holds the settings for delaying replies, so that one send carries the replies to
-// requests that were read together.
-type CoalesceClient struct {
-	On       bool
-	MaxDelay time.Duration
-	MaxBytes int
-}
-
-// Moderation holds the settings with which a loop waits for events under high load.
-type Moderation struct {
-	On    bool
-	Above int // requests per second of one loop to servers, above which it can wait
-	Sleep time.Duration
-	Pace  string // which pace a loop has under high load: "answers", "sleep", or "auto" (by trials)
+	Driver     string // network driver: "auto", "epoll" or "portable"
+	Loops      int
+	Moderation bool // whether a loop may wait under high load
 }
 
 // Log holds the settings of logging.
@@ -211,30 +184,14 @@ type Route struct {
 	Prefer     string         // name of the pool that is read first, one of Pools; empty: the first of Pools
 	Strip      bool           // servers see the key without Prefix
 	Preset     string         // sets defaults of the other settings; empty: none
-	GetErrors  string         // reply to a read when its server cannot reply: "miss" or "error"; empty: the setting of the pool applies
+	GetErrors  *bool          // whether a read gets an error if its server cannot reply; nil: the setting of the pool applies
 	Total      *time.Duration // deadline_total: the limit for the whole duration of a command; nil: the setting of the pool applies
 	Copies     replicate.Policy
 	Guard      Guard
 	Near       Near
 	Tags       Tags
-	Autocreate Autocreate
-	Buffer     *Buffer // how increments wait; nil: they are sent at once
-}
-
-// Buffer holds the settings of buffered increments. These wait in Ringside, so that one request
-// carries many of them.
-type Buffer struct {
-	Every  time.Duration
-	Answer string // reply to a buffered increment: "estimate" adds waiting increments to the server's last value; "last" is that value alone
-	Keys   int
-	Keep   time.Duration
-}
-
-// Autocreate holds the settings for incr and decr of a missing counter, which create the counter.
-type Autocreate struct {
-	On      bool
-	Initial int           // the counter's value before the incr that creates it; if a decr creates it, the value after that decr
-	TTL     time.Duration // lifetime of a counter that autocreate has created; 0: it does not expire
+	Autocreate *table.Autocreate
+	Buffer     *table.Buffer // how increments wait; nil: they are sent at once
 }
 
 // TagSpace holds the settings of all routes with tags.

@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"ringside/proxy/link"
 	"ringside/proxy/table"
 )
 
@@ -272,9 +271,6 @@ limits: {value: 1048576, line: 64KiB, memory: 1GiB, idle: 1m, drain: off}
 engine:
   driver: portable
   loops: 2
-  wait: syscall
-  coalesce_server: off
-  coalesce_client: {max_bytes: 1KiB}
   moderation: false
 log: {level: debug, format: json, slow: off}
 `)
@@ -282,21 +278,8 @@ log: {level: debug, format: json, slow: off}
 		f.Limits.Idle != time.Minute || f.Limits.Drain != 0 || f.Log != (Log{slog.LevelDebug, "json", 0}) {
 		t.Errorf("got %+v", f)
 	}
-	want := Engine{
-		Driver: "portable", Loops: 2, Wait: "syscall",
-		CoalesceServer: CoalesceServer{On: false, MinDue: 4, MaxHeld: 16},
-		CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 1 << 10},
-		Moderation:     Moderation{On: false, Above: 20000, Sleep: 200 * time.Microsecond, Pace: "auto"},
-	}
-	if f.Engine != want {
+	if want := (Engine{Driver: "portable", Loops: 2}); f.Engine != want {
 		t.Errorf("got %+v, want %+v", f.Engine, want)
-	}
-	usual := defaultFile().Engine
-	if got := (link.Tune{
-		HoldDue: usual.CoalesceServer.MinDue, HoldMax: usual.CoalesceServer.MaxHeld,
-		GroupWait: usual.CoalesceClient.MaxDelay, GroupSize: usual.CoalesceClient.MaxBytes,
-	}); got != link.DefaultTune {
-		t.Errorf("by default %+v, want the engine's own %+v", got, link.DefaultTune)
 	}
 }
 

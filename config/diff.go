@@ -64,35 +64,30 @@ func usersChanges(old, f *File) (list []string) {
 	return list
 }
 
-func (p Pool) called() (kind, name string)     { return "pool", p.Name }
-func (l Listener) called() (kind, name string) { return "listener", l.Address.text() }
+func (p Pool) called() (kind, name, full string) { return "pool", p.Name, p.Name }
 
-func (s Server) called() (kind, name string) { return "server", s.label() }
+func (l Listener) called() (kind, name, full string) {
+	return "listener", l.Address.text(), l.Address.text()
+}
 
-func (r Route) called() (kind, name string) {
+func (t Trace) called() (kind, name, full string) { return "trace", t.File, t.File }
+
+func (s Server) called() (kind, name, full string) {
+	name = s.label()
+	if at := s.Address.text(); at != name {
+		return "server", name, name + " (" + at + ")"
+	}
+	return "server", name, name
+}
+
+func (r Route) called() (kind, name, full string) {
 	switch {
 	case r.Match != "":
-		return "route", "that matches " + quote(r.Match)
+		name = "that matches " + quote(r.Match)
 	case r.Prefix == "":
-		return "route", "of all other keys"
+		name = "of all other keys"
+	default:
+		name = quote(r.Prefix)
 	}
-	return "route", quote(r.Prefix)
-}
-
-func (t Trace) called() (kind, name string) { return "trace", t.File }
-
-func (p Pool) inFull() string     { return p.Name }
-func (l Listener) inFull() string { return l.Address.text() }
-func (t Trace) inFull() string    { return t.File }
-
-func (s Server) inFull() string {
-	if at := s.Address.text(); at != s.label() {
-		return s.label() + " (" + at + ")"
-	}
-	return s.label()
-}
-
-func (r Route) inFull() string {
-	_, name := r.called()
-	return name + " to " + strings.Join(r.to(), ", ")
+	return "route", name, name + " to " + strings.Join(r.to(), ", ")
 }

@@ -67,11 +67,9 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 
 // A document is a file while it is read, with the errors found so far.
 type document struct {
-	others    bool // whether to read also the files that a configuration names, such as auth_file
-	name      string
-	isKey     func(name string) bool // reports whether this kind of file (Ringside or twemproxy) has a key with that name
-	isPoolKey func(name string) bool // reports whether a pool of this kind of file has a key with that name; nil in files of other programs
-	errs      Errors
+	others bool // whether to read also the files that a configuration names, such as auth_file
+	name   string
+	errs   Errors
 
 	warnings Errors // settings that are valid but probably not intended
 
@@ -81,10 +79,10 @@ type document struct {
 	open   map[*yaml.Node]bool // nodes being expanded, to detect an alias inside the node that it refers to
 	broken bool                // the tree is incomplete, so later errors would be misleading
 
-	where map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
-	base  Pool          // settings that pools inherit: the defaults, and what the file sets in `defaults`
+	where     map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
+	inherited map[any]*node // positions in the mapping `defaults` of settings that pools inherit; the keys are as in where
 
-	defaults *Pool // settings of the mapping `defaults` in the file; pointers to its fields are keys of where
+	defaults *Pool // settings that pools inherit: the defaults, and what the file sets in `defaults`; pointers to its fields are keys of where
 }
 
 // fail records an error at a position of the file.
@@ -104,21 +102,21 @@ func (d *document) parse(data []byte) *node {
 		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
 		return nil
 	}
-	if !d.readable(data) {
+	if !d.readable(string(data)) {
 		return nil
 	}
 	input := &counted{data: data}
 	decoder := yaml.NewDecoder(input)
 	var first, second yaml.Node
-	switch err := decoder.Decode(&first); {
-	case errors.Is(err, io.EOF):
+	err := decoder.Decode(&first)
+	if errors.Is(err, io.EOF) {
 		d.fail(1, 1, "the file is empty")
 		return nil
-	case err != nil:
-		d.syntax(input, err)
-		return nil
 	}
-	switch err := decoder.Decode(&second); {
+	if err == nil {
+		err = decoder.Decode(&second)
+	}
+	switch {
 	case err == nil:
 		d.fail(second.Line, second.Column, "a second YAML document begins here; a file holds one, remove the ---")
 		return nil
@@ -136,40 +134,36 @@ func (d *document) parse(data []byte) *node {
 
 // readable rejects bytes that cannot be in YAML, because the YAML library reports them without
 // a position.
-func (d *document) readable(data []byte) bool {
-	line, column := 1, 1
-	for rest := data; len(rest) > 0; {
-		r, size := utf8.DecodeRune(rest)
+func (d *document) readable(text string) bool {
+	for i, r := range text {
+		line, column := 0, 0
 		switch {
-		case r == utf8.RuneError && size == 1:
-			d.fail(line, column, "byte 0x%02x is not UTF-8 text", rest[0])
-			return false
-		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != nextLine, r == 0xfffe, r == 0xffff:
+		case r == utf8.RuneError && !strings.HasPrefix(text[i:], string(utf8.RuneError)):
+			line, column = position(text[:i])
+			d.fail(line, column, "byte 0x%02x is not UTF-8 text", text[i])
+		case r < ' ' && r != '\t' && r != '\n' && r != '\r', r >= 0x7f && r < 0xa0 && r != '\u0085', r == 0xfffe, r == 0xffff:
+			line, column = position(text[:i])
 			d.fail(line, column, "the control character %U is not allowed in YAML", r)
-			return false
 		}
-		rest = rest[size:]
-		column++
-		switch r {
-		case '\r':
-			if len(rest) > 0 && rest[0] == '\n' {
-				break
-			}
-			line, column = line+1, 1
-		case '\n', nextLine, lineSeparator, paragraphSeparator:
-			line, column = line+1, 1
+		if line > 0 {
+			return false
 		}
 	}
-	d.lastLine, d.lastColumn = line, column
+	d.lastLine, d.lastColumn = position(text)
 	return true
 }
 
-// YAML has these line ends in addition to \n, \r and \r\n.
-const (
-	nextLine           = '\u0085'
-	lineSeparator      = '\u2028'
-	paragraphSeparator = '\u2029'
-)
+// lineBreak matches the line ends of YAML.
+var lineBreak = regexp.MustCompile("\r\n?|[\n\u0085\u2028\u2029]")
+
+// position returns the position of the character after text.
+func position(text string) (line, column int) {
+	breaks, start := lineBreak.FindAllStringIndex(text, -1), 0
+	if len(breaks) > 0 {
+		start = breaks[len(breaks)-1][1]
+	}
+	return 1 + len(breaks), 1 + utf8.RuneCountInString(text[start:])
+}
 
 // counted is a reader that returns one byte per call. The field read is therefore the offset up to
 // which the YAML library had read when it found a mistake.
@@ -223,7 +217,7 @@ func (d *document) syntax(input *counted, err error) {
 		message = "lines are indented with spaces, not tabs"
 	}
 	for i := line; i > 0 && i > line-2; i-- { // look for the mistake in this line and in the line before, because it can cause an error one line later
-		if hint := unspaced(lines[i-1], d.isKey); hint != "" {
+		if hint := unspaced(lines[i-1]); hint != "" {
 			d.fail(i, 1+len(lines[i-1])-len(strings.TrimLeft(lines[i-1], " ")), "not YAML: %s%s", message, hint)
 			return
 		}

@@ -5,6 +5,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -27,16 +28,7 @@ func (e *Error) Error() string {
 type Errors []*Error
 
 // Error returns the text of all errors, one per line.
-func (e Errors) Error() string {
-	var b strings.Builder
-	for i, err := range e {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		b.WriteString(err.Error())
-	}
-	return b.String()
-}
+func (e Errors) Error() string { return errors.Join(e.Unwrap()...).Error() }
 
 // Unwrap returns the errors one by one, so that errors.As finds a single *Error.
 func (e Errors) Unwrap() []error {
@@ -92,7 +84,7 @@ var glued = regexp.MustCompile(`(?:^|[{,])[ \t]*(?:- +)?([a-z_]+):([A-Za-z0-9_."
 
 // unspaced returns a hint if a space is missing after the colon of a key in text, or if text has a
 // colon in place of the underscore of a key. Otherwise it returns "".
-func unspaced(text string, isKey func(name string) bool) string {
+func unspaced(text string) string {
 	for _, m := range glued.FindAllStringSubmatch(text, -1) {
 		switch {
 		case isKey(m[1] + "_" + m[2]):

@@ -4,6 +4,7 @@ package config
 // defaults, and the checks that they fit together.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -21,7 +22,6 @@ func defaultFailover() Failover {
 			EjectAfter:    health.EjectAfter{Refused: 400 * time.Millisecond, Silent: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
-			GoodPings:     2,
 		},
 	}
 }
@@ -40,7 +40,7 @@ func failoverValue() value[Failover] {
 	type f = Failover
 	return group(defaultFailover(),
 		set("mode", "where the keys of a failed server move: nowhere (fail_fast), to the other servers of the pool (rehash), or to another pool (gutter). Unless set: fail_fast for distributions of existing clients and below three servers, otherwise rehash",
-			depends(spoken(table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
+			depends(named(table.Mode.String, table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
 		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "consecutive timeouts after which a server is suspect: its keys miss until it replies", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
@@ -49,9 +49,8 @@ func failoverValue() value[Failover] {
 		set("ping", "time between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
-		set("good_pings", "consecutive successful pings before an ejected server rejoins", integer(1, 1000), func(f *f) *int { return &f.GoodPings }),
 		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server. hold: it stays out for a time first",
-			spoken(health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
+			named(health.OnRejoin.String, health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
 		set("wait", "how long a write can wait while the instances agree that its server is out, or off. A write that would wait longer fails at once. Unless set: the deadline for consistency: strict and for the presets counters and sessions, otherwise off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
@@ -67,15 +66,9 @@ func ejectAfterValue() value[health.EjectAfter] {
 	type e = health.EjectAfter
 	one := duration(10*time.Millisecond, time.Hour)
 	return either(
-		value[e]{
-			read: func(d *document, n *node, path string, to *e) {
-				d.where[&to.Refused], d.where[&to.Silent] = n, n
-				one.read(d, n, path, &to.Silent)
-				to.Refused = to.Silent
-			},
-			show:   func(e) any { return nil },
-			schema: one.schema,
-		},
+		after(through(one, func(e *e) *time.Duration { return &e.Silent }), func(d *document, n *node, _ string, to *e) {
+			d.where[&to.Refused], to.Refused = n, to.Silent
+		}),
 		group(defaultFailover().EjectAfter,
 			set("refused", "for a server that refuses connections: its process has ended and its data are lost; at most silent unless set",
 				one, func(e *e) *time.Duration { return &e.Refused }),
@@ -102,7 +95,7 @@ type needy struct {
 func (f *Failover) needy() []needy {
 	return []needy{
 		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
-		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection}, {"good_pings", &f.GoodPings, ejection},
+		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
 		{"wait", &f.Wait, interim}, {"substitute_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
@@ -120,23 +113,22 @@ func (p *Pool) has(n need, copies bool) bool {
 	return p.Failover.Mode == table.Gutter
 }
 
-// said returns the position of a setting of the pool p: in the pool itself, else in `defaults`. It
+// said returns the position of a setting of a pool: in the pool itself, else in `defaults`. It
 // returns nil if the file sets it in neither of them.
-func (d *document) said(p *Pool, setting func(*Pool) any) *node {
-	if n := d.where[setting(p)]; n != nil {
-		return n
+func (d *document) said(setting any) *node { return cmp.Or(d.where[setting], d.inherited[setting]) }
+
+func (f *File) poolNames() (names []string) {
+	for i := range f.Pools {
+		names = append(names, f.Pools[i].Name)
 	}
-	return d.where[setting(d.defaults)]
+	return names
 }
 
 // served returns the names of the pools that are not gutters of other pools.
-func (f *File) served() (names []string) {
-	for _, p := range f.Pools {
-		if !slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name }) {
-			names = append(names, p.Name)
-		}
-	}
-	return names
+func (f *File) served() []string {
+	return slices.DeleteFunc(f.poolNames(), func(name string) bool {
+		return slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
+	})
 }
 
 // usualMode returns the default mode of a pool, and why it is the default. If the distribution is
@@ -177,7 +169,7 @@ const flushedAtReturn = "a server that returns is flushed before it serves again
 func (d *document) decideConsistency(f *File, p *Pool) {
 	o := &p.Failover
 	o.WhyConsistency = "the default"
-	if d.said(p, func(p *Pool) any { return &p.Failover.Strict }) != nil {
+	if d.said(&p.Failover.Strict) != nil {
 		o.WhyConsistency = "as the file says"
 	}
 	copied := f.copiesIn(p.Name)
@@ -185,10 +177,10 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 	if lasting >= 0 {
 		d.decideLasting(p, copied[lasting].Preset, f.viewServers(p))
 	}
-	if d.said(p, func(p *Pool) any { return &p.Failover.EjectAfter.Refused }) == nil { // the file does not set eject_after.refused; a smaller eject_after.silent lowers the default, and is not an error
+	if d.said(&p.Failover.EjectAfter.Refused) == nil { // the file does not set eject_after.refused; a smaller eject_after.silent lowers the default, and is not an error
 		o.EjectAfter.Refused = min(o.EjectAfter.Refused, o.EjectAfter.Silent)
 	}
-	if (o.Strict || lasting >= 0) && d.said(p, func(p *Pool) any { return &p.Failover.Wait }) == nil {
+	if (o.Strict || lasting >= 0) && d.said(&p.Failover.Wait) == nil {
 		o.Wait = p.Timeouts.Deadline
 	}
 	if o.Strict && f.viewServers(p) < manyServers {
@@ -209,24 +201,20 @@ func (d *document) decideFlush(f *File, p *Pool) {
 // decideLasting sets what the presets counters and sessions require of a pool, unless the pool
 // itself sets it. servers is the pool's number of view servers.
 func (d *document) decideLasting(p *Pool, preset string, servers int) {
-	own, o := func(setting any) bool { return d.where[setting] != nil }, &p.Failover
-	if !own(&o.Lease) {
-		o.Lease = lastingLease
-	}
-	if !own(&o.Ping) {
-		o.Ping = lastingPing
-	}
-	if !own(&o.EjectAfter.Refused) {
-		o.EjectAfter.Refused = lastingEject
-	}
-	if !own(&o.EjectAfter.Silent) {
-		o.EjectAfter.Silent = lastingEject
-	}
-	if !own(&p.Timeouts.Deadline) {
-		p.Timeouts.Deadline = max(p.Timeouts.Deadline, lastingDeadline)
+	o := &p.Failover
+	for _, s := range []struct {
+		setting *time.Duration
+		is      time.Duration
+	}{
+		{&o.Lease, lastingLease}, {&o.Ping, lastingPing}, {&o.EjectAfter.Refused, lastingEject}, {&o.EjectAfter.Silent, lastingEject},
+		{&p.Timeouts.Deadline, max(p.Timeouts.Deadline, lastingDeadline)},
+	} {
+		if d.where[s.setting] == nil {
+			*s.setting = s.is
+		}
 	}
 	switch {
-	case own(&o.Strict):
+	case d.where[&o.Strict] != nil:
 	case servers >= manyServers:
 		o.Strict, o.WhyConsistency = true, fmt.Sprintf("by preset %s, with %d view servers", preset, servers)
 	case !o.Strict:
@@ -262,7 +250,7 @@ func (d *document) checkFailover(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
-		mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
+		mode := d.said(&p.Failover.Mode)
 		if mode != nil && mode.text != o.Mode.String() {
 			continue // the wrong mode is already recorded as an error; errors of other settings would be about a mode that the file does not ask for
 		}
@@ -310,42 +298,37 @@ func (f *Failover) idle(n need) string {
 // checkEjection checks the settings for the ejection of a server and for its return.
 func (d *document) checkEjection(p *Pool) {
 	o := &p.Failover
-	at := func(settings ...func(*Pool) any) (n *node, path string) {
+	at := func(settings ...any) (n *node, path string) {
 		for _, s := range settings {
-			if n := d.where[s(p)]; n != nil {
+			if n := d.where[s]; n != nil {
 				return n, "pools." + p.Name
 			}
 		}
 		for _, s := range settings {
-			if n := d.where[s(d.defaults)]; n != nil {
+			if n := d.inherited[s]; n != nil {
 				return n, "defaults"
 			}
 		}
 		return d.place(p), "pools." + p.Name
 	}
-	lease, ping := func(p *Pool) any { return &p.Failover.Lease }, func(p *Pool) any { return &p.Failover.Ping }
-	request, hold := func(p *Pool) any { return &p.Timeouts.Request }, func(p *Pool) any { return &p.Failover.Hold }
-	rejoin := func(p *Pool) any { return &p.Failover.OnRejoin }
-	wait := func(p *Pool) any { return &p.Failover.Wait }
-	n, path := at(wait)
+	n, path := at(&o.Wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
-	refused, silent := func(p *Pool) any { return &p.Failover.EjectAfter.Refused }, func(p *Pool) any { return &p.Failover.EjectAfter.Silent }
-	n, path = at(refused, silent)
+	n, path = at(&o.EjectAfter.Refused, &o.EjectAfter.Silent)
 	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping fails at the earlier of two times: when the next ping is due, and at the request
 	// timeout.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {
-		n, path := at(lease, ping, request)
+		n, path := at(&o.Lease, &o.Ping, &p.Timeouts.Request)
 		d.failAt(n, "%s.failover: lease (%s) must be at least three pings (of %s) and the time for an answer (%s), %s, so that a lost ping costs nothing",
 			path, short(o.Lease), short(o.Ping), short(answer), short(least))
 	}
 	switch {
 	case o.OnRejoin == health.Hold && o.Hold == 0:
-		n, path := at(rejoin)
+		n, path := at(&o.OnRejoin)
 		d.failAt(n, "%s.failover.on_rejoin: hold needs hold, how long a server stays out, such as hold: 1h", path)
 	case o.OnRejoin != health.Hold && d.where[&o.Hold] != nil:
-		n, path := at(hold)
+		n, path := at(&o.Hold)
 		d.failAt(n, "%s.failover.hold has no effect with on_rejoin: %s; set on_rejoin: hold, or leave this out", path, o.OnRejoin)
 	}
 }
@@ -380,19 +363,15 @@ func (d *document) checkShared(f *File) {
 // checkGutter checks the gutter of the pool p. The gutter is the pool with the substitute servers
 // for p.
 func (d *document) checkGutter(f *File, p *Pool) {
-	mode := d.said(p, func(p *Pool) any { return &p.Failover.Mode })
-	at := d.said(p, func(p *Pool) any { return &p.Failover.Gutter })
+	mode := d.said(&p.Failover.Mode)
+	at := d.said(&p.Failover.Gutter)
 	g := f.pool(p.Failover.Gutter)
 	switch {
 	case at == nil:
 		d.failAt(mode, "pools.%s.failover: mode gutter needs gutter, the name of the pool with the substitute servers", p.Name)
 	case p.Failover.Gutter == "": // the missing name of a gutter is already recorded as an error
 	case g == nil:
-		var names []string
-		for _, p := range f.Pools {
-			names = append(names, p.Name)
-		}
-		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, names), p.Name)
+		d.failAt(at, "there is no pool %s%s to be the gutter of pools.%s", quote(p.Failover.Gutter), didYouMean(p.Failover.Gutter, f.poolNames()), p.Name)
 	case g == p:
 		d.failAt(at, "pools.%s can't be its own gutter: name another pool, or give this one a failover.mode of its own", p.Name)
 	case g.Failover.Mode == table.Gutter:

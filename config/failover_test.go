@@ -139,20 +139,20 @@ pools:
   main:
     distribution: ketama
     servers: [a, b, c]
-    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, good_pings: 4, on_rejoin: hold, hold: 1h, substitute_ttl: 2m}
+    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, on_rejoin: hold, hold: 1h, substitute_ttl: 2m}
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
 	want := table.Failover{Mode: table.Gutter, Gutter: spare, SubstituteTTL: 2 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
 		Strict: true, AfterFailures: 5, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second}, Ping: time.Second, Lease: 4 * time.Second,
-		Request: 700 * time.Millisecond, GoodPings: 4, OnRejoin: health.Hold, Hold: time.Hour,
+		Request: 700 * time.Millisecond, OnRejoin: health.Hold, Hold: time.Hour,
 	}}
 	if !reflect.DeepEqual(main.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
 	}
 	want = table.Failover{Mode: table.Rehash, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		AfterFailures: 3, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second}, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
-		Request: 700 * time.Millisecond, GoodPings: 2, OnRejoin: health.Warm,
+		Request: 700 * time.Millisecond, OnRejoin: health.Warm,
 	}}
 	if !reflect.DeepEqual(spare.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", spare.Failover, want)
@@ -199,10 +199,7 @@ func TestWithout(t *testing.T) {
 		if !c.rebuilds {
 			continue
 		}
-		servers, err := f.Pools[0].placementServers()
-		if err != nil {
-			t.Fatal(err)
-		}
+		servers := f.Pools[0].placementServers()
 		for _, out := range [][]bool{{false, false, false, false}, {true, false, false, false}, {false, true, true, false}, {true, true, true, true}, {true, false, false, false}} {
 			want, err := BuildPlacementWithout(c.distribution, servers, PlacementOptions{}, out)
 			if err != nil {

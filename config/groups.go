@@ -6,6 +6,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -34,23 +35,9 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 			v.read(d, n, path, field(to))
 		},
 		schema: func(usual *T) schema {
-			s := v.schema()
-			s["description"] = doc
-			switch shown := v.show(*field(usual)).(type) {
-			case nil, map[string]any:
-			case string:
-				if shown != "" {
-					s["default"] = shown
-				}
-			case []any:
-				if len(shown) > 0 {
-					s["default"] = shown
-				}
-			case int:
-				if least, ok := s["minimum"].(int); !ok || shown >= least { // no default in the schema if it is below the minimum, because a file cannot contain it
-					s["default"] = shown
-				}
-			default:
+			s := schema{"description": doc}
+			maps.Copy(s, v.schema)
+			if shown := v.form(*field(usual)); shown != nil && !v.depends {
 				s["default"] = shown
 			}
 			return s
@@ -69,18 +56,27 @@ func must[T any](k key[T]) key[T] {
 // group describes a mapping with these keys. The schema shows the values in usual as defaults. The
 // caller of read must first set the target to the defaults, or to inherited values.
 func group[T any](usual T, keys ...key[T]) value[T] {
-	names := make([]string, len(keys))
-	for i, k := range keys {
-		names[i] = k.name
+	var names, required []string
+	properties := schema{}
+	for _, k := range keys {
+		names = append(names, k.name)
+		properties[k.name] = k.schema(&usual)
+		if k.required {
+			required = append(required, k.name)
+		}
+	}
+	form := schema{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
+	if required != nil {
+		form["type"], form["required"] = "object", required
 	}
 	return value[T]{
 		read: func(d *document, n *node, path string, to *T) {
 			if n.kind != mapping && !n.empty() {
-				hint := unspaced(n.text, d.isKey)
+				hint := unspaced(n.text)
 				if i := slices.IndexFunc(keys, func(k key[T]) bool { return n.kind == scalar && slices.Contains(k.words, n.text) }); i >= 0 {
 					hint = fmt.Sprintf("; write %s: {%s: %s}", path[strings.LastIndexByte(path, '.')+1:], keys[i].name, n.text)
 				}
-				d.fail(n.line, n.column, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
+				d.failAt(n, "%s must be a mapping of %s, not %s%s", cmp.Or(path, "the file"), list(names), n.is(), hint)
 				return
 			}
 			within := path
@@ -89,24 +85,24 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 			}
 			given := map[string]*node{}
 			for _, p := range n.pairs {
-				given[p.key.text] = p.value
-				if why := gone[p.key.text]; why != "" && path != "" {
-					d.warn(p.key, "%s%s has no effect any more: %s; leave it out", quote(p.key.text), inside(path), why)
+				if what, why := isRemoved(path, p); why != "" && !(what == p.key.text && slices.Contains(names, what)) {
+					d.failAt(p.key, "%s%s was removed: %s", within, what, why)
 					continue
 				}
+				given[p.key.text] = p.value
 				if !slices.Contains(names, p.key.text) && !(path == "" && strings.HasPrefix(p.key.text, "x-")) {
 					hint := didYouMean(p.key.text, names)
-					switch glued := unspaced(p.key.text, d.isKey); {
+					switch glued := unspaced(p.key.text); {
 					case glued != "":
 						hint = glued
 					case slices.Contains(names, renamed[p.key.text]):
 						hint = " (it is called " + renamed[p.key.text] + " now)"
 					case path == "":
-						hint = cmp.Or(d.belongs(p.key.text), hint)
+						hint = cmp.Or(belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
 						hint = " (it belongs at the top of the file)"
 					}
-					d.fail(p.key.line, p.key.column, "unknown key %s%s%s; known here: %s",
+					d.failAt(p.key, "unknown key %s%s%s; known here: %s",
 						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
 				}
 			}
@@ -114,25 +110,11 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 				if v := given[k.name]; v != nil {
 					k.read(d, v, within+k.name, to)
 				} else if k.required {
-					d.fail(n.line, n.column, "%s%s is missing: %s", within, k.name, k.doc)
+					d.failAt(n, "%s%s is missing: %s", within, k.name, k.doc)
 				}
 			}
 		},
-		show: func(T) any { return nil },
-		schema: func() schema {
-			properties, required := schema{}, []any{}
-			for _, k := range keys {
-				properties[k.name] = k.schema(&usual)
-				if k.required {
-					required = append(required, k.name)
-				}
-			}
-			s := schema{"type": []any{"object", "null"}, "properties": properties, "additionalProperties": false}
-			if len(required) > 0 {
-				s["type"], s["required"] = "object", required
-			}
-			return s
-		},
+		schema: form,
 		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
 			if name != "" {
 				within += name + "."
@@ -144,9 +126,36 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 	}
 }
 
-// gone maps each key of older versions that has no effect any more to the reason.
-var gone = map[string]string{
-	"preconnect": "every server is connected at start and after a reload",
+// removed maps each setting of older versions that does not exist any more, and each removed form of
+// a setting, to what replaces it. A key of a pool has no name of a mapping before it.
+var removed = map[string]string{
+	"preconnect":                 "every server is connected at start and after a reload; leave it out",
+	"engine.coalesce_client":     "it is always on; leave it out",
+	"engine.coalesce_server":     "it is always on; leave it out",
+	"engine.wait":                "a loop keeps its thread while it waits; leave it out, or write driver: portable",
+	"engine.moderation: {}":      "its thresholds are fixed, and trials find its pace; write moderation: on or moderation: off",
+	"failover.good_pings":        "a server rejoins after two good pings; leave it out",
+	"guard.clients: auto":        "write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss",
+	"guard.multiget":             "keys of a multi-get do not wait; leave it out, and use single gets where clients must wait",
+	"guard.refused":              "a set that is not stored is always answered NOT_STORED; leave it out",
+	"limits.key":                 "a key has at most 250 bytes, as in memcached; leave it out",
+	"limits.output_per_client":   "it is 1MiB; leave it out, and lower output_hard or memory against slow readers",
+	"limits.requests_per_client": "it is 4096; leave it out, and lower memory to bound what clients can use",
+	"limits.tag_keys":            "it is 65536; leave it out",
+}
+
+// isRemoved returns the removed setting that the pair of the mapping at path contains, and what
+// replaces it. The text why is empty if the pair contains none.
+func isRemoved(path string, p pair) (what, why string) {
+	name := path[strings.LastIndexByte(path, '.')+1:] + "." + p.key.text
+	form := ": " + p.value.text
+	if p.value.kind == mapping {
+		form = ": {}"
+	}
+	if why := removed[name+form]; why != "" {
+		return p.key.text + form, why
+	}
+	return p.key.text, cmp.Or(removed[name], removed[p.key.text])
 }
 
 // renamed maps the old name of a renamed key to its present name.
@@ -161,11 +170,11 @@ var atTheTop = map[string]bool{"limits": true, "listen": true, "admin": true, "e
 
 // belongs returns a hint about where a key of pools belongs that was found at the top level. It
 // returns "" for all other keys.
-func (d *document) belongs(name string) string {
+func belongs(name string) string {
 	switch {
 	case name == "servers":
 		return " (it belongs in a pool)"
-	case d.isPoolKey(name):
+	case isPoolKey(name):
 		return " (it belongs in a pool, or under defaults for all pools)"
 	}
 	return ""
@@ -180,12 +189,10 @@ func inside(path string) string {
 
 // fresh returns v with a changed read, which first sets the target to the value usual.
 func fresh[V any](usual V, v value[V]) value[V] {
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *V) {
+	return before(v, func(_ *document, _ *node, _ string, to *V) bool {
 		*to = usual
-		read(d, n, path, to)
-	}
-	return v
+		return false
+	})
 }
 
 // through converts v, the description of one field of T, to a description for the whole T.
@@ -195,11 +202,7 @@ func through[T, V any](v value[V], field func(*T) *V) value[T] {
 			d.where[field(to)] = n
 			v.read(d, n, path, field(to))
 		},
-		show:   func(t T) any { return v.show(*field(&t)) },
 		schema: v.schema,
-		diff: func(within, name string, old, f T, say func(format string, args ...any)) {
-			v.compare(within, name, *field(&old), *field(&f), say)
-		},
 	}
 }
 

@@ -30,33 +30,14 @@ func guardValue() value[Guard] {
 		set("wait", "how long a get can wait while another client rebuilds. Unless set: 3s, or the deadline of the pool minus 200ms if that is less", depends(duration(0, time.Hour)), func(g *g) *time.Duration { return &g.Wait }),
 		set("early", "how long before its expiry a value is rebuilt; auto is twice the duration of the route's slow rebuilds", earlyValue(), func(g *g) *early { return (*early)(&g.GuardSettings) }),
 		set("stale", "how long the old value is served after its expiry or delete, to all clients except the one that rebuilds", duration(0, 30*24*time.Hour), func(g *g) *time.Duration { return &g.Stale }),
-		set("multiget", "whether the keys of a multi-get also wait", oneOf(option[bool]{"pass", false}, option[bool]{"hold", true}), func(g *g) *bool { return &g.HoldMany }),
 		set("late", "reply to a get whose wait has ended. miss: the client rebuilds, too. error: SERVER_ERROR. stale: with guard.stale, all gets wait first and then get the old value",
-			spoken(table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
+			named(table.GuardLate.String, table.LateMiss, table.LateError, table.LateStale), func(g *g) *table.GuardLate { return &g.Late }),
 		set("sets", "after_miss: the application sets only what it has missed, so each set of the process is a rebuild. any: it also sets other keys", oneOf(option[bool]{"any", false}, option[bool]{"after_miss", true}), func(g *g) *bool { return &g.OnlyAfterMiss }),
 		set("clients", "how clients use connections. connection: one request at a time. shared: several threads, or pipelining. pooled: a connection pool, without protection against late sets. detect: distinguishes the first two",
-			spoken(table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
+			named(table.GuardClients.String, table.Detected, table.Sequential, table.Shared, table.Pooled), func(g *g) *table.GuardClients { return &g.Clients }),
 	)
-	brief := modes("on, off, hide, or a mapping of its settings",
+	brief := wordOr("a mapping of its settings",
 		option[Guard]{"on", defaultGuard()}, option[Guard]{"off", Guard{}}, option[Guard]{"hide", Guard{On: true, GuardSettings: table.GuardSettings{Hide: true}}})
-	read := long.read
-	long.read = func(d *document, n *node, path string, to *Guard) {
-		kept := *n
-		kept.pairs = slices.DeleteFunc(slices.Clone(n.pairs), func(p pair) bool {
-			why := ""
-			switch {
-			case p.key.text == "refused":
-				why = "refused was removed: a set that is not stored is always answered NOT_STORED; leave it out"
-			case p.key.text == "clients" && p.value.text == "auto":
-				why = "clients: auto was removed: write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss"
-			default:
-				return false
-			}
-			d.fail(p.key.line, p.key.column, "%s.%s", path, why)
-			return true
-		})
-		read(d, &kept, path, to)
-	}
 	return either(brief, fresh(defaultGuard(), long))
 }
 
@@ -69,21 +50,25 @@ type early table.GuardSettings
 const shortestEarly = 2 * time.Second
 
 func earlyValue() value[early] {
-	some := duration(0, time.Hour)
+	some := after(duration(0, time.Hour), func(d *document, n *node, path string, to *time.Duration) {
+		if *to > 0 && *to < shortestEarly {
+			d.failAt(n, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
+			*to = 0
+		}
+	})
 	return value[early]{
 		read: func(d *document, n *node, path string, to *early) {
-			if to.Auto = n.kind == scalar && n.text == "auto"; to.Auto {
-				return
-			}
-			before := to.Early
-			some.read(d, n, path, &to.Early)
-			if to.Early > 0 && to.Early < shortestEarly {
-				d.fail(n.line, n.column, "%s must be off, auto, or at least %s, not %s: servers count expiry in whole seconds", path, short(shortestEarly), n.is())
-				to.Early = before
+			if to.Auto = n.text == "auto"; !to.Auto {
+				some.read(d, n, path, &to.Early)
 			}
 		},
-		show:   func(e early) any { return some.show(e.Early) },
-		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "auto"}}} },
+		show: func(e early) any {
+			if e.Auto {
+				return "auto"
+			}
+			return some.show(e.Early)
+		},
+		schema: anyOf(some.schema, schema{"const": "auto"}),
 	}
 }
 
@@ -99,7 +84,7 @@ func nearValue() value[Near] {
 		set("memory", "bytes of values and their bookkeeping, divided among the loops; above it, the oldest are removed", size[int64](64<<10, 4<<30), func(n *n) *int64 { return &n.Memory }),
 		set("keys", "which keys are kept: those that are read most (hot), or all", oneOf(option[bool]{"hot", false}, option[bool]{"all", true}), func(n *n) *bool { return &n.All }),
 	)
-	brief := modes("on, off, or a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
+	brief := wordOr("a mapping of its settings", option[Near]{"on", defaultNear()}, option[Near]{"off", Near{}})
 	return either(brief, fresh(defaultNear(), long))
 }
 
@@ -143,42 +128,10 @@ func (d *document) checkGuard(f *File, r *Route) {
 	if n := d.where[&g.Late]; n != nil && g.Late == table.LateStale && g.Stale == 0 {
 		d.failAt(n, "late: stale has no effect without guard.stale, because no old value is kept; write stale: 30s")
 	}
-	if n := d.where[&g.HoldMany]; n != nil && g.HoldMany && g.Wait == 0 {
-		d.failAt(n, "multiget: hold has no effect with wait: off, because no client waits")
-	}
 }
 
 // guarded reports whether r has a guard. Routes with tags always have one.
 func (r *Route) guarded() bool { return r.Guard.On || r.Tags.On }
-
-// checkSameGuard rejects two routes to the same key of a server in two cases. If only one route has
-// a guard, the other route would return the guard's placeholders as empty values. If the routes
-// have different values of guard.stale, one of them would treat current values as stale.
-func (d *document) checkSameGuard(listA, listB []Route, a, b *Route) {
-	if a.guarded() == b.guarded() && a.Guard.Stale == b.Guard.Stale {
-		return
-	}
-	key, ok := meet(listA, listB, a, b)
-	if !ok {
-		return
-	}
-	strip := a.Strip || b.Strip
-	special := a // the route at which the error is reported: the one with a guard, or with the longer stale
-	if b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale) {
-		special = b
-	}
-	at := d.place(&special.Guard.Stale, &special.Guard, &special.Preset, special)
-	switch both := a.guarded() && b.guarded(); {
-	case both && strip:
-		d.failAt(at, "the routes for %s and %s lead to one pool with a different guard.stale, and strip_prefix lets both name the same key there, so one takes current values of the other for old ones: use another pool, or the same stale for both", a.keys(), b.keys())
-	case both:
-		d.failAt(at, "two listeners lead to keys such as %s in one pool with a different guard.stale, so one takes current values of the other for old ones: use the same stale for both", shownKey(key))
-	case strip:
-		d.failAt(at, "the routes for %s and %s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", a.keys(), b.keys())
-	default:
-		d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
-	}
-}
 
 // checkNear rejects a near cache for data that clients must read in its current state.
 func (d *document) checkNear(f *File, r *Route) {

@@ -5,8 +5,8 @@ package config
 
 import (
 	"log/slog"
-	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"ringside/proxy/table"
@@ -17,24 +17,15 @@ import (
 // stranger returns a hint if the file looks like a file of mcrouter or twemproxy, else "". A file
 // with the key listen at the top level is a file of Ringside.
 func stranger(n *node) string {
-	pools, mcrouter, twemproxy := false, false, false
-	for _, p := range n.pairs {
-		switch p.key.text {
-		case "listen":
-			return ""
-		case "pools":
-			pools = true
-		case "route", "named_handles":
-			mcrouter = true
-		case "defaults":
-		default:
-			twemproxy = twemproxy || slices.ContainsFunc(p.value.pairs, func(q pair) bool { return q.key.text == "servers" })
-		}
+	has := func(n *node, keys ...string) bool {
+		return slices.ContainsFunc(n.pairs, func(p pair) bool { return slices.Contains(keys, p.key.text) })
 	}
 	switch {
-	case mcrouter:
+	case has(n, "listen"):
+		return ""
+	case has(n, "route", "named_handles"):
 		return "this looks like an mcrouter file: write its pools again, with distribution: mcrouter"
-	case twemproxy && !pools:
+	case !has(n, "pools") && slices.ContainsFunc(n.pairs, func(p pair) bool { return p.key.text != "defaults" && has(p.value, "servers") }):
 		return "this looks like a twemproxy file: ringside import makes one of Ringside of it"
 	}
 	return ""
@@ -57,26 +48,12 @@ type settings struct {
 }
 
 func fileKeys() value[settings] {
-	pools := poolsValue()
 	return group(settings{defaultFile(), defaultPool()},
 		must(set("listen", "addresses for clients: host:port, [ipv6]:port, :port for every address, unix:/path, or a list of them",
 			elements(listenerValue(), oneOrMore(listenerValue())), func(s *settings) *[]Listener { return &s.Listen })),
 		set("admin", "HTTP address of the dashboard, metrics, health checks and profiles; none unless set", adminValue(), func(s *settings) *Admin { return &s.Admin }),
-		key[settings]{
-			name: "defaults",
-			doc:  "settings that all pools inherit",
-			read: func(d *document, n *node, path string, to *settings) {
-				defaultsValue().read(d, n, path, &to.Defaults)
-				d.base = to.Defaults
-			},
-			schema: func(*settings) schema {
-				s := defaultsValue().schema()
-				s["description"] = "settings that all pools inherit"
-				return s
-			},
-			diff: func(string, *settings, *settings, func(string, ...any)) {}, // no differences are reported here, because the differences of each pool include inherited settings
-		},
-		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", pools, func(s *settings) *[]Pool { return &s.Pools })),
+		set("defaults", "settings that all pools inherit", defaultsValue(), func(s *settings) *Pool { return &s.Defaults }),
+		must(set("pools", "pools by name: a list of memcached servers, and the rule that distributes keys among them", poolsValue(), func(s *settings) *[]Pool { return &s.Pools })),
 		set("zone", "the zone of this instance, for routes that read the nearest replica", zoneText(), func(s *settings) *string { return &s.Zone }),
 		set("routes", "which keys belong to which pool; the most specific route wins; required if there are several pools",
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
@@ -133,18 +110,12 @@ func limitsValue() value[table.Limits] {
 	type l = table.Limits
 	v := group(defaultFile().Limits,
 		set("clients", "client connections at the same time; further ones receive an error and are closed", integer(1, 10_000_000), func(l *l) *int { return &l.Clients }),
-		set("key", "bytes of a key; memcached's own limit is 250", size(1, 250), func(l *l) *int { return &l.Key }),
 		set("line", "bytes of a command line; a multi-get is one line", size(2048, 64<<20), func(l *l) *int { return &l.Line }),
 		set("value", "bytes of a value; below this limit the servers decide", size(1, 1<<30), func(l *l) *int { return &l.Value }),
-		set("requests_per_client", "keys in flight for one client; above it, Ringside stops reading from the client. Each 4 KiB of a request count as one key more",
-			integer(1, 1_000_000), func(l *l) *int { return &l.InFlight }),
 		set("waiting", "gets that wait on guarded routes at the same time; further ones are misses", integer(1, 10_000_000), func(l *l) *int { return &l.Waiting }),
 		set("guard_misses", "misses on guarded routes that Ringside remembers until their set; above it, the oldest is forgotten and its set is an ordinary set",
 			integer(1, 100_000_000), func(l *l) *int { return &l.Tickets }),
 		set("tags_per_value", "tags of one value; a set with more is rejected", integer(1, stamp.MaxTags), func(l *l) *int { return &l.Tags }),
-		set("tag_keys", "keys whose tags Ringside remembers, if clients named them; reads of other keys need a second round trip",
-			integer(1, 100_000_000), func(l *l) *int { return &l.TagKeys }),
-		set("output_per_client", "unsent bytes for one client above which Ringside stops reading from it", size(4<<10, 1<<30), func(l *l) *int { return &l.Output }),
 		set("output_hard", "unsent bytes for one client above which it is disconnected; at most memory unless set", size(4<<10, 1<<30), func(l *l) *int { return &l.OutputHard }),
 		set("memory", "bytes buffered for all clients and servers together", size(int64(1<<20), 1<<40), func(l *l) *int64 { return &l.Memory }),
 		set("idle", "disconnect a client after this time without a request", duration(0, 30*24*time.Hour), func(l *l) *time.Duration { return &l.Idle }),
@@ -152,55 +123,28 @@ func limitsValue() value[table.Limits] {
 		set("linger", "how long to accept new clients after SIGTERM, while /readyz already fails; or off", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Linger }),
 		set("drain", "how long requests in flight can take after SIGTERM", duration(0, time.Hour), func(l *l) *time.Duration { return &l.Drain }),
 	)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *l) {
-		read(d, n, path, to)
-		if d.where[&to.OutputHard] == nil { // the file does not set limits.output_hard; a smaller limits.memory lowers the default, and is not an error
+	return after(v, func(d *document, _ *node, _ string, to *l) {
+		if d.where[&to.OutputHard] == nil { // a smaller limits.memory lowers the default, and is not an error
 			to.OutputHard = int(min(int64(to.OutputHard), to.Memory))
 		}
-	}
-	return v
+		to.Output = min(to.Output, to.OutputHard)
+	})
 }
 
 func engineValue() value[Engine] {
-	usual := defaultFile().Engine
-	onOff := []option[bool]{{"on", true}, {"off", false}}
-	return group(usual,
+	return group(defaultFile().Engine,
 		set("driver", "network driver: epoll (Linux), portable (any system), or auto: the best one available",
 			words("auto", "epoll", "portable"), func(e *Engine) *string { return &e.Driver }),
 		set("loops", "event loops; each has its own connections to all servers", integer(1, 1024), func(e *Engine) *int { return &e.Loops }),
-		set("wait", "how an epoll loop waits: raw keeps its thread (faster), syscall releases it to the Go scheduler",
-			words("raw", "syscall"), func(e *Engine) *string { return &e.Wait }),
-		set("coalesce_server", "delay requests to a busy server so that one send carries several; off, on, or the thresholds",
-			switched(through(oneOf(onOff...), func(c *CoalesceServer) *bool { return &c.On }),
-				group(usual.CoalesceServer,
-					set("min_due", "replies that the server owes before its requests are delayed; four times as many while moderation is on and does not sleep",
-						integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MinDue }),
-					set("max_held", "requests delayed at the same time, at most", integer(1, math.MaxInt32), func(c *CoalesceServer) *int { return &c.MaxHeld }),
-				)), func(e *Engine) *CoalesceServer { return &e.CoalesceServer }),
-		set("coalesce_client", "send complete replies, and send the replies to requests that were read together at once; off, on, or the limits",
-			switched(through(oneOf(onOff...), func(c *CoalesceClient) *bool { return &c.On }),
-				group(usual.CoalesceClient,
-					set("max_delay", "how long a complete reply waits for others, at most",
-						duration(time.Microsecond, time.Second), func(c *CoalesceClient) *time.Duration { return &c.MaxDelay }),
-					set("max_bytes", "bytes that wait, at most, including an incomplete reply", size(1, 1<<30), func(c *CoalesceClient) *int { return &c.MaxBytes }),
-				)), func(e *Engine) *CoalesceClient { return &e.CoalesceClient }),
-		set("moderation", "under high load, wait until one wakeup can serve more requests; off, on, or the thresholds",
-			switched(through(oneOf(onOff...), func(m *Moderation) *bool { return &m.On }),
-				group(usual.Moderation,
-					set("above", "requests per second of one loop to servers, above which it can wait",
-						integer(1, math.MaxInt32), func(m *Moderation) *int { return &m.Above }),
-					set("sleep", "how long a loop sleeps where sleeping helps", duration(time.Microsecond, 10*time.Millisecond), func(m *Moderation) *time.Duration { return &m.Sleep }),
-					set("pace", "what a loop waits for: replies that servers owe (at most 2ms), the end of a sleep, or whatever serves most requests for its CPU time in trials, including no wait (auto)",
-						words("auto", "answers", "sleep"), func(m *Moderation) *string { return &m.Pace }),
-				)), func(e *Engine) *Moderation { return &e.Moderation }),
+		set("moderation", "under high load, wait until one wakeup can serve more requests, if trials show that this saves CPU time",
+			oneOf(option[bool]{"on", true}, option[bool]{"off", false}), func(e *Engine) *bool { return &e.Moderation }),
 	)
 }
 
 func logValue() value[Log] {
 	return group(defaultFile().Log,
 		set("level", "lowest level that is logged",
-			oneOf([]option[slog.Level]{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}...),
+			named(func(l slog.Level) string { return strings.ToLower(l.String()) }, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError),
 			func(l *Log) *slog.Level { return &l.Level }),
 		set("format", "log lines as text or as JSON",
 			words("text", "json"), func(l *Log) *string { return &l.Format }),
@@ -208,11 +152,17 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue describes the mapping `defaults`: all keys of a pool except servers.
-func defaultsValue() value[Pool] { return group(defaultPool(), poolKeys()...) }
+// defaultsValue describes the mapping `defaults`: all keys of a pool except servers. It has no
+// differences, because those of each pool include inherited settings.
+func defaultsValue() value[Pool] {
+	v := group(defaultPool(), poolKeys()...)
+	v.diff = func(string, string, Pool, Pool, func(string, ...any)) {}
+	return v
+}
 
 // poolsValue describes the mapping `pools` from names to pools. It keeps the order of the file.
 func poolsValue() value[[]Pool] {
+	inherited := defaultsValue()
 	one := group(defaultPool(), append([]key[Pool]{
 		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with name, weight, host or zone",
 			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
@@ -226,11 +176,12 @@ func poolsValue() value[[]Pool] {
 			*to = make([]Pool, len(n.pairs))
 			for i, p := range n.pairs {
 				pool := &(*to)[i]
-				*pool = d.base
+				*pool = *d.defaults
+				d.inherit(inherited, pool)
 				pool.Name = p.key.text
 				d.where[pool] = p.key
 				if !isName.MatchString(p.key.text) {
-					d.fail(p.key.line, p.key.column, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
+					d.failAt(p.key, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
 				}
 				if p.value.kind != mapping && !p.value.empty() {
 					d.where[&pool.Distribution] = p.value // the pool is not a mapping, which is an error; mark the distribution as set, so that it is not reported as missing
@@ -238,12 +189,22 @@ func poolsValue() value[[]Pool] {
 				one.read(d, p.value, path+"."+p.key.text, pool)
 			}
 		},
-		show: func([]Pool) any { return nil },
-		diff: byName(one),
-		schema: func() schema {
-			return schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema()}
-		},
+		diff:   byName(one),
+		schema: schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema},
 	}
+}
+
+// inherit reads the mapping `defaults` again, for the pool p, to record the positions of the settings
+// that p inherits. Its mistakes have been recorded before.
+func (d *document) inherit(v value[Pool], p *Pool) {
+	n := d.where[d.defaults]
+	if n == nil {
+		return
+	}
+	where, errs := d.where, d.errs
+	d.where = d.inherited
+	v.read(d, n, "defaults", p)
+	d.where, d.errs = where, errs
 }
 
 func serverValue() value[Server] {
@@ -265,9 +226,9 @@ func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
 		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR",
-			oneOf(option[bool]{"miss", false}, option[bool]{"error", true}), func(p *p) *bool { return &p.GetErrors }),
+			getErrors(), func(p *p) *bool { return &p.GetErrors }),
 		set("multiget_order", "order of the values of a multi-get: as they arrive, or as requested. Unless set: request for the distributions of Perl, otherwise arrival",
-			oneOf(option[string]{"arrival", "arrival"}, option[string]{"request", "request"}), func(p *p) *string { return &p.Multiget }),
+			words("arrival", "request"), func(p *p) *string { return &p.Multiget }),
 		set("gets", "combine gets that are sent to a server together into one get with several keys, which costs the server less; or send each by itself",
 			oneOf(option[bool]{"joined", true}, option[bool]{"single", false}), func(p *p) *bool { return &p.JoinGets }),
 		set("flush_all", "whether clients can flush the servers",
@@ -293,6 +254,10 @@ func poolKeys() []key[Pool] {
 	)
 }
 
+func getErrors() value[bool] {
+	return oneOf(option[bool]{"miss", false}, option[bool]{"error", true})
+}
+
 // traceValue describes the mapping with the settings of one trace.
 func traceValue() value[Trace] {
 	usual := Trace{Max: 64 << 20, Keep: 3}
@@ -308,18 +273,11 @@ func traceValue() value[Trace] {
 // keyPattern describes a setting that is a pattern of keys, in the syntax of the command `ringside
 // trace`.
 func keyPattern() value[string] {
-	v := text("a pattern of keys, such as home:*")
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		read(d, n, path, to)
-		if *to == "" {
-			return
-		}
+	return after(text("a pattern of keys, such as home:*"), func(d *document, n *node, path string, to *string) {
 		if err := watch.Check([]watch.Pattern{watch.Pattern(*to)}); err != nil {
-			d.fail(n.line, n.column, "%s: %v", path, err)
+			d.failAt(n, "%s: %v", path, err)
 		}
-	}
-	return v
+	})
 }
 
 func defaultFile() File {
@@ -342,15 +300,8 @@ func defaultFile() File {
 			Unfinished: 30 * time.Second,
 			Drain:      10 * time.Second,
 		},
-		Engine: Engine{
-			Driver:         "auto",
-			Loops:          1,
-			Wait:           "raw",
-			CoalesceServer: CoalesceServer{On: true, MinDue: 4, MaxHeld: 16},
-			CoalesceClient: CoalesceClient{On: true, MaxDelay: time.Millisecond, MaxBytes: 16 << 10},
-			Moderation:     Moderation{On: true, Above: 20_000, Sleep: 200 * time.Microsecond, Pace: "auto"},
-		},
-		Log: Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
+		Engine: Engine{Driver: "auto", Loops: 1, Moderation: true},
+		Log:    Log{Level: slog.LevelInfo, Format: "text", Slow: 100 * time.Millisecond},
 	}
 }
 

@@ -21,7 +21,7 @@ func Load(path string) (*File, error) {
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
 func read(name string, data []byte, others bool) (*File, error) {
-	d := &document{others: others, name: name, isKey: isKey, isPoolKey: isPoolKey, where: map[any]*node{}, base: defaultPool()}
+	d := &document{others: others, name: name, where: map[any]*node{}, inherited: map[any]*node{}}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
@@ -83,7 +83,7 @@ func (d *document) decide(f *File) {
 	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		if d.said(p, func(p *Pool) any { return &p.Failover.Mode }) != nil {
+		if d.said(&p.Failover.Mode) != nil {
 			p.Failover.WhyMode = "as the file says"
 		} else {
 			p.Failover.Mode, p.Failover.WhyMode = p.usualMode()

@@ -3,7 +3,9 @@ package config
 // This file converts a twemproxy file into a Ringside file. Every key stays on its server.
 
 import (
+	"cmp"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,7 +19,7 @@ import (
 // the twemproxy file. ImportNutcracker returns an error if that file is wrong, has an address that
 // Ringside does not support, or has no pool of memcached servers.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
-	d := &document{name: name, isKey: isKey, where: map[any]*node{}}
+	d := &document{name: name, where: map[any]*node{}}
 	pools := d.readTwemproxy(data)
 	if err := d.errs.orNil(); err != nil {
 		return nil, nil, err
@@ -166,8 +168,6 @@ func bareText[V any](want string, parse func(string) (V, bool)) value[V] {
 			}
 			*to = v
 		},
-		show:   func(V) any { return nil },
-		schema: func() schema { return schema{} },
 	}
 }
 
@@ -192,83 +192,72 @@ func digits(s string) (int, bool) {
 }
 
 func twemproxyListenValue() value[twemproxyListen] {
+	const want = "host:port, or the path of a unix socket"
 	return value[twemproxyListen]{
 		read: func(d *document, n *node, path string, to *twemproxyListen) {
 			text, mode := n.text, ""
-			if strings.HasPrefix(text, "/") {
-				if at := strings.LastIndexByte(text, ' '); at >= 0 {
-					text, mode = text[:at], text[at+1:]
-				}
-				text = "unix:" + text
-			} else if at := strings.LastIndexByte(text, ':'); at >= 0 {
-				port, ok := digits(text[at+1:])
-				if !ok || port < 1 {
-					d.wrong(n, path, "host:port, or the path of a unix socket")
-					return
-				}
-				text = join(text[:at], strconv.Itoa(port))
+			if at := strings.LastIndexByte(text, ' '); at >= 0 && strings.HasPrefix(text, "/") {
+				text, mode = text[:at], text[at+1:]
 			}
-			if _, err := listenAddress(text); n.kind != scalar || err != nil {
-				d.failAt(n, "%s must be host:port, or the path of a unix socket, not %s", path, n.is())
+			to.text, _, _ = twemproxyAddress(text)
+			if _, err := listenAddress(to.text); n.kind != scalar || err != nil {
+				to.text = ""
+				d.failAt(n, "%s must be %s, not %s", path, want, n.is())
 				return
 			}
-			to.text = text
-			if mode != "" {
-				v, err := strconv.ParseUint(mode, 8, 32)
-				if err != nil || v > 0o777 {
-					d.failAt(n, "%s: %s is no permission in octal, such as 0666", path, quote(mode))
-					return
-				}
-				to.mode = v
+			v, err := strconv.ParseUint(cmp.Or(mode, "0"), 8, 32)
+			if err != nil || v > 0o777 {
+				d.failAt(n, "%s: %s is no permission in octal, such as 0666", path, quote(mode))
+				return
 			}
+			to.mode = v
 		},
-		show:   func(twemproxyListen) any { return nil },
-		schema: func() schema { return schema{} },
 	}
+}
+
+// twemproxyAddress converts the address of a twemproxy file, host:port or a path, to the syntax of
+// Ringside. It also returns the text that twemproxy hashes for a server with this address, and
+// whether Ringside would derive another text from the address. The result is empty if the address is
+// wrong.
+func twemproxyAddress(from string) (text, label string, named bool) {
+	if strings.HasPrefix(from, "/") {
+		return "unix:" + from, from + ":", true
+	}
+	colon := max(0, strings.LastIndexByte(from, ':'))
+	port, ok := digits(strings.TrimPrefix(from[colon:], ":"))
+	if !ok || port < 1 {
+		return "", "", false
+	}
+	number := strconv.Itoa(port)
+	label = from
+	if number == defaultPort {
+		label = from[:colon]
+	}
+	return net.JoinHostPort(from[:colon], number), label, from[colon+1:] != number
 }
 
 // twemproxyServerValue describes a server of a twemproxy file: host:port:weight or /path:weight,
 // with an optional name after the last space.
 func twemproxyServerValue() value[twemproxyServer] {
-	const want = "host:port:weight or /path:weight, with a name after a space if you like"
 	return value[twemproxyServer]{
 		read: func(d *document, n *node, path string, to *twemproxyServer) {
 			text, name := n.text, ""
 			if at := strings.LastIndexByte(text, ' '); at >= 0 {
 				text, name = text[:at], text[at+1:]
 			}
-			colon := strings.LastIndexByte(text, ':')
-			if n.kind != scalar || colon < 0 {
-				d.wrong(n, path, want)
-				return
-			}
-			address := text[:colon]
-			weight, ok := digits(text[colon+1:])
-			if !ok || weight < 1 || weight > maxWeight {
-				d.failAt(n, "%s has the weight %s; it must be a whole number between 1 and %d", path, quote(text[colon+1:]), maxWeight)
-				return
-			}
+			colon := max(0, strings.LastIndexByte(text, ':'))
+			weight, ok := digits(strings.TrimPrefix(text[colon:], ":"))
+			to.text, to.label, to.named = twemproxyAddress(text[:colon])
 			to.weight = weight
-			if strings.HasPrefix(address, "/") {
-				to.text, to.label, to.named = "unix:"+address, address+":", true
-			} else {
-				colon := strings.LastIndexByte(address, ':')
-				if colon < 0 {
-					d.wrong(n, path, want)
-					return
-				}
-				port, ok := digits(address[colon+1:])
-				if !ok || port < 1 {
-					d.wrong(n, path, want)
-					return
-				}
-				to.text, to.label = join(address[:colon], strconv.Itoa(port)), address
-				to.named = strconv.Itoa(port) != address[colon+1:]
-				if strconv.Itoa(port) == defaultPort {
-					to.label = address[:colon]
-				}
-			}
-			if name != "" {
+			switch {
+			case to.text == "":
+				d.wrong(n, path, "host:port:weight or /path:weight, with a name after a space if you like")
+				return
+			case !ok || weight < 1 || weight > maxWeight:
+				d.failAt(n, "%s has the weight %s; it must be a whole number between 1 and %d", path, quote(text[colon+1:]), maxWeight)
+				*to = twemproxyServer{}
+				return
+			case name != "":
 				to.label, to.named = name, true
 			}
 			if _, err := serverAddress(to.text); err != nil {
@@ -278,8 +267,6 @@ func twemproxyServerValue() value[twemproxyServer] {
 				d.failAt(n, "%s has the name %s; Ringside takes names of at most %d bytes without spaces and control characters", path, quote(to.label), maxName)
 			}
 		},
-		show:   func(twemproxyServer) any { return nil },
-		schema: func() schema { return schema{} },
 	}
 }
 
@@ -304,61 +291,39 @@ func freeName(name string, pools []*twemproxyPool) string {
 	if as == "" {
 		as = "pool"
 	}
-	taken := func(as string) bool {
-		return slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == as })
-	}
 	free := as
-	for i := 2; taken(free); i++ {
+	for i := 2; slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == free }); i++ {
 		free = fmt.Sprintf("%s-%d", as, i)
 	}
 	return free
 }
 
-// compare adds notes about settings of the pool that have no equivalent in Ringside.
+// compare adds notes about settings of the pool that have no equivalent in Ringside. A redis pool is
+// left out, so its other settings do not count.
 func (p *twemproxyPool) compare() {
-	note := func(format string, args ...any) {
-		p.notes = append(p.notes, fmt.Sprintf("pool %s: ", p.as)+fmt.Sprintf(format, args...))
-	}
-	if p.as != p.name {
-		note("was called %s", quote(p.name))
-	}
-	if p.redis {
-		note("left out: it speaks redis (redis: true), Ringside speaks memcached")
-		return
-	}
-	if p.distribution == "random" {
-		note("distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama")
-	}
-	switch {
-	case p.ejects():
-		note("auto_eject_hosts is failover mode rehash: the ring is built again without a server that is down, as under twemproxy;" +
+	for _, note := range []struct {
+		is, alsoRedis bool
+		text          string
+	}{
+		{p.as != p.name, true, "was called " + quote(p.name)},
+		{p.redis, true, "left out: it speaks redis (redis: true), Ringside speaks memcached"},
+		{p.distribution == "random", false, "distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama"},
+		{p.ejects(), false, "auto_eject_hosts is failover mode rehash: the ring is built again without a server that is down, as under twemproxy;" +
 			" but that takes some seconds, and " + flushedAtReturn + ", also of what others keep there" +
-			" (server_retry_timeout has no equivalent); mode fail_fast flushes nothing")
-	case p.eject:
-		note("auto_eject_hosts has no effect: there is no other server to give keys to")
-	}
-	if p.timeout <= 0 {
-		note("no timeout: twemproxy waits for ever, Ringside never does; its default timeouts apply")
-	} else if p.timeout > maxTimeout {
-		note("timeout %d ms is cut to an hour", p.timeout)
-	}
-	if p.serverConns > maxConnections {
-		note("server_connections %d is cut to %d", p.serverConns, maxConnections)
-	}
-	if p.clients > 0 {
-		note("client_connections has no equivalent for one pool: limits.clients bounds the clients of all listeners together")
-	}
-	if p.backlog >= 0 {
-		note("backlog has no equivalent: the system's greatest backlog is used")
-	}
-	if p.preconnect {
-		note("preconnect is what Ringside always does")
-	}
-	if p.keepalive {
-		note("tcpkeepalive has no equivalent for clients; keepalive asks servers whether idle connections still work")
-	}
-	if p.reuseport {
-		note("reuseport has no equivalent: engine.loops shares one address among several loops")
+			" (server_retry_timeout has no equivalent); mode fail_fast flushes nothing"},
+		{p.eject && !p.ejects(), false, "auto_eject_hosts has no effect: there is no other server to give keys to"},
+		{p.timeout <= 0, false, "no timeout: twemproxy waits for ever, Ringside never does; its default timeouts apply"},
+		{p.timeout > maxTimeout, false, fmt.Sprintf("timeout %d ms is cut to an hour", p.timeout)},
+		{p.serverConns > maxConnections, false, fmt.Sprintf("server_connections %d is cut to %d", p.serverConns, maxConnections)},
+		{p.clients > 0, false, "client_connections has no equivalent for one pool: limits.clients bounds the clients of all listeners together"},
+		{p.backlog >= 0, false, "backlog has no equivalent: the system's greatest backlog is used"},
+		{p.preconnect, false, "preconnect is what Ringside always does"},
+		{p.keepalive, false, "tcpkeepalive has no equivalent for clients; keepalive asks servers whether idle connections still work"},
+		{p.reuseport, false, "reuseport has no equivalent: engine.loops shares one address among several loops"},
+	} {
+		if note.is && (note.alsoRedis || !p.redis) {
+			p.notes = append(p.notes, "pool "+p.as+": "+note.text)
+		}
 	}
 }
 

@@ -19,9 +19,8 @@ func keyOfBoth(p, q table.Pattern) (string, bool) {
 		return "", false
 	}
 	m := meeting{a: tokensOf(p), b: tokensOf(q)}
-	m.dead = make([]bool, (len(m.a)+1)*(len(m.b)+1))
-	ok := m.from(0, 0)
-	return string(m.key), ok
+	m.dead = make([]bool, len(m.a)*len(m.b))
+	return m.from(0, 0)
 }
 
 // mayMeet returns false if the beginnings or the ends of the patterns p and q are so different that
@@ -32,11 +31,14 @@ func mayMeet(p, q table.Pattern) bool {
 	return (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a)) && (bytes.HasSuffix(c, d) || bytes.HasSuffix(d, c))
 }
 
-// anything is the token for a *, which matches zero or more bytes of any value.
-const anything = -1
+// These tokens stand for something else than a literal byte.
+const (
+	anything = -1 // a *, which matches zero or more bytes of any value
+	nothing  = -2 // the end of a pattern
+)
 
-// tokensOf returns the pattern p as tokens: one token for each literal byte, and the token anything
-// for each *.
+// tokensOf returns the pattern p as tokens: one token for each literal byte, the token anything for
+// each *, and the token nothing.
 func tokensOf(p table.Pattern) (list []int) {
 	for i, text := range p {
 		if i > 0 {
@@ -46,65 +48,48 @@ func tokensOf(p table.Pattern) (list []int) {
 			list = append(list, int(c))
 		}
 	}
-	return list
+	return append(list, nothing)
 }
 
 // meeting is a search for a key that matches two patterns.
 type meeting struct {
 	a, b []int
-	key  []byte // the beginning of the key found so far
-	dead []bool // true: no key matches the remaining patterns a[i:] and b[j:]; the index is i*(len(b)+1)+j
+	dead []bool // true: no key matches the remaining patterns a[i:] and b[j:]; the index is i*len(b)+j
 }
 
-// from searches for a key that matches the remaining patterns a[i:] and b[j:], and appends it to
-// key. Where both patterns allow any bytes, from appends filler. Fewer other patterns match a key
-// with filler.
-func (m *meeting) from(i, j int) bool {
-	if i == len(m.a) && j == len(m.b) {
-		return true
-	}
-	at := i*(len(m.b)+1) + j
+// from returns a key that matches the remaining patterns a[i:] and b[j:]. Where both patterns allow
+// any bytes, the key has filler. Fewer other patterns match a key with filler.
+func (m *meeting) from(i, j int) (key string, ok bool) {
+	at := i*len(m.b) + j
 	if m.dead[at] {
-		return false
+		return "", false
 	}
-	a, b := byteAt(m.a, i), byteAt(m.b, j)
-	size := len(m.key)
-	step := func(literal, i, j int) bool {
-		if literal != anything {
-			m.key = append(m.key, byte(literal))
-		}
-		if m.from(i, j) {
-			return true
-		}
-		m.key = m.key[:size]
-		return false
-	}
-	var ok bool
-	switch {
-	case a == anything && b == anything:
-		m.key = append(m.key, filler...)
-		size = len(m.key)
-		ok = step(anything, i+1, j) || step(anything, i, j+1)
+	a, b := m.a[i], m.b[j]
+	try := func(text string, i, j int) {
 		if !ok {
-			m.key = m.key[:size-len(filler)]
+			key, ok = m.from(i, j)
+			key = text + key
 		}
+	}
+	switch {
+	case a == nothing && b == nothing:
+		return "", true
+	case a == anything && b == anything:
+		try(filler, i+1, j)
+		try(filler, i, j+1)
 	case a == anything:
-		ok = step(anything, i+1, j) || b != nothing && step(b, i, j+1)
+		try("", i+1, j)
+		if b != nothing {
+			try(string([]byte{byte(b)}), i, j+1)
+		}
 	case b == anything:
-		ok = step(anything, i, j+1) || a != nothing && step(a, i+1, j)
-	default:
-		ok = a == b && step(a, i+1, j+1)
+		try("", i, j+1)
+		if a != nothing {
+			try(string([]byte{byte(a)}), i+1, j)
+		}
+	case a == b:
+		try(string([]byte{byte(a)}), i+1, j+1)
 	}
 	m.dead[at] = !ok
-	return ok
-}
-
-// nothing is the token that byteAt returns at the end of a pattern.
-const nothing = -2
-
-func byteAt(tokens []int, i int) int {
-	if i == len(tokens) {
-		return nothing
-	}
-	return tokens[i]
+	return key, ok
 }

@@ -5,7 +5,6 @@ package config
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,30 +62,21 @@ func placementKeys() []key[Pool] {
 
 func distribution() value[string] {
 	v := text("the name of a distribution, such as ketama-points")
-	v.schema = func() schema {
-		names := []any{}
-		for _, name := range presetWords() {
-			names = append(names, name)
-		}
-		return schema{"enum": names}
-	}
+	v.schema = schema{"enum": presetWords()}
 	return v
 }
 
 func hashTag() value[string] {
-	v := text("two characters")
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		switch {
-		case n.kind != scalar && len(n.items)+len(n.pairs) == 0:
-			d.fail(n.line, n.column, `%s must be two characters in quotes: "{}" or "[]"`, path)
-		case n.kind == scalar && n.tag == "!!str" && (len(n.text) != 2 || !printable(n.text)):
+	v := before(text("two characters"), func(d *document, n *node, path string, _ *string) bool {
+		empty, wrong := n.kind != scalar && len(n.items)+len(n.pairs) == 0, n.tag == "!!str" && (len(n.text) != 2 || !printable(n.text))
+		if empty {
+			d.failAt(n, `%s must be two characters in quotes: "{}" or "[]"`, path)
+		} else if wrong {
 			d.wrong(n, path, `two characters, such as "{}"`)
-		default:
-			read(d, n, path, to)
 		}
-	}
-	v.schema = func() schema { return schema{"type": "string", "minLength": 2, "maxLength": 2} }
+		return empty || wrong
+	})
+	v.schema = schema{"type": "string", "minLength": 2, "maxLength": 2}
 	return v
 }
 
@@ -100,7 +90,7 @@ func (d *document) checkPlacement(p *Pool) {
 		return
 	}
 	wrong := func(err error) { // records an error of the distribution itself: at `defaults` if the pool inherits the distribution, else at the pool
-		if n := d.where[&d.defaults.Distribution]; n != nil && d.where[&p.Distribution] == nil {
+		if n := d.inherited[&p.Distribution]; n != nil && d.where[&p.Distribution] == nil {
 			d.failAt(n, "defaults: %v", err)
 			return
 		}
@@ -129,8 +119,16 @@ func (d *document) checkPlacement(p *Pool) {
 	if slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address.Network == "" }) || len(p.Servers) == 0 {
 		return // the missing address or servers are already reported; an error of building would name another cause
 	}
-	if _, err := light.place(); err != nil {
-		d.blameSetting(p, light, err)
+	o := &p.Placement
+	settings := map[string]any{
+		"hash": &o.Hash, "point_hash": &o.PointHash, "points": &o.Points, "order": &o.Order, "seed": &o.Seed, "salt": &o.Salt, "char": &o.UnsignedChars,
+	}
+	_, wrongOptions := preset.choose(*o)
+	for _, e := range wrongOptions {
+		d.blame(p, fmt.Errorf("distribution %s: %w", p.Distribution, e.err), settings[e.option], &p.Distribution)
+	}
+	if _, err := light.place(); err != nil && wrongOptions == nil {
+		d.blame(p, err, &p.Distribution)
 	}
 }
 
@@ -138,50 +136,6 @@ func (d *document) checkPlacement(p *Pool) {
 // settings that the file contains.
 func (d *document) blame(p *Pool, err error, settings ...any) {
 	d.failAt(d.place(append(settings, p)...), "pools.%s: %v", p.Name, err)
-}
-
-// blameSetting finds the settings of the pool p that cause err, and records the error at each of
-// them. bare is a copy of p. blameSetting builds the copy several times, each time with only one of
-// the placement options of p.
-func (d *document) blameSetting(p *Pool, bare Pool, err error) {
-	all := p.Placement
-	with := func(o PlacementOptions) error {
-		bare.Placement = o
-		_, err := bare.place()
-		return err
-	}
-	if err := with(PlacementOptions{Hash: all.Hash}); err != nil {
-		if none := with(PlacementOptions{}); all.Hash != "" && (none == nil || none.Error() != err.Error()) {
-			d.blame(p, err, &p.Placement.Hash)
-		} else {
-			d.blame(p, err, &p.Distribution)
-		}
-		return
-	}
-	found := false
-	for _, one := range []struct {
-		setting any
-		options PlacementOptions
-	}{
-		{&p.Placement.PointHash, PlacementOptions{PointHash: all.PointHash}},
-		{&p.Placement.Points, PlacementOptions{Points: all.Points}},
-		{&p.Placement.Order, PlacementOptions{Order: all.Order}},
-		{&p.Placement.Seed, PlacementOptions{Seed: all.Seed}},
-		{&p.Placement.Salt, PlacementOptions{Salt: all.Salt}},
-		{&p.Placement.UnsignedChars, PlacementOptions{UnsignedChars: all.UnsignedChars}},
-		{&p.Placement.HashTag, PlacementOptions{HashTag: all.HashTag}},
-		{&p.Placement.HashStop, PlacementOptions{HashStop: all.HashStop}},
-		{&p.Placement.HashStripPrefix, PlacementOptions{HashStripPrefix: all.HashStripPrefix}},
-	} {
-		one.options.Hash = all.Hash
-		if err := with(one.options); err != nil {
-			d.blame(p, err, one.setting)
-			found = true
-		}
-	}
-	if !found {
-		d.blame(p, err, &p.Distribution)
-	}
 }
 
 func knownPresets() string {
@@ -193,11 +147,7 @@ func knownPresets() string {
 }
 
 func (p *Pool) place() (ring.Placement, error) {
-	servers, err := p.placementServers()
-	if err != nil {
-		return ring.Placement{}, err
-	}
-	weight := 0
+	servers, weight := p.placementServers(), 0
 	for _, s := range servers {
 		weight += s.Weight
 	}
@@ -211,7 +161,7 @@ func (p *Pool) place() (ring.Placement, error) {
 }
 
 // placementServers returns the servers of p in the form that a placement is built from.
-func (p *Pool) placementServers() ([]PlacementServer, error) {
+func (p *Pool) placementServers() []PlacementServer {
 	servers := make([]PlacementServer, len(p.Servers))
 	for i, s := range p.Servers {
 		servers[i] = PlacementServer{Name: s.Name, Weight: s.Weight}
@@ -219,14 +169,9 @@ func (p *Pool) placementServers() ([]PlacementServer, error) {
 			servers[i].Path = s.Address.Address
 			continue
 		}
-		host, port, err := net.SplitHostPort(s.Address.Address)
-		if err != nil {
-			return nil, fmt.Errorf("server %s: %w", s.Address.Address, err)
-		}
+		host, port, _ := s.Address.parts()
 		servers[i].Host = host
-		if servers[i].Port, err = strconv.Atoi(port); err != nil {
-			return nil, fmt.Errorf("server %s: the port is no number", s.Address.Address)
-		}
+		servers[i].Port, _ = strconv.Atoi(port) // the parser of the file has checked the port
 	}
-	return servers, nil
+	return servers
 }

@@ -98,9 +98,9 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 			return fail(fmt.Errorf("server %s: weight %d: this client knows no weights", s.Address(), s.Weight))
 		}
 	}
-	c, err := p.choose(o)
-	if err != nil {
-		return fail(err)
+	c, wrong := p.choose(o)
+	if wrong != nil {
+		return fail(wrong[0].err)
 	}
 	c.servers = servers
 	part, err := p.part(o)
@@ -114,80 +114,58 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
 }
 
+// An optionError is the error of one placement option.
+type optionError struct {
+	option string
+	err    error
+}
+
 // choose checks the options that the preset's rule uses. It returns the arguments with which the
-// rule is built.
-func (p *Preset) choose(o PlacementOptions) (choice, error) {
-	c := choice{points: p.Points, order: ring.Listed, seed: o.Seed, salt: o.Salt}
-	if p.needs != "" && o.Hash == "" {
-		return c, fmt.Errorf("%s", p.needs)
-	}
-	var err error
-	if c.key, err = p.algorithm("hash", o.Hash, p.Hashes); err != nil {
-		return c, err
-	}
-	c.point = c.key
-	if o.PointHash != "" {
-		if c.point, err = p.algorithm("point_hash", o.PointHash, p.PointHashes); err != nil {
-			return c, err
+// rule is built, or the errors of the options.
+func (p *Preset) choose(o PlacementOptions) (c choice, errs []optionError) {
+	c = choice{points: cmp.Or(o.Points, p.Points), order: ring.Listed, seed: o.Seed, salt: o.Salt}
+	reject := func(option string, is bool, format string, args ...any) {
+		if is {
+			errs = append(errs, optionError{option, fmt.Errorf(format, args...)})
 		}
 	}
-	if o.UnsignedChars {
-		key, keyHas := c.key.Unsigned()
-		point, pointHas := c.point.Unsigned()
-		if !keyHas && !pointHas {
-			return c, fmt.Errorf("char: unsigned makes no difference to its hash; leave it out")
-		}
-		c.key, c.point = key, point
+	refuse := func(option string, is bool, why string) {
+		reject(option, is, "option %s is not allowed: %s (allowed: %s)", option, why, strings.Join(p.Options, ", "))
 	}
-	if o.Points != 0 {
-		switch {
-		case p.MaxPoints == 0:
-			return c, p.refuse("points", "their number is the client's own; ketama-points lets one choose")
-		case o.Points < p.MinPoints || o.Points > p.MaxPoints:
-			return c, fmt.Errorf("points: %d must be %d to %d", o.Points, p.MinPoints, p.MaxPoints)
-		case p.unit > 0 && o.Points%p.unit != 0:
-			return c, fmt.Errorf("points: %d must be a multiple of %d", o.Points, p.unit)
+	algorithm := func(option, name string, allowed []string) ring.Algorithm {
+		refuse(option, name != "" && len(allowed) == 0, "the hash is part of the rule")
+		reject(option, name != "" && len(allowed) > 0 && !slices.Contains(allowed, name), "%s: %q must be one of %s", option, name, strings.Join(allowed, ", "))
+		for i, h := range p.hashes {
+			if h.name == name || name == "" && i == 0 {
+				return h.algorithm
+			}
 		}
-		c.points = o.Points
+		return 0
 	}
-	if o.Order != "" {
-		if len(p.Orders) == 0 {
-			return c, p.refuse("order", "the order is the client's own")
-		}
-		if !slices.Contains(p.Orders, o.Order) {
-			return c, fmt.Errorf("order: %q must be one of %s", o.Order, strings.Join(p.Orders, ", "))
-		}
+	reject("hash", p.needs != "" && o.Hash == "", "%s", p.needs)
+	c.key = algorithm("hash", o.Hash, p.Hashes)
+	if c.point = c.key; o.PointHash != "" && errs == nil {
+		c.point = algorithm("point_hash", o.PointHash, p.PointHashes)
+	}
+	if o.UnsignedChars && errs == nil {
+		var ofKey, ofPoint bool
+		c.key, ofKey = c.key.Unsigned()
+		c.point, ofPoint = c.point.Unsigned()
+		reject("char", !ofKey && !ofPoint, "char: unsigned makes no difference to its hash; leave it out")
+	}
+	refuse("points", o.Points != 0 && p.MaxPoints == 0, "their number is the client's own; ketama-points lets one choose")
+	if o.Points != 0 && p.MaxPoints > 0 {
+		reject("points", o.Points < p.MinPoints || o.Points > p.MaxPoints, "points: %d must be %d to %d", o.Points, p.MinPoints, p.MaxPoints)
+		reject("points", p.unit > 0 && o.Points%p.unit != 0, "points: %d must be a multiple of %d", o.Points, p.unit)
+	}
+	refuse("order", o.Order != "" && len(p.Orders) == 0, "the order is the client's own")
+	if o.Order != "" && len(p.Orders) > 0 {
+		reject("order", !slices.Contains(p.Orders, o.Order), "order: %q must be one of %s", o.Order, strings.Join(p.Orders, ", "))
 		c.order = orders[o.Order]
 	}
-	if o.Seed != "" && !slices.Contains(p.Options, "seed") {
-		return c, p.refuse("seed", "its hash takes none")
-	}
-	if o.Salt != "" && !slices.Contains(p.Options, "salt") {
-		return c, p.refuse("salt", "its hash takes none")
-	}
-	return c, nil
-}
-
-func (p *Preset) algorithm(option, name string, allowed []string) (ring.Algorithm, error) {
-	if name == "" {
-		if len(p.hashes) == 0 {
-			return 0, nil
-		}
-		return p.hashes[0].algorithm, nil
-	}
-	if !slices.Contains(allowed, name) {
-		if len(allowed) == 0 {
-			return 0, p.refuse(option, "the hash is part of the rule")
-		}
-		return 0, fmt.Errorf("%s: %q must be one of %s", option, name, strings.Join(allowed, ", "))
-	}
-	i := slices.IndexFunc(p.hashes, func(h namedHash) bool { return h.name == name })
-	return p.hashes[i].algorithm, nil
-}
-
-// refuse returns the error for an option that the preset does not accept.
-func (p *Preset) refuse(option, why string) error {
-	return fmt.Errorf("option %s is not allowed: %s (allowed: %s)", option, why, strings.Join(p.Options, ", "))
+	refuse("seed", o.Seed != "" && !slices.Contains(p.Options, "seed"), "its hash takes none")
+	refuse("salt", o.Salt != "" && !slices.Contains(p.Options, "salt"), "its hash takes none")
+	return c, errs
 }
 
 // noStop is the value of the option hash_stop that switches off the preset's default for it.

@@ -168,7 +168,7 @@ func choicesOf(s schema) string {
 			return "one of `ringside distributions`"
 		}
 		for _, word := range enum {
-			if _, said := word.(bool); !said { // on and off are listed already
+			if _, said := word.(bool); !said && word != "yes" && word != "no" { // on and off are listed already
 				all = append(all, fmt.Sprintf("`%v`", word))
 			}
 		}

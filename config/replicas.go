@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"ringside/proxy/table"
 	"ringside/replicate"
 )
 
-func defaultBuffer() Buffer {
-	return Buffer{Every: time.Second, Answer: "estimate", Keys: 10_000, Keep: 10 * time.Second}
+func defaultBuffer() table.Buffer {
+	return table.Buffer{Every: time.Second, Keys: 10_000, Keep: 10 * time.Second}
 }
 
 // defaultRoute returns a route with default settings. By default, a read that misses on one replica
@@ -28,16 +28,17 @@ func defaultRoute() Route {
 // usePreset sets the settings of the route that its preset determines. decideConsistency and
 // decideFlush set those of the pool.
 func (r *Route) usePreset() {
+	loud := true
 	switch r.Preset {
 	case presetCache:
-		r.GetErrors = "miss"
+		r.GetErrors = new(bool)
 		r.Guard = defaultGuard()
 	case presetCounters:
-		r.GetErrors = "error" // SERVER_ERROR for a read that fails; after a miss, a client would restart the counter
+		r.GetErrors = &loud // SERVER_ERROR for a read that fails; after a miss, a client would restart the counter
 		r.Copies.Copies = 2
-		r.Autocreate.On = true
+		r.Autocreate = &table.Autocreate{}
 	case presetSessions:
-		r.GetErrors = "error"
+		r.GetErrors = &loud
 		r.Copies.Copies = 2
 	}
 }
@@ -46,9 +47,9 @@ func routeValue() value[Route] {
 	type r = Route
 	preset := set("preset", "kind of data. cache: can be lost; with a guard. counters: should not be lost; two replicas, autocreate, no flush_all. sessions: must not be lost; two replicas, errors instead of misses, short leases. Settings of the route override it",
 		words(presetCache, presetCounters, presetSessions), func(r *r) *string { return &r.Preset })
-	read := preset.read
+	setPreset := preset.read
 	preset.read = func(d *document, n *node, path string, to *Route) {
-		read(d, n, path, to)
+		setPreset(d, n, path, to)
 		to.usePreset()
 	}
 	v := fresh(defaultRoute(), group(defaultRoute(),
@@ -62,103 +63,76 @@ func routeValue() value[Route] {
 		set("prefer", "which of pools is read first; the first one unless set", text("the name of a pool"), func(r *r) *string { return &r.Prefer }),
 		set("strip_prefix", "remove the prefix from keys that are sent to servers", yesNo(), func(r *r) *bool { return &r.Strip }),
 		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR; the pool's unless set",
-			words("miss", "error"), func(r *r) *string { return &r.GetErrors }),
+			optional(getErrors()), func(r *r) **bool { return &r.GetErrors }),
 		set("deadline_total", "time from a client's command to the last byte of its reply, or off; the pool's unless set",
 			optional(duration(0, time.Hour)), func(r *r) **time.Duration { return &r.Total }),
 		set("replicas", "how many servers of the pool keep each key, or all of them", replicas(), func(r *r) *int { return &r.Copies.Copies }),
 		set("replicas_on", "where replicas of a key are: on different hosts, in different zones, or only on different servers",
-			spoken(replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
+			named(replicate.Apart.String, replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
 		set("read", "which replica a read asks: the first, one in the zone of the instance (nearest), each in turn (spread), or all at once (fastest)",
-			spoken(replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
+			named(replicate.Read.String, replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
 		set("ack", "how many replicas must store a write before it is acknowledged, of those whose server is up",
-			spoken(replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
+			named(replicate.Ack.String, replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
 		set("read_through", "whether a miss asks the other replicas; a miss on a server that has just rejoined always does",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
 		set("hedge", "a read without a reply for this time also asks the next replica", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
-		set("autocreate", "whether incr and decr create a missing counter: off, on, or its initial value and lifetime", autocreateValue(), func(r *r) *Autocreate { return &r.Autocreate }),
-		set("buffer", "add up increments in Ringside and send them together; clients then get estimates", bufferValue(), func(r *r) **Buffer { return &r.Buffer }),
-		set("repair", "keys per second that are copied to one server that lacks them, or off; the highest value of several routes applies", orOff(1, 1_000_000), func(r *r) *int { return &r.Copies.RepairRate }),
+		set("autocreate", "whether incr and decr create a missing counter: off, on, or its initial value and lifetime", autocreateValue(), func(r *r) **table.Autocreate { return &r.Autocreate }),
+		set("buffer", "add up increments in Ringside and send them together; clients then get estimates", bufferValue(), func(r *r) **table.Buffer { return &r.Buffer }),
+		set("repair", "keys per second that are copied to one server that lacks them, or off; the highest value of several routes applies", orOff(wholeNumber("off, or a whole number between 1 and 1000000", 1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
 		set("guard", "let one client at a time rebuild a missing value while the others wait. hide: no guard here, but understand the items of instances that have one",
 			guardValue(), func(r *r) *Guard { return &r.Guard }),
 		set("tags", "let clients invalidate groups of values. read: no tags here, but understand the values of instances that have them", tagsValue(), func(r *r) *Tags { return &r.Tags }),
 		set("near", "cache values of hot keys in Ringside for a moment; writes by other instances are visible that much later", nearValue(), func(r *r) *Near { return &r.Near }),
 	))
-	readKeys, keys := v.read, v.schema
+	read := v.read
 	v.read = func(d *document, n *node, path string, to *Route) {
-		readKeys(d, n, path, to)
+		read(d, n, path, to)
 		if (n.kind == mapping || n.empty()) && d.where[&to.Pool] == nil && d.where[&to.Pools] == nil {
-			d.fail(n.line, n.column, "%s.pool is missing: the name of the pool that gets them", path)
+			d.failAt(n, "%s.pool is missing: the name of the pool that gets them", path)
 		}
 	}
-	v.schema = func() schema {
-		s := keys()
-		s["type"] = "object"
-		s["oneOf"] = []any{schema{"required": []any{"pool"}}, schema{"required": []any{"pools"}}}
-		return s
-	}
+	v.schema["type"] = "object"
+	v.schema["oneOf"] = []any{schema{"required": []any{"pool"}}, schema{"required": []any{"pools"}}}
 	return v
 }
 
 // autocreateValue describes the setting autocreate: on, off, or a mapping.
-func autocreateValue() value[Autocreate] {
-	onOff := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
-	settings := group(Autocreate{},
-		set("initial", "value before the incr that creates the counter, and after a decr that creates it", integer(0, math.MaxInt), func(a *Autocreate) *int { return &a.Initial }),
-		set("ttl", "lifetime in whole seconds, or off: unlimited", duration(0, maxCounterTTL), func(a *Autocreate) *time.Duration { return &a.TTL }))
-	readSettings := settings.read
-	settings.read = func(d *document, n *node, path string, to *Autocreate) {
-		to.On = true
-		readSettings(d, n, path, to)
-	}
-	return switched(through(onOff, func(a *Autocreate) *bool { return &a.On }), settings)
+func autocreateValue() value[*table.Autocreate] {
+	type a = table.Autocreate
+	return either(
+		wordOr("a mapping of its settings", option[*a]{"on", &a{}}, option[*a]{"off", nil}),
+		optional(group(a{},
+			set("initial", "value before the incr that creates the counter, and after a decr that creates it", integer[uint64](0, math.MaxInt), func(a *a) *uint64 { return &a.Initial }),
+			set("ttl", "lifetime in whole seconds, or off: unlimited", duration(0, maxCounterTTL), func(a *a) *time.Duration { return &a.TTL }))))
 }
 
 // bufferValue describes the setting buffer, a mapping. If a route does not have it, its value is
 // nil, and increments do not wait.
-func bufferValue() value[*Buffer] {
-	settings := group(defaultBuffer(),
-		set("every", "time between two sends of a counter, plus or minus a tenth; a crash of this instance loses at most that", duration(100*time.Millisecond, time.Minute), func(b *Buffer) *time.Duration { return &b.Every }),
+func bufferValue() value[*table.Buffer] {
+	type b = table.Buffer
+	return optional(fresh(defaultBuffer(), group(defaultBuffer(),
+		set("every", "time between two sends of a counter, plus or minus a tenth; a crash of this instance loses at most that", duration(100*time.Millisecond, time.Minute), func(b *b) *time.Duration { return &b.Every }),
 		set("answer", "reply to an increment that waits. estimate: the last value of the server plus what was added here since. last: the last value of the server",
-			words("estimate", "last"), func(b *Buffer) *string { return &b.Answer }),
-		set("keys", "counters with waiting increments at the same time; increments of others are sent at once", integer(1, 1_000_000), func(b *Buffer) *int { return &b.Keys }),
-		set("keep", "how long increments wait for a server that is down; then they are dropped, and counted", duration(100*time.Millisecond, time.Hour), func(b *Buffer) *time.Duration { return &b.Keep }))
-	return value[*Buffer]{
-		read: func(d *document, n *node, path string, to **Buffer) {
-			b := defaultBuffer()
-			*to = &b
-			settings.read(d, n, path, *to)
-		},
-		show: func(b *Buffer) any {
-			if b == nil {
-				return nil
-			}
-			return fmt.Sprintf("every %s, answer %s, keys %d, keep %s", short(b.Every), b.Answer, b.Keys, short(b.Keep))
-		},
-		schema: settings.schema,
-	}
+			oneOf(option[bool]{"estimate", false}, option[bool]{"last", true}), func(b *b) *bool { return &b.Last }),
+		set("keys", "counters with waiting increments at the same time; increments of others are sent at once", integer(1, 1_000_000), func(b *b) *int { return &b.Keys }),
+		set("keep", "how long increments wait for a server that is down; then they are dropped, and counted", duration(100*time.Millisecond, time.Hour), func(b *b) *time.Duration { return &b.Keep }))))
 }
 
 func replicas() value[int] {
-	some := integer(1, maxCopies)
-	return depends(value[int]{
-		read: func(d *document, n *node, path string, to *int) {
-			switch v, err := strconv.Atoi(n.text); {
-			case n.kind == scalar && n.text == "all":
-				*to = replicate.All
-			case n.kind != scalar || n.tag != "!!int" || err != nil || v < 1 || v > maxCopies:
-				d.wrong(n, path, fmt.Sprintf("all, or a whole number between 1 and %d", maxCopies))
-			default:
-				*to = v
-			}
-		},
-		show: func(n int) any {
-			if n == replicate.All {
-				return "all"
-			}
-			return max(1, n)
-		},
-		schema: func() schema { return schema{"anyOf": []any{some.schema(), schema{"const": "all"}}} },
-	})
+	v := wholeNumber(fmt.Sprintf("all, or a whole number between 1 and %d", maxCopies), 1, maxCopies)
+	v.schema = anyOf(v.schema, schema{"const": "all"})
+	v.show = func(n int) any {
+		if n == replicate.All {
+			return "all"
+		}
+		return max(1, n)
+	}
+	return depends(before(v, func(_ *document, n *node, _ string, to *int) bool {
+		if n.text == "all" {
+			*to = replicate.All
+		}
+		return n.text == "all"
+	}))
 }
 
 func (d *document) checkCopies(f *File, r *Route) {
@@ -206,10 +180,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 // checkPools checks the settings pool and pools of a route, and the setting prefer, which names the
 // pool to read first.
 func (d *document) checkPools(f *File, r *Route) {
-	names := make([]string, len(f.Pools))
-	for i := range f.Pools {
-		names[i] = f.Pools[i].Name
-	}
+	names := f.poolNames()
 	exists := func(name string, n *node) {
 		if name != "" && len(names) > 0 && !slices.Contains(names, name) {
 			d.failAt(n, "there is no pool %s%s; pools here: %s", quote(name), didYouMean(name, names), strings.Join(names, ", "))
@@ -354,10 +325,7 @@ func (d *document) checkOneTruth(f *File) {
 			for a := range all[i] {
 				for b := range all[j] {
 					if i != j || b < a {
-						d.checkSameCopies(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameGuard(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameTags(all[i], all[j], &all[i][a], &all[j][b])
-						d.checkSameBuffer(all[i], all[j], &all[i][a], &all[j][b])
+						d.checkSame(all[i], all[j], &all[i][a], &all[j][b])
 					}
 				}
 			}
@@ -365,39 +333,61 @@ func (d *document) checkOneTruth(f *File) {
 	}
 }
 
-// checkSameCopies rejects the route a from listA and the route b from listB if they keep different
-// replicas of the same key. listA and listB can be the same list.
-func (d *document) checkSameCopies(listA, listB []Route, a, b *Route) {
-	if a.Copies.Copies == b.Copies.Copies && a.Copies.Apart == b.Copies.Apart && slices.Equal(a.to(), b.to()) {
+// checkSame rejects the route a from listA and the route b from listB if they lead to the same key of
+// a server and treat it differently. listA and listB can be the same list. With different replicas, a
+// write by one route would be invisible to a read by the other. A route without a guard or tags would
+// return the guard's placeholders as empty values, and the header of a tagged value as a part of the
+// value. With different values of guard.stale, one route would treat current values as stale. A route
+// without a buffer would not see the increments that wait in Ringside.
+func (d *document) checkSame(listA, listB []Route, a, b *Route) {
+	copies := a.Copies.Copies != b.Copies.Copies || a.Copies.Apart != b.Copies.Apart || !slices.Equal(a.to(), b.to())
+	guards := a.guarded() != b.guarded() || a.Guard.Stale != b.Guard.Stale
+	tags := a.Tags.On != b.Tags.On && a.guarded() == b.guarded()
+	buffers := (a.Buffer == nil) != (b.Buffer == nil)
+	if !(copies || guards || tags || buffers) {
 		return
 	}
 	key, ok := meet(listA, listB, a, b)
 	if !ok {
 		return
 	}
-	at := d.place(&a.Copies.Copies, &a.Preset, &a.Pools, a)
-	if b.Copies.Copies != 0 {
-		at = d.place(&b.Copies.Copies, &b.Preset, &b.Pools, b)
+	either := func(second bool) *Route { // the route at which an error is reported
+		if second {
+			return b
+		}
+		return a
 	}
-	if a.Strip || b.Strip {
-		d.failAt(at, "the routes for %s and %s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", a.keys(), b.keys())
-	} else {
-		d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: the routes for %s and %s", shownKey(key), a.keys(), b.keys())
+	strip, of := a.Strip || b.Strip, fmt.Sprintf("the routes for %s and %s", a.keys(), b.keys())
+	if copies {
+		r := either(b.Copies.Copies != 0)
+		at := d.place(&r.Copies.Copies, &r.Preset, &r.Pools, r)
+		if strip {
+			d.failAt(at, "%s lead to one pool with different replicas, and strip_prefix lets both name the same key there: use another pool, or the same replicas", of)
+		} else {
+			d.failAt(at, "two listeners keep different replicas of keys such as %s, in one pool: %s", shownKey(key), of)
+		}
 	}
-}
-
-// checkSameBuffer rejects two routes to the same key of a server if only one of them has a buffer.
-// The other route would not see the increments that wait in Ringside.
-func (d *document) checkSameBuffer(listA, listB []Route, a, b *Route) {
-	if (a.Buffer == nil) == (b.Buffer == nil) {
-		return
+	if guards {
+		r := either(b.guarded() && (!a.guarded() || b.Guard.Stale > a.Guard.Stale))
+		at := d.place(&r.Guard.Stale, &r.Guard, &r.Preset, r)
+		switch both := a.guarded() && b.guarded(); {
+		case both && strip:
+			d.failAt(at, "%s lead to one pool with a different guard.stale, and strip_prefix lets both name the same key there, so one takes current values of the other for old ones: use another pool, or the same stale for both", of)
+		case both:
+			d.failAt(at, "two listeners lead to keys such as %s in one pool with a different guard.stale, so one takes current values of the other for old ones: use the same stale for both", shownKey(key))
+		case strip:
+			d.failAt(at, "%s lead to one pool, one with a guard and one without, and strip_prefix lets both name the same key there: use another pool, or guard: hide for the other", of)
+		default:
+			d.failAt(at, "two listeners lead to keys such as %s in one pool, and only one has a guard: use guard: hide for the other", shownKey(key))
+		}
 	}
-	buffered, other := a, b
-	if b.Buffer != nil {
-		buffered, other = b, a
+	if tags {
+		r := either(b.Tags.On)
+		d.failAt(d.place(&r.Tags, r), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
 	}
-	if _, ok := meet(listA, listB, a, b); ok {
-		d.failAt(d.place(&buffered.Buffer, buffered), "the routes for %s and %s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", buffered.keys(), other.keys())
+	if buffers {
+		r := either(b.Buffer != nil)
+		d.failAt(d.place(&r.Buffer, r), "%s lead to the same keys of one pool, and only one has a buffer, so the other does not see increments that wait: use another pool, or the same buffer for both", of)
 	}
 }
 

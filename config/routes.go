@@ -23,7 +23,7 @@ const (
 )
 
 // counts reports whether the route creates counters or buffers increments.
-func (r *Route) counts() bool { return r.Autocreate.On || r.Buffer != nil }
+func (r *Route) counts() bool { return r.Autocreate != nil || r.Buffer != nil }
 
 // mustLast reports whether the data of the route must survive the loss of one server.
 func (r *Route) mustLast() bool { return r.Preset == presetCounters || r.Preset == presetSessions }

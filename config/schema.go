@@ -9,7 +9,7 @@ import "encoding/json"
 // deploy/ringside.schema.json contains it. It describes keys, types, words and most bounds. It does
 // not check settings against each other, as Parse does.
 func Schema() []byte {
-	s := fileKeys().schema()
+	s := fileKeys().schema
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	s["title"] = "Ringside configuration"
 	s["patternProperties"] = schema{"^x-": true}

@@ -68,7 +68,7 @@ admin: 127.0.0.1:1
 defaults:
 pools: {main: {distribution: modulo-libmemcached, servers: [a, {address: b}], hash_strip_prefix: x, char: unsigned}}
 limits: {idle: 1m30s, value: 1000, drain: off}
-engine: {coalesce_server: off, coalesce_client: true, moderation: on}
+engine: {moderation: on}
 `} {
 		if _, err := Parse(name, []byte(text)); err != nil {
 			t.Errorf("%s: Parse: %v", name, err)

@@ -32,11 +32,11 @@ func tagsValue() value[Tags] {
 	type t = Tags
 	long := group(defaultTags(),
 		set("suffix", "separator between a key and the tags that a client gives its value, themselves separated by commas; or off",
-			suffixText(), func(t *t) *string { return &t.Suffix }),
+			orOff(visible("what stands between a key and its tags, or off", maxName)), func(t *t) *string { return &t.Suffix }),
 		set("patterns", "tags derived from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
 		set("prefix_tag", "all keys of the route have a tag with the name of its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
 	)
-	brief := modes("on, off, read, or a mapping of its settings",
+	brief := wordOr("a mapping of its settings",
 		option[Tags]{"on", defaultTags()}, option[Tags]{"off", Tags{}}, option[Tags]{"read", readTags()})
 	return either(brief, fresh(defaultTags(), long))
 }
@@ -47,31 +47,11 @@ func patternValue() value[TagPattern] {
 		must(set("match", "pattern of the keys: * is any bytes, {name} is the bytes up to the text after it", visible("the form of keys", 1024), func(p *p) *string { return &p.Match })),
 		must(set("tags", "tags of such keys; {name} is replaced by its bytes in the key", listOf(text("the name of a tag"), 1), func(p *p) *[]string { return &p.Tags })),
 	)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *TagPattern) {
-		before := len(d.errs)
-		if read(d, n, path, to); len(d.errs) > before {
-			return
-		}
+	return after(v, func(d *document, n *node, path string, to *TagPattern) {
 		if _, err := stamp.ParsePattern(to.Match, to.Tags); err != nil {
-			d.fail(n.line, n.column, "%s: %v", path, err)
+			d.failAt(n, "%s: %v", path, err)
 		}
-	}
-	return v
-}
-
-func suffixText() value[string] {
-	v := visible("what stands between a key and its tags, or off", maxName)
-	read := v.read
-	v.read = func(d *document, n *node, path string, to *string) {
-		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
-			*to = ""
-			return
-		}
-		read(d, n, path, to)
-	}
-	v.schema = func() schema { return schema{"type": []any{"string", "boolean"}, "minLength": 1} }
-	return v
+	})
 }
 
 func (d *document) checkTags(f *File, r *Route) {
@@ -120,20 +100,5 @@ func (d *document) checkTagCommand(f *File, lists [][]Route) {
 				d.failAt(d.place(&r.Match, &r.Prefix, r), "keys that begin with tags.command (%q) are names of tags: give the route another prefix, or tags another command", f.Tags.Command)
 			}
 		}
-	}
-}
-
-// checkSameTags rejects two routes to the same key of a server if only one of them has tags. A read
-// by the route without tags would return the header of a tagged value as a part of the value.
-func (d *document) checkSameTags(listA, listB []Route, a, b *Route) {
-	if a.Tags.On == b.Tags.On || a.guarded() != b.guarded() {
-		return
-	}
-	tagged := a
-	if b.Tags.On {
-		tagged = b
-	}
-	if _, ok := meet(listA, listB, a, b); ok {
-		d.failAt(d.place(&tagged.Tags, tagged), "%s and %s lead to the same keys of one pool, one with tags and one without: use tags: read for the other", a.keys(), b.keys())
 	}
 }

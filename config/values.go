@@ -4,10 +4,12 @@ package config
 // JSON Schema, and compared.
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,16 +20,49 @@ type schema = map[string]any
 
 // A value describes one kind of setting: how a setting of this kind is read, printed and compared.
 type value[V any] struct {
-	read   func(d *document, n *node, path string, to *V) // reads the node n into *to; on a mistake it records an error and leaves *to unchanged
-	show   func(V) any                                    // returns the setting in the form of a configuration file; the result is nil if the kind has no such form
-	schema func() schema
-	words  []string  // the possible values, if they are a few words; nil: other values
-	diff   differ[V] // describes the changes of a setting; nil: the results of show are compared
+	read    func(d *document, n *node, path string, to *V) // reads the node n into *to; on a mistake it records an error and leaves *to unchanged
+	show    func(V) any                                    // returns the setting in the form of a configuration file, or nil if it is not set; nil: the kind has no such form
+	schema  schema
+	words   []string  // the possible values, if they are a few words; nil: other values
+	diff    differ[V] // describes the changes of a setting; nil: the results of show are compared
+	depends bool      // the default depends on other settings, so the schema has none
+}
+
+// form returns the setting v in the form of a configuration file, or nil.
+func (v value[V]) form(of V) any {
+	if v.show == nil {
+		return nil
+	}
+	return v.show(of)
+}
+
+// before returns v with a step that is tried first. The step returns true if the setting needs no
+// further reading: it was read, or a mistake was recorded.
+func before[V any](v value[V], step func(d *document, n *node, path string, to *V) bool) value[V] {
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *V) {
+		if !step(d, n, path, to) {
+			read(d, n, path, to)
+		}
+	}
+	return v
+}
+
+// after returns v with a step that follows if the setting was read without a mistake.
+func after[V any](v value[V], step func(d *document, n *node, path string, to *V)) value[V] {
+	read := v.read
+	v.read = func(d *document, n *node, path string, to *V) {
+		mistakes := len(d.errs)
+		if read(d, n, path, to); len(d.errs) == mistakes {
+			step(d, n, path, to)
+		}
+	}
+	return v
 }
 
 // wrong records an error: the setting at path is not what want describes.
 func (d *document) wrong(n *node, path, want string) {
-	d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
+	d.failAt(n, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
 }
 
 // variable returns a hint if text contains an environment variable such as ${HOME}. Environment
@@ -47,33 +82,46 @@ func text(what string) value[string] {
 			case n.kind == scalar && n.tag == "!!str" && n.text != "":
 				*to = n.text
 			case n.kind == scalar && n.text != "":
-				d.fail(n.line, n.column, "%s must be %s; %s alone is no text: write %q", path, what, n.text, n.text)
+				d.failAt(n, "%s must be %s; %s alone is no text: write %q", path, what, n.text, n.text)
 			default:
 				d.wrong(n, path, what)
 			}
 		},
-		show:   func(v string) any { return v },
-		schema: func() schema { return schema{"type": "string", "minLength": 1} },
+		show:   filled,
+		schema: schema{"type": "string", "minLength": 1},
 	}
 }
 
+// filled returns s, or nil if s is empty.
+func filled(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
 // integer describes a setting that is a whole number from least to most.
-func integer(least, most int) value[int] {
+func integer[V int | uint64](least, most V) value[V] {
 	return wholeNumber(fmt.Sprintf("a whole number between %d and %d", least, most), least, most)
 }
 
-func wholeNumber(want string, least, most int) value[int] {
-	return value[int]{
-		read: func(d *document, n *node, path string, to *int) {
-			v, err := strconv.Atoi(n.text)
-			if n.kind != scalar || n.tag != "!!int" || err != nil || v < least || v > most {
+func wholeNumber[V int | uint64](want string, least, most V) value[V] {
+	return value[V]{
+		read: func(d *document, n *node, path string, to *V) {
+			v, err := strconv.ParseInt(n.text, 10, 64)
+			if n.kind != scalar || n.tag != "!!int" || err != nil || v < int64(least) || v > int64(most) {
 				d.wrong(n, path, want)
 				return
 			}
-			*to = v
+			*to = V(v)
 		},
-		show:   func(v int) any { return v },
-		schema: func() schema { return schema{"type": "integer", "minimum": least, "maximum": most} },
+		show: func(v V) any {
+			if v < least { // the setting is not set
+				return nil
+			}
+			return v
+		},
+		schema: schema{"type": "integer", "minimum": least, "maximum": most},
 	}
 }
 
@@ -83,159 +131,138 @@ type option[V any] struct {
 	means V
 }
 
-// oneOf describes a setting that is one of a few words. For the words on and off it also accepts
-// true and false, because they are the same in YAML 1.1.
-func oneOf[V comparable](options ...option[V]) value[V] {
-	words := make([]string, len(options))
-	for i, o := range options {
-		words[i] = o.word
+// oneOf describes a setting that is one of a few words.
+func oneOf[V any](options ...option[V]) value[V] { return wordOr("", options...) }
+
+// wordOr describes a setting that is one of a few words, or has the form that the parameter more
+// describes in errors. For the words on and off it also accepts true, yes, false and no.
+func wordOr[V any](more string, options ...option[V]) value[V] {
+	var words []string
+	all := []any{}
+	for _, o := range options {
+		words, all = append(words, o.word), append(all, o.word)
+		switch o.word {
+		case "on":
+			all = append(all, true, "yes")
+		case "off":
+			all = append(all, false, "no")
+		}
+	}
+	want := words
+	if more != "" {
+		want = append(slices.Clip(words), more)
 	}
 	return value[V]{
 		words: words,
 		read: func(d *document, n *node, path string, to *V) {
-			if o, ok := chosen(n, options); ok {
-				*to = o
+			if i := slices.Index(words, n.word()); i >= 0 {
+				*to = options[i].means
 				return
 			}
-			hint := ""
-			if n.kind == scalar && !n.empty() {
-				hint = didYouMean(n.text, words)
-			}
-			d.fail(n.line, n.column, "%s must be %s, not %s%s", path, list(words), n.is(), hint)
+			d.failAt(n, "%s must be %s, not %s%s", path, list(want), n.is(), cmp.Or(didYouMean(n.text, words), variable(n.text)))
 		},
 		show: func(v V) any {
 			for _, o := range options {
-				if o.means == v {
+				if reflect.DeepEqual(o.means, v) {
 					return o.word
 				}
 			}
 			return nil
 		},
-		schema: func() schema { return wordsSchema(options) },
+		schema: schema{"enum": all},
 	}
 }
 
-// chosen returns the meaning of the option with the word in the node n. ok is false if no option
-// has that word.
-func chosen[V any](n *node, options []option[V]) (means V, ok bool) {
-	word := n.text
-	if n.tag == "!!bool" {
-		word = map[bool]string{true: "on", false: "off"}[strings.EqualFold(n.text, "true")]
-	}
-	for _, o := range options {
-		if n.kind == scalar && o.word == word {
-			return o.means, true
-		}
-	}
-	return means, false
-}
+// switches maps other words to on and off. The words true and false stand for booleans, too.
+var switches = map[string]string{"true": "on", "yes": "on", "false": "off", "no": "off"}
 
-func wordsSchema[V any](options []option[V]) schema {
-	all := []any{}
-	for _, o := range options {
-		all = append(all, o.word)
-		if o.word == "on" || o.word == "off" {
-			all = append(all, o.word == "on")
-		}
-	}
-	return schema{"enum": all}
-}
+// word returns the text of the node, with on and off for the words in switches.
+func (n *node) word() string { return cmp.Or(switches[strings.ToLower(n.text)], n.text) }
 
-// modes describes the short forms of a setting that can also be a mapping. The parameter want
-// describes all forms in errors.
-func modes[V any](want string, options ...option[V]) value[V] {
-	return value[V]{
-		read: func(d *document, n *node, path string, to *V) {
-			if o, ok := chosen(n, options); ok {
-				*to = o
-				return
-			}
-			d.wrong(n, path, want)
-		},
-		show:   func(V) any { return nil },
-		schema: func() schema { return wordsSchema(options) },
+// named describes a setting that is one of the values in all. In the file, each value is written as
+// the function name returns it.
+func named[V any](name func(V) string, all ...V) value[V] {
+	var options []option[V]
+	for _, v := range all {
+		options = append(options, option[V]{name(v), v})
 	}
+	return oneOf(options...)
 }
 
 // words describes a setting that is one of the words in all. The value of the setting is the word
 // itself.
 func words(all ...string) value[string] {
-	options := make([]option[string], len(all))
-	for i, word := range all {
-		options[i] = option[string]{word, word}
-	}
-	return oneOf(options...)
+	return named(func(word string) string { return word }, all...)
 }
 
-// spoken describes a setting that is one of the values in all. In the file, each value is written
-// as its String method returns it.
-func spoken[V interface {
-	comparable
-	fmt.Stringer
-}](all ...V) value[V] {
-	options := make([]option[V], len(all))
-	for i, v := range all {
-		options[i] = option[V]{v.String(), v}
-	}
-	return oneOf(options...)
+// yesNo describes a setting that is on or off.
+func yesNo() value[bool] {
+	v := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
+	v.show = func(v bool) any { return v }
+	return v
 }
 
 // depends returns v without a default in the JSON Schema, for a setting with a default that depends
 // on other settings.
 func depends[V any](v value[V]) value[V] {
-	v.diff = byWords(v.show)
-	v.show = func(V) any { return nil }
+	v.depends = true
 	return v
 }
 
 // optional describes a setting with a pointer as its value. The pointer is nil if the file does not
-// contain the setting.
+// contain the setting, or a preset sets it.
 func optional[V any](v value[V]) value[*V] {
+	show := func(p *V) any {
+		if p == nil || v.show != nil {
+			return nil
+		}
+		return "on"
+	}
+	if v.show != nil {
+		show = func(p *V) any {
+			if p == nil {
+				return nil
+			}
+			return v.show(*p)
+		}
+	}
 	return value[*V]{
 		read: func(d *document, n *node, path string, to **V) {
 			*to = new(V)
 			v.read(d, n, path, *to)
 		},
-		show:   func(*V) any { return nil },
+		show: show,
+		diff: func(within, name string, old, f *V, say func(format string, args ...any)) {
+			if old != nil && f != nil {
+				v.compare(within, name, *old, *f, say)
+				return
+			}
+			byWords(show)(within, name, old, f, say)
+		},
 		schema: v.schema,
 	}
 }
 
-// orOff describes a setting that is a whole number from least to most, or the word off, which is
-// stored as 0.
-func orOff(least, most int) value[int] {
-	v := wholeNumber(fmt.Sprintf("off, or a whole number between %d and %d", least, most), least, most)
-	read, plain := v.read, v.schema
-	v.read = func(d *document, n *node, path string, to *int) {
-		if n.kind == scalar && (n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")) {
-			*to = 0
-			return
+// orOff returns v, which also accepts the word off. It is stored as the zero value.
+func orOff[V comparable](v value[V]) value[V] {
+	var off V
+	show := v.show
+	v.show = func(v V) any {
+		if v == off {
+			return "off"
 		}
-		read(d, n, path, to)
+		return show(v)
 	}
-	v.schema = func() schema { return schema{"anyOf": []any{plain(), schema{"enum": []any{"off", false}}}} }
-	return v
+	v.schema = anyOf(v.schema, schema{"enum": []any{"off", false, "no"}})
+	return before(v, func(d *document, n *node, path string, to *V) bool {
+		if n.word() == "off" {
+			*to = off
+		}
+		return n.word() == "off"
+	})
 }
 
-func yesNo() value[bool] {
-	c := oneOf(option[bool]{"on", true}, option[bool]{"off", false})
-	read := c.read
-	c.read = func(d *document, n *node, path string, to *bool) {
-		switch {
-		case n.kind == scalar && n.text == "yes":
-			*to = true
-		case n.kind == scalar && n.text == "no":
-			*to = false
-		case n.kind == scalar && (n.tag == "!!bool" || n.text == "on" || n.text == "off"):
-			read(d, n, path, to)
-		default:
-			d.wrong(n, path, "on or off")
-		}
-	}
-	c.show = func(v bool) any { return v }
-	c.schema = func() schema { return schema{"enum": []any{true, false, "on", "off", "yes", "no"}} }
-	return c
-}
+func anyOf(schemas ...any) schema { return schema{"anyOf": schemas} }
 
 const durationPattern = `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 
@@ -263,15 +290,12 @@ func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 	case off:
 		want = "off, or " + want
 	}
-	return value[time.Duration]{
+	v := value[time.Duration]{
 		read: func(d *document, n *node, path string, to *time.Duration) {
-			isOff := n.text == "off" || n.tag == "!!bool" && strings.EqualFold(n.text, "false")
 			v, err := time.ParseDuration(n.text)
 			switch {
-			case n.kind == scalar && off && isOff:
-				*to = 0
-			case n.kind == scalar && isNumber.MatchString(n.text):
-				d.fail(n.line, n.column, "%s has no unit: write %sms or %ss", path, n.text, n.text)
+			case isNumber.MatchString(n.text):
+				d.failAt(n, "%s has no unit: write %sms or %ss", path, n.text, n.text)
 			case n.kind != scalar || err != nil || v < least && !(off && v == 0) || v > most:
 				d.wrong(n, path, want)
 			default:
@@ -280,18 +304,16 @@ func durationOr(off bool, least, most time.Duration) value[time.Duration] {
 		},
 		show: func(v time.Duration) any {
 			if v == 0 {
-				return "off"
+				return nil
 			}
 			return short(v)
 		},
-		schema: func() schema {
-			s := schema{"type": "string", "pattern": durationPattern}
-			if off {
-				return schema{"anyOf": []any{s, schema{"enum": []any{"off", false}}}}
-			}
-			return s
-		},
+		schema: schema{"type": "string", "pattern": durationPattern},
 	}
+	if off {
+		return orOff(v)
+	}
+	return v
 }
 
 // short formats a duration like String, but without zeros at the end, such as 1h for 1h0m0s.
@@ -326,18 +348,13 @@ func size[V int | int64](least, most V) value[V] {
 				if m := nearSize.FindStringSubmatch(n.text); n.kind == scalar && !isSize.MatchString(n.text) && m != nil {
 					hint = fmt.Sprintf(" (did you mean %s%siB?)", m[1], strings.ToUpper(m[2]))
 				}
-				d.fail(n.line, n.column, "%s must be %s, not %s%s", path, want, n.is(), hint)
+				d.failAt(n, "%s must be %s, not %s%s", path, want, n.is(), hint)
 				return
 			}
 			*to = V(v)
 		},
-		show: func(v V) any { return bytesText(int64(v)) },
-		schema: func() schema {
-			return schema{"anyOf": []any{
-				schema{"type": "integer", "minimum": int64(least), "maximum": int64(most)},
-				schema{"type": "string", "pattern": sizePattern},
-			}}
-		},
+		show:   func(v V) any { return bytesText(int64(v)) },
+		schema: anyOf(schema{"type": "integer", "minimum": int64(least), "maximum": int64(most)}, schema{"type": "string", "pattern": sizePattern}),
 	}
 }
 
@@ -369,7 +386,7 @@ func listOf[V any](item value[V], least int) value[[]V] {
 	return value[[]V]{
 		read: func(d *document, n *node, path string, to *[]V) {
 			if n.kind == sequence && 0 < len(n.items) && len(n.items) < least {
-				d.fail(n.line, n.column, "%s must be a list of at least two, not of one", path)
+				d.failAt(n, "%s must be a list of at least two, not of one", path)
 				return
 			}
 			if n.kind != sequence || len(n.items) < least {
@@ -385,13 +402,16 @@ func listOf[V any](item value[V], least int) value[[]V] {
 			}
 		},
 		show: func(vs []V) any {
-			all := []any{}
+			if len(vs) == 0 || item.show == nil {
+				return nil
+			}
+			var all []any
 			for _, v := range vs {
 				all = append(all, item.show(v))
 			}
 			return all
 		},
-		schema: func() schema { return schema{"type": "array", "items": item.schema(), "minItems": least} },
+		schema: schema{"type": "array", "items": item.schema, "minItems": least},
 	}
 }
 
@@ -405,20 +425,17 @@ func elements[V element](item value[V], list value[[]V]) value[[]V] {
 // oneOrMore describes a setting that is a list. A list with one element can be written without
 // brackets.
 func oneOrMore[V any](item value[V]) value[[]V] {
-	many := listOf(item, 1)
-	return value[[]V]{
-		read: func(d *document, n *node, path string, to *[]V) {
-			if n.kind == sequence {
-				many.read(d, n, path, to)
-				return
-			}
-			*to = make([]V, 1)
-			d.where[&(*to)[0]] = n
-			item.read(d, n, path, &(*to)[0])
-		},
-		show:   many.show,
-		schema: func() schema { return schema{"anyOf": []any{item.schema(), many.schema()}} },
-	}
+	v := listOf(item, 1)
+	v.schema = anyOf(item.schema, v.schema)
+	return before(v, func(d *document, n *node, path string, to *[]V) bool {
+		if n.kind == sequence {
+			return false
+		}
+		*to = make([]V, 1)
+		d.where[&(*to)[0]] = n
+		item.read(d, n, path, &(*to)[0])
+		return true
+	})
 }
 
 // either describes a setting with two forms: the short form brief, and the mapping full.
@@ -432,19 +449,15 @@ func either[V any](brief, full value[V]) value[V] {
 			brief.read(d, n, path, to)
 		},
 		show:   brief.show,
-		schema: func() schema { return schema{"anyOf": []any{brief.schema(), full.schema()}} },
-		diff:   full.compare,
+		schema: anyOf(brief.schema, full.schema),
+		diff: func(within, name string, old, f V, say func(format string, args ...any)) {
+			if brief.form(old) != nil && brief.form(f) != nil {
+				byWords(brief.show)(within, name, old, f, say)
+				return
+			}
+			full.compare(within, name, old, f, say)
+		},
 	}
-}
-
-// switched describes a setting that is on, off, or a mapping.
-func switched[V any](onOff, full value[V]) value[V] {
-	v := either(onOff, full)
-	v.diff = func(within, name string, old, f V, say func(format string, args ...any)) {
-		onOff.compare(within, name, old, f, say)
-		full.compare(within, name, old, f, say)
-	}
-	return v
 }
 
 // A differ calls say once for each difference between the settings old and f. name is the name of
@@ -454,11 +467,10 @@ type differ[V any] func(within, name string, old, f V, say func(format string, a
 // compare calls say once for each difference between the settings old and f. It compares their
 // forms in the file as a whole if v has no differ.
 func (v value[V]) compare(within, name string, old, f V, say func(format string, args ...any)) {
-	if v.diff != nil {
-		v.diff(within, name, old, f, say)
-		return
+	if v.diff == nil {
+		v.diff = byWords(v.form)
 	}
-	byWords(v.show)(within, name, old, f, say)
+	v.diff(within, name, old, f, say)
 }
 
 // byWords returns a differ for settings that are compared as a whole, by their forms in a
@@ -472,24 +484,21 @@ func byWords[V any](show func(V) any) differ[V] {
 }
 
 func spell(shown any) string {
-	list, ok := shown.([]any)
-	if !ok {
-		list = []any{shown}
+	switch v := shown.(type) {
+	case nil:
+		return "unset"
+	case []any:
+		return strings.TrimSuffix(strings.ReplaceAll(fmt.Sprintln(v...), " ", ", "), "\n")
 	}
-	words := make([]string, 0, len(list))
-	for _, v := range list {
-		words = append(words, fmt.Sprint(v))
-	}
-	if text := strings.Join(words, ", "); text != "" && shown != nil {
-		return text
-	}
-	return "unset"
+	return fmt.Sprint(shown)
 }
 
 // An element is an element of a list in which each element has a name.
 type element interface {
-	called() (kind, name string)
-	inFull() string // returns the name, followed by the address or the pools if the name does not contain them
+	// called returns the kind and the name of the element, and the text that describes it if it is
+	// added or removed: the name, followed by the address or the pools if the name does not contain
+	// them.
+	called() (kind, name, full string)
 }
 
 // byName returns a differ for lists of elements with names. It reports removed and added elements,
@@ -497,37 +506,32 @@ type element interface {
 // can depend on the order.
 func byName[V element](inner value[V]) differ[[]V] {
 	return func(within, _ string, old, f []V, say func(format string, args ...any)) {
-		before, after := map[string]*V{}, map[string]*V{}
-		for i := range old {
-			_, name := old[i].called()
-			before[name] = &old[i]
+		names := func(list []V) (names []string) {
+			for i := range list {
+				_, name, _ := list[i].called()
+				names = append(names, name)
+			}
+			return names
 		}
-		for i := range f {
-			_, name := f[i].called()
-			after[name] = &f[i]
-		}
-		var stay, stayed []string
-		ordered := false
-		for i := range old {
-			switch kind, name := old[i].called(); {
-			case after[name] == nil:
-				say("%s-%s %s", within, kind, old[i].inFull())
-			default:
-				stayed = append(stayed, name)
+		before, now := names(old), names(f)
+		for i, name := range before {
+			if kind, _, full := old[i].called(); !slices.Contains(now, name) {
+				say("%s-%s %s", within, kind, full)
 			}
 		}
-		for i := range f {
-			kind, name := f[i].called()
-			ordered = kind == "server"
-			is := before[name]
-			if is == nil {
-				say("%s+%s %s", within, kind, f[i].inFull())
+		last, moved := -1, false
+		for i, name := range now {
+			kind, _, full := f[i].called()
+			at := slices.Index(before, name)
+			if at < 0 {
+				say("%s+%s %s", within, kind, full)
 				continue
 			}
-			stay = append(stay, name)
-			inner.compare(within+kind+" "+name+": ", "", *is, f[i], say)
+			moved = moved || kind == "server" && at < last
+			last = at
+			inner.compare(within+kind+" "+name+": ", "", old[at], f[i], say)
 		}
-		if ordered && !reflect.DeepEqual(stay, stayed) {
+		if moved {
 			say("%sthe servers stand in another order", within)
 		}
 	}

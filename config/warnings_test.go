@@ -13,10 +13,6 @@ func TestWarnings(t *testing.T) {
 		want       []string
 	}{
 		{"nothing", "listen: :1\nadmin: 127.0.0.1:2\npools: {main: {distribution: ketama, servers: [a]}}", nil},
-		{"an old setting", "listen: :1\ndefaults: {preconnect: yes}\npools: {main: {distribution: ketama, servers: [a], preconnect: what}}", []string{
-			`f:2:12: "preconnect" in defaults has no effect any more: every server is connected at start and after a reload; leave it out`,
-			`f:3:52: "preconnect" in pools.main has no effect any more: every server is connected at start and after a reload; leave it out`,
-		}},
 		{"admin for all", "listen: :1\nadmin: 0.0.0.0:2\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:2:8: admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does"}},
 		{"admin for all, open", "listen: :1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{

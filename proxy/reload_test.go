@@ -119,7 +119,7 @@ func TestReloadHandsOrders(t *testing.T) {
 	s.Line("reload")
 	s.Pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
 	s.Pools["main"].Failover.Settings = health.Settings{Ping: 250 * time.Millisecond, Lease: time.Second,
-		Request: 200 * time.Millisecond, GoodPings: 2, AfterFailures: 3, EjectAfter: health.EjectAfter{Silent: 3 * time.Second}}
+		Request: 200 * time.Millisecond, AfterFailures: 3, EjectAfter: health.EjectAfter{Silent: 3 * time.Second}}
 	s.Proxy.SetTable(s.Listen())
 	s.ShowOpaques = true // the nodes reply to the opaques themselves
 	nodes := map[string]*memnode.Node{}

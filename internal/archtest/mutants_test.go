@@ -23,7 +23,7 @@ type mutant struct{ pkg, file, old, new string }
 // mutants contains at least one mistake for each package that has tests. After a
 // refactoring, choose another line that only a working test notices.
 var mutants = []mutant{
-	{"config", "values.go", `n.tag != "!!int" || err != nil || v < least`, `n.tag != "!!int" || err != nil || v <= least`},
+	{"config", "values.go", `n.tag != "!!int" || err != nil || v < int64(least)`, `n.tag != "!!int" || err != nil || v <= int64(least)`},
 	{"internal/inspect", "check.go", `if p.Failover.Mode == table.FailFast && o.Consistency != "" {`, `if p.Failover.Mode == table.FailFast && o.Consistency == "" {`},
 	{"internal/memnode", "store.go", "if exptime < 0 {", "if exptime > 0 {"},
 	{"internal/top", "draw.go", "if width < leastWidth ||", "if width > leastWidth ||"},

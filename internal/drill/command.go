@@ -3,12 +3,11 @@ package drill
 // This file implements the command ringside drill.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"os/signal"
 	"slices"
 	"strings"
@@ -183,7 +182,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 		return nil, err
 	}
 	for _, at := range append([]Address{{Network: network, Address: address}}, o.Through...) {
-		if !f.yes && !onlyHere(at.Network, at.Address) {
+		if !f.yes && !config.Address(at).Local() {
 			return nil, cli.Usage(fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address))
 		}
 	}
@@ -193,11 +192,11 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 		control.Close()
 		return nil, cli.AsUsage(err)
 	}
-	if o.For == 0 {
-		if o.For = failFastTime; f.moves {
-			o.For = moveTime
-		}
+	usual := failFastTime
+	if f.moves {
+		usual = moveTime
 	}
+	o.For = cmp.Or(o.For, usual)
 	return control.Close, nil
 }
 
@@ -244,23 +243,22 @@ func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 func (f *drillFlags) check() error {
 	o := &f.Options
 	f.Limits.Failed = time.Duration(f.maxFailed) * time.Millisecond
-	switch {
-	case o.Clients < 1 || o.Clients > MaxClients:
-		return fmt.Errorf("--clients is from 1 to %d", MaxClients)
-	case o.Rate < 1 || o.Rate > MaxRate:
-		return fmt.Errorf("--rate is from 1 to %d", MaxRate)
-	case o.Keys < o.Clients || o.Keys > MaxKeys:
-		return fmt.Errorf("--keys is from --clients (%d) to %d", o.Clients, MaxKeys)
-	case o.For < 0 || o.For > MaxFor:
-		return fmt.Errorf("--for is at most %v; 0 lets the pool decide", MaxFor)
-	case o.Before <= 0 || o.Settle <= 0 || o.Return <= 0:
-		return errors.New("--before, --settle and --wait are more than 0")
-	case f.delay <= 0 || f.delay > fault.MaxDelay:
-		return fmt.Errorf("--delay is more than 0 and at most %v", fault.MaxDelay)
-	case f.percent < 1 || f.percent > 100:
-		return errors.New("--percent is from 1 to 100")
-	case len(o.Prefix) > 100 || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r == 0x7f }):
-		return errors.New("--prefix has at most 100 bytes, and no spaces")
+	for _, c := range []struct {
+		wrong   bool
+		message string
+	}{
+		{o.Clients < 1 || o.Clients > MaxClients, fmt.Sprintf("--clients is from 1 to %d", MaxClients)},
+		{o.Rate < 1 || o.Rate > MaxRate, fmt.Sprintf("--rate is from 1 to %d", MaxRate)},
+		{o.Keys < o.Clients || o.Keys > MaxKeys, fmt.Sprintf("--keys is from --clients (%d) to %d", o.Clients, MaxKeys)},
+		{o.For < 0 || o.For > MaxFor, fmt.Sprintf("--for is at most %v; 0 lets the pool decide", MaxFor)},
+		{o.Before <= 0 || o.Settle <= 0 || o.Return <= 0, "--before, --settle and --wait are more than 0"},
+		{f.delay <= 0 || f.delay > fault.MaxDelay, fmt.Sprintf("--delay is more than 0 and at most %v", fault.MaxDelay)},
+		{f.percent < 1 || f.percent > 100, "--percent is from 1 to 100"},
+		{len(o.Prefix) > 100 || strings.ContainsFunc(o.Prefix, func(r rune) bool { return r <= ' ' || r == 0x7f }), "--prefix has at most 100 bytes, and no spaces"},
+	} {
+		if c.wrong {
+			return errors.New(c.message)
+		}
 	}
 	kinds := fault.Kinds()
 	if f.fault != "all" {
@@ -274,10 +272,9 @@ func (f *drillFlags) check() error {
 	}
 	for _, k := range kinds {
 		one := Fault{Kind: k}
-		switch k {
-		case fault.Delay:
+		if k == fault.Delay {
 			one.Delay = f.delay
-		case fault.Drop:
+		} else if k == fault.Drop {
 			one.Percent = f.percent
 		}
 		o.Faults = append(o.Faults, one)
@@ -290,14 +287,13 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 	at := Address{Network: "tcp", Address: cli.DefaultAddress}
 	switch {
 	case f.to != "":
-		network, address, err := cli.SplitAddress("to", f.to)
-		if err != nil {
+		var err error
+		if at.Network, at.Address, err = cli.SplitAddress("to", f.to); err != nil {
 			return nil, err
 		}
-		at = Address{Network: network, Address: address}
 	case file != nil:
 		l := file.Listen[0].Address
-		at = Address{Network: l.Network, Address: l.Address}
+		at = Address(l)
 	}
 	all := []Address{at}
 	if f.through == "" {
@@ -367,18 +363,4 @@ func (f *drillFlags) pick(ctx context.Context) error {
 		return cli.NoPool(f.Pool, list)
 	}
 	return cli.Usage(fmt.Errorf("no server %q; there are %s", f.Server, strings.Join(names, ", ")))
-}
-
-// onlyHere reports whether an address is reachable only from this machine: a unix socket, or a
-// loopback address.
-func onlyHere(network, address string) bool {
-	if network == "unix" {
-		return true
-	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }

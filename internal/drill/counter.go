@@ -64,28 +64,24 @@ func (k *counter) change(t *traffic, c *client) error {
 	return t.tally.changed(began, how, example)
 }
 
-func (k *counter) look(t *traffic, c *client) {
+func (k *counter) known() any {
 	k.mu.Lock()
-	acked := k.acked
-	k.mu.Unlock()
-	began := time.Now()
-	value, found, err := c.get(k.name)
+	defer k.mu.Unlock()
+	return k.acked
+}
+
+func (k *counter) judge(value string, found bool, known any) (how ending, why string) {
 	k.mu.Lock()
-	asked := k.asked
-	k.mu.Unlock()
-	n, noNumber := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
+	defer k.mu.Unlock()
+	acked := known.(uint64)
+	n, err := strconv.ParseUint(strings.TrimSpace(value), 10, 64)
 	switch {
-	case err != nil:
-		t.tally.count(began, broken, err.Error())
-	case !found && acked == 0:
-		t.tally.count(began, good, "")
-	case !found:
-		t.tally.count(began, miss, "")
-	case noNumber != nil || n > asked:
-		t.tally.count(began, wrongValue, fmt.Sprintf("wrong: %s is %.60q, at most %d was asked for", k.name, value, asked))
-	case n < acked:
-		t.tally.count(began, staleRead, fmt.Sprintf("stale: %s is %d, %d was acknowledged", k.name, n, acked))
-	default:
-		t.tally.count(began, good, "")
+	case !found && acked > 0:
+		return miss, ""
+	case found && (err != nil || n > k.asked):
+		return wrongValue, fmt.Sprintf("wrong: %s is %.60q, at most %d was asked for", k.name, value, k.asked)
+	case found && n < acked:
+		return staleRead, fmt.Sprintf("stale: %s is %d, %d was acknowledged", k.name, n, acked)
 	}
+	return good, ""
 }

@@ -47,6 +47,7 @@ package drill
 // the fault.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -217,18 +218,37 @@ type traffic struct {
 type checked interface {
 	key() string
 	change(t *traffic, c *client) error
-	look(t *traffic, c *client)
+	known() any // what is known of the key when a read is sent; judge gets it
+	// judge evaluates a read that returned value, or a miss if found is false.
+	judge(value string, found bool, known any) (how ending, why string)
+}
+
+// look reads a key and evaluates the result. A missed key is written again by its writer.
+func (t *traffic) look(k checked, c *client) {
+	known, began := k.known(), time.Now()
+	value, found, err := c.get(k.key())
+	if err != nil {
+		t.tally.count(began, broken, err.Error())
+		return
+	}
+	how, why := k.judge(value, found, known)
+	t.tally.count(began, how, why)
+	if k, ok := k.(*key); ok && how == miss {
+		select {
+		case t.missing[k.owner] <- k:
+		default: // the writer of the key has enough other keys to write again
+		}
+	}
 }
 
 func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	t := &traffic{Options: o, waiting: make([]atomic.Int64, o.Clients)}
 	name := strconv.FormatInt(time.Now().UnixNano(), 36)
 	for i := range o.Keys {
-		size := 100
-		if i%32 == 7 {
-			size = 80_000 // more bytes than a value has that Ringside forwards only as a whole, so this value is streamed
+		name, k := fmt.Sprintf("%s%s:%d", o.Prefix, name, i), &key{size: 100, owner: len(t.keys) % o.Clients}
+		if k.name = name; i%32 == 7 {
+			k.size = 80_000 // more bytes than a value has that Ringside forwards only as a whole, so this value is streamed
 		}
-		name := fmt.Sprintf("%s%s:%d", o.Prefix, name, i)
 		switch i % 8 {
 		case 2:
 			t.keys = append(t.keys, &counter{name: name})
@@ -237,12 +257,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		case 6:
 			t.locks = append(t.locks, &lock{name: name})
 		default:
-			t.keys = append(t.keys, &key{name: name, size: size})
-		}
-	}
-	for i, k := range t.keys {
-		if k, ok := k.(*key); ok {
-			k.owner = i % o.Clients
+			t.keys = append(t.keys, k)
 		}
 	}
 	for range o.Clients {
@@ -260,11 +275,12 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 				}
 				err = k.change(t, &c)
 			}
-			if cause := err; cause != nil {
-				if is, others, err := t.servers(ctx); err == nil && describeBroken(is, others) != "" {
-					return nil, fmt.Errorf("before the drill, through %s: %s: %w; %s", at.Address, k.key(), cause, describeBroken(is, others))
+			if err != nil {
+				is, others, unknown := t.servers(ctx)
+				if broken := describeBroken(is, others); unknown == nil && broken != "" {
+					err = fmt.Errorf("%w; %s", err, broken)
 				}
-				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), cause)
+				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), err)
 			}
 		}
 	}
@@ -282,7 +298,7 @@ func (t *traffic) stop() {
 	t.running.Wait()
 	c := client{network: t.Through[0].Network, address: t.Through[0].Address}
 	defer c.close()
-	names := []string{}
+	var names []string
 	for _, k := range t.keys {
 		names = append(names, k.key())
 	}
@@ -326,7 +342,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 		c := conns[dice.IntN(len(conns))]
 		switch what := dice.IntN(8); {
 		case what < 4 || len(own) == 0:
-			t.keys[dice.IntN(len(t.keys))].look(t, c)
+			t.look(t.keys[dice.IntN(len(t.keys))], c)
 		case what == 4 && has != nil:
 			has.give(t, c, who)
 			has = nil
@@ -389,7 +405,7 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	after, err := t.watch(ctx, lifted.Add(t.Return), func(w watched) bool {
 		t.showProgress(f, "after", time.Since(lifted), t.Return)
 		quiet := lifted
-		if _, _, last := t.tally.counted(); last.After(quiet) {
+		if last := t.tally.counted().last; last.After(quiet) {
 			quiet = last
 		}
 		return w.up && time.Since(quiet) >= t.Settle && t.longestWait() < t.Settle
@@ -397,18 +413,19 @@ func (t *traffic) drill(ctx context.Context, f Fault) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, first, last := t.tally.counted()
+	counted := t.tally.counted()
+	r := &counted.is
 	r.Fault, r.Server = f.String(), server
-	r.times(began, lifted, first, last, during, after)
+	r.times(began, lifted, counted.first, counted.last, during, after)
 	if !after.met && after.up {
-		r.failing = t.tally.lastFailure()
+		r.failing = counted.lastExample
 		if wait := t.longestWait(); wait >= t.Settle {
 			r.failing = fmt.Sprintf("a client has been waiting for its answer for %v", wait.Round(time.Millisecond))
 		}
 	}
 	r.other(known, during.others, after.others)
 	r.Unseen = during.unseen + after.unseen
-	r.rates(float64(before.Requests)/t.Before.Seconds(), t.tally.inSteps(), over.Sub(began))
+	r.rates(float64(before.Requests)/t.Before.Seconds(), counted.steps, over.Sub(began))
 	return r, nil
 }
 
@@ -437,7 +454,7 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	if err := sleep(ctx, t.Before); err != nil {
 		return nil, nil, err
 	}
-	r, _, _ := t.tally.counted()
+	r := &t.tally.counted().is
 	is, others, err := t.servers(ctx)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", errTrouble, err)
@@ -462,43 +479,44 @@ func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, l
 	ctx = context.WithoutCancel(ctx)
 	setting, done := context.WithTimeout(ctx, patience)
 	defer done()
-	var checks, lifts []func() error
-	all := func(list *[]func() error) func() error {
+	sets := map[*admin.Client]admin.FaultState{}
+	each := func(request func(ctx context.Context, c *admin.Client, id int) error) func() error {
 		return func() (err error) {
-			for _, f := range *list {
-				err = errors.Join(err, f())
+			for c, set := range sets {
+				err = errors.Join(err, repeat(ctx, func(ctx context.Context) error { return request(ctx, c, set.ID) }))
 			}
 			return err
 		}
 	}
-	kept, lift = all(&checks), all(&lifts)
+	ended := map[*admin.Client]bool{}
+	look := each(func(ctx context.Context, c *admin.Client, id int) error {
+		list, _, err := c.Faults(ctx)
+		ended[c] = err == nil && !slices.ContainsFunc(list, func(f admin.FaultState) bool { return f.ID == id })
+		return err
+	})
+	kept = func() error {
+		err := look()
+		for c, is := range ended {
+			if is {
+				err = errors.Join(err, fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it", c.Address()))
+			}
+		}
+		return err
+	}
+	lift = each(func(ctx context.Context, c *admin.Client, id int) error {
+		err := c.Lift(ctx, id)
+		if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == 404 {
+			return nil
+		}
+		return err
+	})
 	for _, c := range t.Control {
 		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
 			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
 		if err != nil {
 			return "", nil, nil, errors.Join(err, lift())
 		}
-		server = set.Server
-		checks = append(checks, func() error {
-			var list []admin.FaultState
-			err := repeat(ctx, func(ctx context.Context) (err error) {
-				list, _, err = c.Faults(ctx)
-				return err
-			})
-			if err == nil && !slices.ContainsFunc(list, func(f admin.FaultState) bool { return f.ID == set.ID }) {
-				return fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it", c.Address())
-			}
-			return err
-		})
-		lifts = append(lifts, func() error {
-			return repeat(ctx, func(ctx context.Context) error {
-				err := c.Lift(ctx, set.ID)
-				if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == 404 {
-					return nil
-				}
-				return err
-			})
-		})
+		server, sets[c] = set.Server, set
 	}
 	return server, kept, lift, nil
 }
@@ -518,7 +536,7 @@ func repeat(ctx context.Context, request func(ctx context.Context) error) (err e
 
 func (t *traffic) showProgress(f Fault, stage string, gone, of time.Duration) {
 	if t.Progress != nil {
-		r, _, _ := t.tally.counted()
+		r := &t.tally.counted().is
 		t.Progress(Progress{f.String(), stage, gone, of, r.Requests, r.Errors + r.Refused, r.forbidden()})
 	}
 }
@@ -540,21 +558,17 @@ func (t *traffic) watch(ctx context.Context, end time.Time, done func(watched) b
 	for {
 		is, others, err := t.servers(ctx)
 		now := time.Now()
-		switch up := err == nil && is.State == live.Up; {
+		switch up := is.State == live.Up; {
 		case ctx.Err() != nil:
 			return w, ctx.Err()
 		case errors.Is(err, errRemoved):
 			return w, err
 		case err != nil: // the next query may succeed, so the drill continues: it must have a result even under load
 			w.unseen++
-		case up && !w.up:
-			w.good = now
-			w.up = true
 		case !up:
-			if w.trouble.IsZero() {
-				w.trouble = now
-			}
-			w.up = false
+			w.up, w.trouble = false, cmp.Or(w.trouble, now)
+		case !w.up:
+			w.up, w.good = true, now
 		}
 		for _, o := range others {
 			if !slices.ContainsFunc(w.others, func(s live.ServerState) bool { return s.Pool == o.Pool && s.Server == o.Server }) {

@@ -507,7 +507,7 @@ func TestJudgeReads(t *testing.T) {
 		{"a mixture", k.value(22)[:30] + k.value(23)[30:], 22, wrongValue},
 		{"no number", "k x y", 22, wrongValue},
 	} {
-		if got := k.judge(c.value, c.value != "", c.acked); got != c.want {
+		if got, _ := k.judge(c.value, c.value != "", c.acked); got != c.want {
 			t.Errorf("%s: %d, want %d", c.what, got, c.want)
 		}
 	}

@@ -5,6 +5,7 @@ package drill
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,35 +71,28 @@ func (k *journal) change(t *traffic, c *client) error {
 
 func (k *journal) head(n uint64) string { return k.name + " " + strconv.FormatUint(n, 10) }
 
-func (k *journal) look(t *traffic, c *client) {
-	k.mu.Lock()
-	acked := k.acked
-	entries := k.entries[:len(k.entries):len(k.entries)]
-	k.mu.Unlock()
-	began := time.Now()
-	value, found, err := c.get(k.name)
-	if err != nil {
-		t.tally.count(began, broken, err.Error())
-		return
-	}
-	how, why := k.judge(value, found, acked, entries)
-	t.tally.count(began, how, why)
-	if how == miss {
-		k.mu.Lock()
-		k.whole = k.whole && k.acked != acked // a journal that is missing is not whole; its writer will start it again
-		k.mu.Unlock()
-	}
+// acknowledged is what a journal must at least have: the number of the last set that was acknowledged,
+// and the entries that were acknowledged since.
+type acknowledged struct {
+	set     uint64
+	entries []uint64
 }
 
-// judge evaluates the result of a read. acked is the number of the last set that was acknowledged
-// when the read was sent. entries are the entries that were acknowledged at that time.
-func (k *journal) judge(value string, found bool, acked uint64, entries []uint64) (how ending, why string) {
+func (k *journal) known() any {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return acknowledged{k.acked, slices.Clip(k.entries)}
+}
+
+func (k *journal) judge(value string, found bool, known any) (how ending, why string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	acked, entries := known.(acknowledged).set, known.(acknowledged).entries
 	if !found {
 		if acked == 0 {
 			return good, ""
 		}
+		k.whole = k.whole && k.acked != acked // a journal that is missing is not whole; its writer will start it again
 		return miss, ""
 	}
 	head, rest, _ := strings.Cut(value, ",")
@@ -111,7 +105,7 @@ func (k *journal) judge(value string, found bool, acked uint64, entries []uint64
 		return staleRead, fmt.Sprintf("stale: %s is of the set %d, %d was acknowledged", k.name, n, acked)
 	}
 	has := map[uint64]bool{}
-	for _, text := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' }) {
+	for text := range strings.FieldsFuncSeq(rest, func(r rune) bool { return r == ',' }) {
 		e, err := strconv.ParseUint(text, 10, 64)
 		switch {
 		case err != nil || e > k.last:
@@ -121,12 +115,8 @@ func (k *journal) judge(value string, found bool, acked uint64, entries []uint64
 		}
 		has[e] = true
 	}
-	if n == acked {
-		for _, e := range entries {
-			if !has[e] {
-				return torn, fmt.Sprintf("torn: the entry %d of %s was acknowledged and is lost: %.200q", e, k.name, value)
-			}
-		}
+	if i := slices.IndexFunc(entries, func(e uint64) bool { return !has[e] }); i >= 0 && n == acked {
+		return torn, fmt.Sprintf("torn: the entry %d of %s was acknowledged and is lost: %.200q", entries[i], k.name, value)
 	}
 	return good, ""
 }

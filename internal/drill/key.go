@@ -35,28 +35,33 @@ func (k *key) value(n uint64) string {
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
 }
 
-// judge evaluates a read that returned `value`, or a miss if found is false. `acked` is the number
-// of the last change that was acknowledged when the read was sent.
-func (k *key) judge(value string, found bool, acked uint64) ending {
+func (k *key) known() any {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.acked
+}
+
+// judge evaluates a read. A miss is right if no change was acknowledged, if the last one was a delete,
+// or if a delete was sent after it.
+func (k *key) judge(value string, found bool, known any) (how ending, why string) {
 	k.mu.Lock()
 	sent := k.sent
 	k.mu.Unlock()
-	if !found {
-		if acked == 0 || deletes(acked) || (sent/10 > acked/10) { // the miss is right: no change was acknowledged, or the last one was a delete, or a delete was sent after it
-			return good
-		}
-		return miss
-	}
+	acked := known.(uint64)
 	rest, ok := strings.CutPrefix(value, k.name+" ")
 	number, _, _ := strings.Cut(rest, " ")
 	n, err := strconv.ParseUint(number, 10, 64)
 	switch {
+	case !found && (acked == 0 || deletes(acked) || sent/10 > acked/10):
+		return good, ""
+	case !found:
+		return miss, ""
 	case !ok || err != nil || n == 0 || n > sent || deletes(n) || value != k.value(n):
-		return wrongValue
+		return wrongValue, fmt.Sprintf("wrong: %s is %.60q", k.name, value)
 	case n < acked:
-		return staleRead
+		return staleRead, fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked)
 	}
-	return good
+	return good, ""
 }
 
 // change makes the next change to the key. It returns an error if the change is not acknowledged.
@@ -82,30 +87,4 @@ func (k *key) change(t *traffic, c *client) error {
 	k.acked = n
 	k.mu.Unlock()
 	return t.tally.changed(began, good, "")
-}
-
-// look reads the key and evaluates the result.
-func (k *key) look(t *traffic, c *client) {
-	k.mu.Lock()
-	acked := k.acked
-	k.mu.Unlock()
-	began := time.Now()
-	value, found, err := c.get(k.name)
-	if err != nil {
-		t.tally.count(began, broken, err.Error())
-		return
-	}
-	how, why := k.judge(value, found, acked), ""
-	switch how {
-	case miss:
-		select {
-		case t.missing[k.owner] <- k:
-		default: // the writer of the key has enough other keys to write again
-		}
-	case staleRead:
-		why = fmt.Sprintf("stale: %s is %.60q, %d was acknowledged", k.name, value, acked)
-	case wrongValue:
-		why = fmt.Sprintf("wrong: %s is %.60q", k.name, value)
-	}
-	t.tally.count(began, how, why)
 }

@@ -4,6 +4,7 @@ package drill
 // limits.
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -128,9 +129,14 @@ const (
 
 // tally counts the requests of one drill and their outcomes.
 type tally struct {
-	mu          sync.Mutex
+	mu sync.Mutex
+	counts
+}
+
+// counts is what a tally has counted since begin was called last.
+type counts struct {
 	is          Result
-	first, last time.Time // times of the first and the last failed request
+	first, last time.Time // times of the first and the last failed request; zero: none has failed
 	fault       time.Time // start of the fault; zero: there is no fault now
 	lastExample string    // what the client got for the last failed request
 	steps       []int     // number of requests that ended in each step (rateStep) since the fault began
@@ -149,31 +155,16 @@ func (t *tally) setFault(fault time.Time) {
 func (t *tally) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.is, t.first, t.last, t.fault = Result{LastBadGet: Never, LastBadSet: Never}, time.Time{}, time.Time{}, time.Time{}
-	t.steps = nil
+	t.counts = counts{is: Result{LastBadGet: Never, LastBadSet: Never}}
 }
 
-// lastFailure returns what the client got for the last failed request.
-func (t *tally) lastFailure() string {
+// counted returns the counts since begin was called last.
+func (t *tally) counted() *counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lastExample
-}
-
-// inSteps returns how many requests have ended in each step (rateStep) since the fault began.
-func (t *tally) inSteps() []int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.steps)
-}
-
-// counted returns the counts since begin was called last. It also returns the times of the first
-// and the last failed request, which are zero if there was none.
-func (t *tally) counted() (r *Result, first, last time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	is := t.is
-	return &is, t.first, t.last
+	c := t.counts
+	c.steps = slices.Clone(c.steps)
+	return &c
 }
 
 func (t *tally) count(began time.Time, how ending, example string) {
@@ -245,16 +236,9 @@ func (r *Result) times(began, lifted, first, last time.Time, during, after watch
 		r.Notice = Time(first.Sub(began))
 		r.Failed = Time(last.Sub(first))
 	}
-	trouble := during.trouble
-	if trouble.IsZero() {
-		trouble = after.trouble
-	}
+	trouble, ejected := cmp.Or(during.trouble, after.trouble), cmp.Or(during.ejected, after.ejected)
 	if seen := Time(trouble.Sub(began)); !trouble.IsZero() && (r.Notice == Never || seen < r.Notice) {
 		r.Notice = seen
-	}
-	ejected := during.ejected
-	if ejected.IsZero() {
-		ejected = after.ejected
 	}
 	if !ejected.IsZero() {
 		r.Eject = Time(ejected.Sub(began))
@@ -304,17 +288,21 @@ func (l Limits) Judge(r *Result) bool {
 	span("noticed after", r.Notice, l.Notice)
 	span("ejected after", r.Eject, l.Eject)
 	span("returned after", r.Return, l.Return)
-	switch {
-	case r.Return != Never:
-	case r.failing != "":
-		r.Exceeded = append(r.Exceeded, "the server returned, but requests failed until the end: "+r.failing)
-	default:
-		r.Exceeded = append(r.Exceeded, "the server did not return")
+	if r.Return == Never {
+		r.Exceeded = append(r.Exceeded, "the server "+r.ending())
 	}
 	for _, other := range r.failed {
 		r.Exceeded = append(r.Exceeded, "another server failed meanwhile: "+other)
 	}
 	return len(r.Exceeded) > 0
+}
+
+// ending describes the end of a drill after which not everything worked again.
+func (r *Result) ending() string {
+	if r.failing != "" {
+		return "returned, but requests failed until the end: " + r.failing
+	}
+	return "did not return"
 }
 
 // Words describes in sentences what clients saw of one fault.
@@ -335,13 +323,10 @@ func (r *Result) Words() string {
 	if r.Eject != Never {
 		fmt.Fprintf(&b, "; the server was ejected after %v", r.Eject)
 	}
-	switch {
-	case r.Return != Never:
+	if r.Return != Never {
 		fmt.Fprintf(&b, "; all was well %v after the fault", r.Return)
-	case r.failing != "":
-		fmt.Fprintf(&b, "; the server returned, but requests failed until the end: %s", r.failing)
-	default:
-		b.WriteString("; it did not return")
+	} else {
+		b.WriteString("; the server " + r.ending())
 	}
 	for _, other := range r.Others {
 		b.WriteString("; " + other)

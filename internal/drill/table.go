@@ -4,6 +4,7 @@ package drill
 // mode.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -61,9 +62,7 @@ func (f *drillFlags) printTable(ctx context.Context, out, errs io.Writer) error 
 	for _, c := range tableFaults {
 		o.Faults = append(o.Faults, Fault{Kind: c.kind})
 	}
-	if o.For == 0 {
-		o.For = tableTime
-	}
+	o.For = cmp.Or(o.For, tableTime)
 	show := func(line string) {}
 	f.Progress = nil
 	if done := f.showProgress(errs); f.Progress != nil {
@@ -154,10 +153,8 @@ func (f *drillFlags) drillMode(ctx context.Context, o Options, m tableMode, each
 	if err := awaitUp(ctx, o.Control); err != nil {
 		return err
 	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(tableCounts):
+	if err := sleep(ctx, tableCounts); err != nil {
+		return err
 	}
 	return Run(ctx, o, each)
 }
@@ -175,10 +172,8 @@ func awaitUp(ctx context.Context, all []*admin.Client) error {
 			for _, s := range list {
 				up = up && s.State == live.Up && (s.Failover == nil || s.Failover.LeaseMS > 0)
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(50 * time.Millisecond):
+			if err := sleep(ctx, 50*time.Millisecond); err != nil {
+				return err
 			}
 		}
 	}

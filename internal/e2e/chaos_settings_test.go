@@ -67,7 +67,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 		tree{"distribution": "mcrouter", "salt": "1", "hash_stop": "|#|"},
 		tree{"distribution": "ketama-points", "points": 100})
 	pool("failover", tree{"mode": "fail_fast"}, tree{"mode": "rehash"}, tree{"consistency": "strict"}, tree{"consistency": "relaxed"},
-		tree{"after_failures": 1}, tree{"eject_after": tree{"refused": "50ms", "silent": "1s"}}, tree{"good_pings": 1}, tree{"substitute_ttl": "10s"},
+		tree{"after_failures": 1}, tree{"eject_after": tree{"refused": "50ms", "silent": "1s"}}, tree{"substitute_ttl": "10s"},
 		tree{"ping": "100ms", "lease": "1s"}, tree{"ping": "200ms"}, tree{"lease": "3s"}, tree{"on_rejoin": "warm"}, tree{"on_rejoin": "hold", "hold": "1s"}, tree{"wait": "300ms"}, tree{"wait": off})
 	add("pools.*.failover", tree{"mode": "gutter", "gutter": "spare"}, tree{"mode": "gutter", "gutter": "spare", "consistency": "strict"})
 	add("pools.*.servers[].name", "alpha", "beta", "gamma")
@@ -101,7 +101,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	route("autocreate", "on", tree{"initial": 3}, tree{"ttl": "10s"})
 	route("buffer", tree{"every": "100ms"}, tree{"answer": "last"}, tree{"keep": "1s"}, tree{"keys": 3})
 	route("guard", tree{"wait": "50ms"}, tree{"wait": off, "clients": "connection"}, tree{"wait": "50ms", "clients": "shared"}, tree{"wait": "50ms", "clients": "pooled"},
-		tree{"wait": "50ms", "early": "2s"}, tree{"wait": "50ms", "early": "auto", "multiget": "hold"}, tree{"wait": "50ms", "late": "error"}, tree{"wait": "50ms", "late": "stale", "stale": "2s"},
+		tree{"wait": "50ms", "early": "2s"}, tree{"wait": "50ms", "early": "auto"}, tree{"wait": "50ms", "late": "error"}, tree{"wait": "50ms", "late": "stale", "stale": "2s"},
 		tree{"wait": "50ms", "lease": "1s", "lease_max": "2s"}, tree{"wait": "50ms", "sets": "after_miss"}, tree{"wait": "50ms", "stale": "2s"}, "hide")
 	route("tags", true, "read", tree{"suffix": ";t="}, tree{"prefix_tag": true}, tree{"patterns": []any{tree{"match": "*k{n}", "tags": []any{"n{n}"}}}})
 	route("near", tree{"keys": "all", "ttl": "200ms"}, tree{"memory": "64KiB"}, tree{"keys": "all"}, tree{"ttl": "100ms"})
@@ -122,14 +122,10 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("limits.clients", 1000)
 	add("limits.drain", off, "1s")
 	add("limits.idle", off, "10m")
-	add("limits.key", 100)
 	add("limits.line", "8KiB")
 	add("limits.linger", off, "1s")
 	add("limits.memory", "64MiB")
 	add("limits.output_hard", "16MiB")
-	add("limits.output_per_client", "4KiB")
-	add("limits.requests_per_client", 1, 3)
-	add("limits.tag_keys", 3)
 	add("limits.tags_per_value", 1)
 	add("limits.guard_misses", 2)
 	add("limits.unfinished", off, "10m")
@@ -146,8 +142,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("zone", "z1", "z2")
 
 	// These settings need a restart. A reload only logs that they differ.
-	add("engine", tree{"driver": "portable"}, tree{"loops": 2}, tree{"wait": "syscall"}, tree{"coalesce_server": tree{"max_held": 4, "min_due": 2}},
-		tree{"coalesce_client": tree{"max_bytes": "4KiB", "max_delay": "2ms"}}, tree{"moderation": tree{"above": 1000, "sleep": "100us", "pace": "sleep"}})
+	add("engine", tree{"driver": "portable"}, tree{"loops": 2}, tree{"moderation": false})
 	return list
 }
 

@@ -49,7 +49,7 @@ func (k kind) String() string { return strings.Trim(k.distribution+"-"+k.mode+"-
 const (
 	testTimeouts  = "timeouts: {connect: 1s, request: 1s, deadline: 3s}"
 	testEject     = "eject_after: {refused: 500ms, silent: 1500ms}"
-	testFailover  = "ping: 150ms, lease: 700ms, good_pings: 2"
+	testFailover  = "ping: 150ms, lease: 700ms"
 	testBackoff   = "backoff: {first: 20ms, max: 200ms}"
 	testTolerance = 150 * time.Millisecond // longest CPU starvation allowed in a round: the shortest of these times
 )

@@ -66,25 +66,6 @@ func TestLimitKeyLineValue(t *testing.T) {
 	})
 }
 
-// TestLimitRequestsPerClient checks that requests above the limit wait. None is rejected
-// or reordered.
-func TestLimitRequestsPerClient(t *testing.T) {
-	eachDriver(t, func(t *testing.T, driver string) {
-		c := startCluster(t, driver)
-		c.reload(t, front(c.servers)+"limits: {requests_per_client: 2}\n")
-		c.reloaded(t, reloadsDone, 0)
-		client := dial(t, c.address)
-		var all strings.Builder
-		for _, key := range c.keys {
-			fmt.Fprintf(&all, "get %s\r\n", key)
-		}
-		client.send(all.String())
-		for _, key := range c.keys {
-			client.expect(fmt.Sprintf("VALUE %s 0 %d\r\n%s\r\nEND\r\n", key, len(valueOf(key)), valueOf(key)))
-		}
-	})
-}
-
 // TestLimitQueue checks that a server's queue is bounded and that requests above the
 // bound are rejected.
 func TestLimitQueue(t *testing.T) {

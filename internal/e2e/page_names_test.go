@@ -21,7 +21,7 @@ func TestPageOfLongNames(t *testing.T) {
 	)
 	six, four, other := startMemcachedAt(t, "::1"), startMemcached(t), startMemcached(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "pools:\n  %s:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s, good_pings: 2}\n", pool)
+	fmt.Fprintf(&b, "pools:\n  %s:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s}\n", pool)
 	fmt.Fprintf(&b, "    servers: [%q, %q, {name: %s, address: %q}]\n", six.address, four.address, server, other.address)
 	b.WriteString("  small: {distribution: jump, servers: [" + fmt.Sprintf("%q", startMemcached(t).address) + "]}\nroutes:\n")
 	for i := range routes {

@@ -27,7 +27,7 @@ import (
 // allow for a busy machine, but a server that refuses connections is ejected soon.
 func pageFront(addresses ...string) string {
 	var b strings.Builder
-	b.WriteString("pools:\n  main:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s, good_pings: 2}\n    servers:\n")
+	b.WriteString("pools:\n  main:\n    distribution: ketama-points\n    failover: {mode: rehash, eject_after: {refused: 1s, silent: 1m}, ping: 500ms, lease: 10s}\n    servers:\n")
 	for i, a := range addresses {
 		fmt.Fprintf(&b, "      - {address: %q, name: %s}\n", a, serverName(i))
 	}

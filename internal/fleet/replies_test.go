@@ -128,7 +128,7 @@ type features struct {
 type routeFeatures struct {
 	prefix                                                   string
 	gone                                                     bool // the keys belong to the route without prefix
-	copies, also, hedge, guard, stale, early, holds, fails   bool
+	copies, also, hedge, guard, stale, early, fails          bool
 	tags, tagsRead, near, autocreate, buffer, loud, strip    bool
 	total, far, spread, ackAll, through, bufferLast, nearHot bool
 	after, waitsFirst                                        bool // settings of the guard: sets: after_miss; old values after a wait
@@ -171,7 +171,7 @@ func (f *fleet) drawFeatures() *features {
 			r.tagsRead = r.tags && f.one(4)
 			r.guard = r.guard || r.tags
 			r.stale = r.guard && !r.copies && some()
-			r.early, r.holds, r.fails = some(), some(), f.one(4)
+			r.early, _, r.fails = some(), some(), f.one(4) // the second draw belongs to a setting that was removed
 			r.near = !d.strict && (f.one(3) || prefix == "n:" && some())
 			r.nearHot = r.near && some() && !d.noHot
 			r.clients = table.GuardClients(f.rand.IntN(4))
@@ -205,7 +205,7 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 	main, spare, far := t.Pools[0], t.Pools[1], t.Pools[2]
 	settings := health.Settings{Strict: d.strict, OnRejoin: d.rejoin, Hold: 2 * time.Second,
 		EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},
-		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, GoodPings: 2, AfterFailures: 3}
+		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, AfterFailures: 3}
 	for _, p := range t.Pools {
 		p.Failover = table.Failover{Settings: settings, SubstituteTTL: 10 * time.Minute}
 		if d.strict {
@@ -263,7 +263,7 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 		to.Buffer = &table.Buffer{Every: 200 * time.Millisecond, Keep: 2 * time.Second, Last: r.bufferLast, Keys: 6}
 	}
 	if r.guard {
-		to.Guard = &table.GuardSettings{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, HoldMany: r.holds}
+		to.Guard = &table.GuardSettings{Lease: 2 * time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}
 		to.Guard.Clients, to.Guard.OnlyAfterMiss = r.clients, r.after
 		switch {
 		case r.waitsFirst:

@@ -145,7 +145,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	return w.Flush()
 }
 
-// printRoute prints what a route does with its keys. longest is the setting limits.key: the
+// printRoute prints what a route does with its keys. longest is the limit of keys: the
 // length of the longest key in bytes.
 func printRoute(out io.Writer, r *table.Route, longest int) {
 	how := ""
@@ -289,7 +289,7 @@ var classes = map[string]string{
 	"sessions": "sessions (must not be lost)",
 }
 
-// SummaryOf describes what the route r does with its data. longest is the setting limits.key: the
+// SummaryOf describes what the route r does with its data. longest is the limit of keys: the
 // length of the longest key in bytes.
 func SummaryOf(r *table.Route, longest int) routeSummary {
 	s := routeSummary{Prefix: r.Prefix, Match: r.Match, Class: classes[r.Class], Replicas: "1", Consistency: "relaxed"}

@@ -89,10 +89,10 @@ func TestCheckSaysGuards(t *testing.T) {
 }
 
 func TestCheckSaysLongestKey(t *testing.T) {
-	out, _ := runFile(t, "listen: 127.0.0.1:1\nlimits: {key: 200}\npools: {main: {distribution: ketama, servers: [a]}}\n"+
+	out, _ := runFile(t, "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, servers: [a]}}\n"+
 		"routes: [{prefix: \"p:\", pool: main, tags: true}, {pool: main, tags: {suffix: off, patterns: [{match: \"a{n}\", tags: [x]}]}}]\n", "check")
 	for _, want := range []string{
-		"    tags: a value is no longer served once one of its tags is invalidated; a key and the tags behind it have at most 200 bytes together, so with one name of 16 bytes the longest key has 178\n",
+		"    tags: a value is no longer served once one of its tags is invalidated; a key and the tags behind it have at most 250 bytes together, so with one name of 16 bytes the longest key has 228\n",
 		"    tags: a value is no longer served once one of its tags is invalidated\n",
 	} {
 		if !strings.Contains(out, want) {

@@ -31,6 +31,7 @@ import (
 	"ringside/proxy/admin"
 	"ringside/proxy/event"
 	"ringside/proxy/fault"
+	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/loop"
 	"ringside/proxy/table"
@@ -303,22 +304,13 @@ func (r *Instance) warn(f *config.File) {
 	}
 }
 
-var paces = map[string]loop.Kind{"auto": loop.Auto, "answers": loop.Answers, "sleep": loop.Sleep}
-
 func loopOptions(e config.Engine) loop.Options {
-	o := loop.Options{Driver: e.Driver, Loops: e.Loops}
-	// A loop with the setting `wait: raw` releases its processor only when the Go runtime
-	// interrupts it with a signal. If these signals are switched off, it must wait in the
-	// ordinary way.
-	o.OrdinaryWait = e.Wait == "syscall" || strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
-	if c := e.CoalesceServer; c.On {
-		o.Tune.HoldDue, o.Tune.HoldMax = c.MinDue, c.MaxHeld
-	}
-	if c := e.CoalesceClient; c.On {
-		o.Tune.GroupWait, o.Tune.GroupSize = c.MaxDelay, c.MaxBytes
-	}
-	if m := e.Moderation; m.On {
-		o.Moderation = loop.Settings{Above: m.Above, Sleep: m.Sleep, Pace: paces[m.Pace]}
+	o := loop.Options{Driver: e.Driver, Loops: e.Loops, Tune: link.DefaultTune}
+	// An epoll loop releases its processor only when the Go runtime interrupts it with a signal. If
+	// these signals are switched off, it must wait in the ordinary way.
+	o.OrdinaryWait = strings.Contains(os.Getenv("GODEBUG"), "asyncpreemptoff=1")
+	if e.Moderation {
+		o.Moderation = loop.DefaultModeration
 	}
 	return o
 }

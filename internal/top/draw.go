@@ -66,11 +66,11 @@ func (v *View) Draw(width, height int) []Line {
 	}
 	sentence, level := is.Sentence(), levels[is.Level]
 	if width < leastWidth || height < leastHeight || now == nil {
-		var lines []Line
+		d := drawing{width: width}
 		for _, part := range wrap(live.Clean(sentence), width) {
-			lines = append(lines, Line{part, level})
+			d.add(level, part)
 		}
-		return lines[:min(len(lines), height)]
+		return d.lines[:min(len(d.lines), height)]
 	}
 	d := drawing{width: width, View: v, now: now}
 	d.head()
@@ -78,13 +78,14 @@ func (v *View) Draw(width, height int) []Line {
 	d.totals()
 	d.rule()
 	room := height - 1 - len(d.lines)
-	if s := d.opened(); s != nil && !d.Help {
-		d.server(s)
-	} else if d.Help {
+	switch s := d.opened(); {
+	case d.Help:
 		d.help()
-	} else if d.Part != 0 {
+	case s != nil:
+		d.server(s)
+	case d.Part != 0:
 		d.part(room)
-	} else {
+	default:
 		d.all(height)
 	}
 	foot := d.foot()
@@ -214,14 +215,8 @@ func (d *drawing) sides(s Style, left, right string) {
 }
 
 func (d *drawing) head() {
-	gone := 0
-	for _, s := range d.now.List {
-		if s.State != live.Up {
-			gone++
-		}
-	}
 	right := fmt.Sprintf("%d servers", len(d.now.List))
-	if gone > 0 {
+	if gone := len(slices.DeleteFunc(slices.Clone(d.now.List), func(s live.NowServer) bool { return s.State == live.Up })); gone > 0 {
 		right += fmt.Sprintf(", %d not up", gone)
 	}
 	if r := d.now.Roll; r != nil && r.Of > 1 && d.width >= wideWidth {
@@ -399,22 +394,18 @@ func value(v *float64) float64 {
 // shows data, memory lost by rounding up, and free memory.
 func (d *drawing) slabs(title string, classes []live.Class) {
 	const bars = 6
+	const page = 1 << 20
 	var held, asked, top float64
-	var list []live.Class
-	page := float64(1 << 20)
 	for _, c := range classes {
 		held, asked, top = held+c.Pages*page, asked+c.Asked, max(top, c.Pages*page)
-		list = append(list, c)
 	}
-	if len(list) == 0 {
+	if len(classes) == 0 {
 		d.add(Dim, " "+title+": not known yet")
 		d.rule()
 		return
 	}
 	d.sides(Bold, fmt.Sprintf(" %s, %s held, %s data", title, live.Bytes(held), live.Percent(asked/max(1, held))), "█ data  ▒ rounded up  ░ free  ▼ evicts")
-	if room := (d.width - 9) / 4; len(list) > room {
-		list = list[:room]
-	}
+	list := classes[:min(len(classes), (d.width-9)/4)]
 	for y := bars; y >= 1; y-- {
 		label, row := "", ""
 		if y == bars {

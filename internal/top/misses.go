@@ -3,7 +3,9 @@ package top
 // This file shows why keys miss, and what the misses cost.
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,15 +49,8 @@ func rebuilt(p50, p99 *float64) string {
 
 // reasons returns a text with the share of each miss reason, the largest share first.
 func reasons(why map[string]float64) string {
-	var names []string
-	for name := range why {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if why[a] != why[b] {
-			return int(1000 * (why[b] - why[a]))
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(why), func(a, b string) int {
+		return cmp.Or(cmp.Compare(why[b], why[a]), strings.Compare(a, b))
 	})
 	for i, name := range names {
 		names[i] = name + " " + strings.ReplaceAll(live.Percent(why[name]), " ", "")

@@ -5,6 +5,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +52,11 @@ func (d *drawing) part(room int) {
 // opened returns the server that the user has opened. It returns nil if no server is opened, or if
 // that server does not exist any more.
 func (d *drawing) opened() *live.NowServer {
-	for i := range d.now.List {
-		if s := &d.now.List[i]; d.Opened && s.Name == d.Selected {
-			return s
-		}
+	i := slices.IndexFunc(d.now.List, func(s live.NowServer) bool { return d.Opened && s.Name == d.Selected })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return &d.now.List[i]
 }
 
 // server draws the screen with all that is known about the server s.
@@ -141,11 +141,11 @@ func (v *View) pace() time.Duration { return paces[v.Pace] }
 // screen is high enough. A text that does not fit is cut.
 func (d *drawing) sentence(level Style, text string, height int) {
 	lines := wrap(live.Clean(text), d.width-2)
-	if len(lines) > 2 || len(lines) == 2 && height < keysHeight {
-		most := 2
-		if height < keysHeight {
-			most = 1
-		}
+	most := 2
+	if height < keysHeight {
+		most = 1
+	}
+	if len(lines) > most {
 		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
 	}
 	for _, line := range lines {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -194,11 +195,6 @@ func (s *screen) show() error {
 		s.width, s.height, s.before = w, h, nil
 	}
 	lines := s.view.Draw(s.width, s.height)
-	if s.ASCII {
-		for i := range lines {
-			lines[i].Text = ASCII(lines[i].Text)
-		}
-	}
 	s.w.WriteString("\x1b[?2026h")
 	if s.before == nil {
 		s.w.WriteString("\x1b[2J")
@@ -212,6 +208,9 @@ func (s *screen) show() error {
 			continue
 		}
 		style, text := line.Style, line.Text
+		if s.ASCII {
+			text = ASCII(text)
+		}
 		if !s.Colours && style != Reverse && style != Bold {
 			style = Plain
 		}
@@ -321,17 +320,8 @@ func typed(text *string, k string) int {
 
 // choose selects the next or the previous server of the table.
 func (s *screen) choose(k string) {
-	rows, at := s.view.Rows(), -1
-	for i, r := range rows {
-		if r.Name == s.view.Selected {
-			at = i
-		}
-	}
-	if k == "down" {
-		at++
-	} else {
-		at--
-	}
+	rows := s.view.Rows()
+	at := slices.IndexFunc(rows, func(r *live.NowServer) bool { return r.Name == s.view.Selected }) + map[string]int{"down": 1, "up": -1}[k]
 	if len(rows) > 0 {
 		s.view.Selected = rows[min(max(at, 0), len(rows)-1)].Name
 	}
@@ -347,11 +337,9 @@ func (s *screen) prepare(k string) {
 		v.Message = "which server? choose one with the arrows"
 	default:
 		s.order = map[string]string{"d": "drain", "u": "restore"}[k]
-		for i, server := range v.Topo.Servers {
-			if server.Name == v.Selected {
-				title, text := v.Topo.Orders[s.order].About(&server, v.Tick.S.Rate[i])
-				v.Message = title + " y or n. " + text
-			}
+		if i := slices.IndexFunc(v.Topo.Servers, func(t live.TopoServer) bool { return t.Name == v.Selected }); i >= 0 {
+			title, text := v.Topo.Orders[s.order].About(&v.Topo.Servers[i], v.Tick.S.Rate[i])
+			v.Message = title + " y or n. " + text
 		}
 	}
 }

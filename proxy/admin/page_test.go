@@ -262,7 +262,7 @@ func TestRouteOfThePage(t *testing.T) {
 		r.RemoteAddr, r.Host = "127.0.0.1:1", "localhost"
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if w.Code != status || status == 200 && !strings.Contains(w.Body.String(), "limits.key") {
+		if w.Code != status || status == 200 && !strings.Contains(w.Body.String(), "at most 250") {
 			t.Errorf("%.20q: %d %s", query, w.Code, w.Body)
 		}
 	}

@@ -30,18 +30,11 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%d profiles are being taken: try again later", maxProfiles), http.StatusServiceUnavailable)
 		return
 	}
-	switch r.PathValue("profile") {
-	case "cmdline":
-		pprof.Cmdline(w, r)
-	case "profile":
-		pprof.Profile(w, r)
-	case "symbol":
-		pprof.Symbol(w, r)
-	case "trace":
-		pprof.Trace(w, r)
-	default:
-		pprof.Index(w, r)
+	profile := map[string]http.HandlerFunc{"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace}[r.PathValue("profile")]
+	if profile == nil {
+		profile = pprof.Index
 	}
+	profile(w, r)
 }
 
 // onThisMachine reports whether a client on this machine has sent r on purpose. The address of the

@@ -448,8 +448,6 @@ func guardOption(s *Harness, options string) *table.GuardSettings {
 			g.Early = d
 		case "stale":
 			g.Stale = d
-		case "hold":
-			g.HoldMany = true
 		case "late":
 			g.Late = map[string]table.GuardLate{"miss": table.LateMiss, "error": table.LateError, "stale": table.LateStale}[value]
 		case "sets":

@@ -49,7 +49,7 @@ const (
 // if t may not wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	p := l.party
-	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isNeverFilled(t, l) || !l.Learned.Holds() {
+	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many || g.isNeverFilled(t, l) || !l.Learned.Holds() {
 		return false
 	}
 	loops, _ := g.Loops.Count(g.Tasks)

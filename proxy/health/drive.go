@@ -252,7 +252,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 	switch phase {
 	case Leaving:
 		// OUT must follow, even if the server replies again: other proxies may already be in OUT.
-		if k.off.Out && s.good >= k.set.GoodPings {
+		if k.off.Out && s.good >= goodPings {
 			return s.n + 2, "ablation"
 		}
 		if k.settled(i, "next: OUT", now) || k.off.EjectWait {
@@ -410,7 +410,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "stays out, by order"
 	case k.pool == poolNoMeta:
 		s.step = "stays out: " + serverNoMeta
-	case s.suspect || s.good < k.set.GoodPings:
+	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held

@@ -206,7 +206,6 @@ func (s Settings) withDefaults() Settings {
 	s.Ping = cmp.Or(s.Ping, 500*time.Millisecond)
 	s.Lease = cmp.Or(s.Lease, 2*time.Second)
 	s.Request = cmp.Or(s.Request, 500*time.Millisecond)
-	s.GoodPings = cmp.Or(s.GoodPings, 2)
 	return s
 }
 

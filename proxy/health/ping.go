@@ -176,7 +176,7 @@ func (k *Keeper) markUp(i int, now int64) {
 	if s.good == 1 {
 		s.goodSince = now
 	}
-	if s.suspect && !s.down && !s.stranger && s.good >= k.set.GoodPings {
+	if s.suspect && !s.down && !s.stranger && s.good >= goodPings {
 		s.suspect = false
 		k.gen++
 		k.event(i, "suspect", "up", fmt.Sprintf("%d good pings in a row", s.good))

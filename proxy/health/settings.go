@@ -15,10 +15,13 @@ type Settings struct {
 	Ping          time.Duration // interval of the pings of a server
 	Lease         time.Duration // duration of the lease that a good ping grants
 	Request       time.Duration // timeout of a request to a server
-	GoodPings     int           // number of consecutive good pings after which a server is not suspect any more, and may rejoin
 	OnRejoin      OnRejoin
 	Hold          time.Duration // how long OnRejoin Hold keeps a server out
 }
+
+// goodPings is the number of consecutive good pings after which a server is not suspect any more,
+// and may rejoin.
+const goodPings = 2
 
 // EjectAfter is how long a server must be suspect before it is ejected. A server that refuses
 // connections has no process and has lost its data, so the flush after an ejection costs

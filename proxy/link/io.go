@@ -54,7 +54,7 @@ type Tune struct {
 	GroupSize int           // number of bytes of a client's replies from which on they do not wait
 }
 
-// DefaultTune has the default values of engine.coalesce_server and engine.coalesce_client.
+// DefaultTune has the values with which every instance runs.
 var DefaultTune = Tune{HoldDue: 4, HoldMax: 16, GroupWait: time.Millisecond, GroupSize: 16 << 10}
 
 // Moment returns the current time. It may be later than Now: the thread may have been suspended

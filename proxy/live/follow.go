@@ -203,10 +203,7 @@ func (f *Follower) hear(traces []watch.Trace, now time.Time) {
 	if len(f.waiting.Rows) == 0 && f.waiting.Dropped == 0 || f.over {
 		return
 	}
-	select {
-	case f.Ready <- struct{}{}:
-	default:
-	}
+	signal(f.Ready)
 }
 
 // fold makes one row of consecutive hits of the same key. It does the same for consecutive

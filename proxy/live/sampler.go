@@ -199,16 +199,10 @@ func (s *Sampler) tick(now *Sample, keep bool) {
 		if !keep && !watched[pool.Name] {
 			continue
 		}
-		b, err := json.Marshal(ticks[i])
-		if err != nil {
-			s.p.Log.Error("cannot encode an update of the dashboard", "error", err) // this is a bug, for example a NaN
-			continue
-		}
 		if now.Table != s.last.Table {
 			s.publishJSON(pool.Name, "topo", topoOf(now.Table, pool, now.Gen))
 		}
-		s.publish(pool.Name, "tick", b)
-		if keep {
+		if b := s.publishJSON(pool.Name, "tick", ticks[i]); keep && b != nil {
 			s.mu.Lock()
 			list := append(s.history[pool.Name], b)
 			s.history[pool.Name] = slices.Delete(list, 0, max(0, len(list)-historyLen))
@@ -280,13 +274,16 @@ func (s *Sampler) late(err error) {
 	s.publishJSON("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
 }
 
-func (s *Sampler) publishJSON(pool, topic string, what any) {
+// publishJSON sends an event to the watchers of a pool, and returns its data. It returns nil if what
+// cannot be encoded, for example because of a NaN, which is a bug.
+func (s *Sampler) publishJSON(pool, topic string, what any) []byte {
 	b, err := json.Marshal(what)
 	if err != nil {
 		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", topic, "error", err)
-		return
+		return nil
 	}
 	s.publish(pool, topic, b)
+	return b
 }
 
 // publish sends an event to the watchers of a pool, or to all watchers if pool is empty.
@@ -361,10 +358,7 @@ func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 		}
 	}
 	s.watchers[w] = true
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	signal(s.wake)
 	return w, nil
 }
 
@@ -395,10 +389,15 @@ func (w *Watcher) put(m message) {
 		w.waiting = append(w.waiting, m)
 	}
 	if !w.over {
-		select {
-		case w.Ready <- struct{}{}:
-		default:
-		}
+		signal(w.Ready)
+	}
+}
+
+// signal tells the reader of ready that there is something to read, unless it has been told already.
+func signal(ready chan<- struct{}) {
+	select {
+	case ready <- struct{}{}:
+	default:
 	}
 }
 

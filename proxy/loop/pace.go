@@ -29,17 +29,20 @@ import (
 	"time"
 )
 
-// Settings are the settings of engine.moderation in the configuration.
+// Settings say when and how a loop may wait under high load.
 type Settings struct {
 	Above int           // requests to servers per second and loop above which a loop may wait before it looks for events (see type moderator); 0: never
 	Sleep time.Duration // how long a loop sleeps at the pace Sleep
 	Pace  Kind          // the only pace used while the load is higher than Above, or Auto
 }
 
+// DefaultModeration has the settings for engine.moderation: on.
+var DefaultModeration = Settings{Above: 20_000, Sleep: 200 * time.Microsecond, Pace: Auto}
+
 // Kind names a pace.
 type Kind uint8
 
-// The paces that the configuration can name.
+// The paces of Settings.
 const (
 	Auto    Kind = iota // trials choose the pace that serves the most requests for its CPU time; the loop does not wait if no pace with a wait is better
 	Answers             // wait for most of the replies due from one server, for at most 2 ms

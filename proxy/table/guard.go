@@ -16,7 +16,6 @@ type GuardSettings struct {
 	Auto     bool          // replaces Early by twice the duration of the route's slow rebuilds
 	Stale    time.Duration // how long an old value is served after its expiry or delete; 0: it is not served
 
-	HoldMany      bool // each key of a multi-get can wait for a rebuild by another client, too
 	OnlyAfterMiss bool // clients set a key only after a miss, so every set is a rebuild
 
 	Late    GuardLate

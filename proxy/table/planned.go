@@ -46,7 +46,7 @@ func (p *Plan) Nowhere(l *Limits, encoded bool) string {
 	case p.Key == "":
 		return "no server will see this key: it is empty"
 	case len(p.Key) > l.Key:
-		return fmt.Sprintf("no server will see this key: it has %d bytes, limits.key is %d", len(p.Key), l.Key)
+		return fmt.Sprintf("no server will see this key: it has %d bytes, at most %d are allowed", len(p.Key), l.Key)
 	case !encoded && strings.ContainsFunc(p.Key, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return "only meta commands can send this key, in base64, since it holds blanks or control characters: give it so, with --base64"
 	case strings.HasPrefix(p.Key, divert.Reserved):

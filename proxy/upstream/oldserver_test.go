@@ -82,7 +82,7 @@ func TestKeeperOfOldServer(t *testing.T) {
 	s.Quiet, s.RunKeepers = true, true
 	s.Line("pool main servers=s1,s2,s3 failover=rehash request=100ms")
 	f := &s.Pools["main"].Failover
-	f.AfterFailures, f.EjectAfter.Silent, f.Ping, f.Lease, f.Request, f.GoodPings = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond, 2
+	f.AfterFailures, f.EjectAfter.Silent, f.Ping, f.Lease, f.Request = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond
 	s.Endpoints["s1"] = &conversation.Endpoint{Name: "s1", OldServer: o}
 	s.Endpoints["s2"], s.Endpoints["s3"] = &conversation.Endpoint{Name: "s2", OldServer: conversation.NewOldServer()}, &conversation.Endpoint{Name: "s3", OldServer: conversation.NewOldServer()}
 	s.Begin()
