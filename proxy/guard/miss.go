@@ -53,39 +53,32 @@ func (l *rule) event(k Kind) Event {
 	return ev
 }
 
-// missed describes a get to which the guard is about to reply with a miss.
-type missed struct {
-	s   *Item              // the item that the get has seen; nil: unknown, so no set can be bound to it
-	via upstream.ConnEpoch // epoch of the server connection on which s arrived
-	at  int64              // when the get was sent, on the loop's clock; 0: now
-	won bool
-}
-
-// record records that t's client gets a miss. It must be called before the client gets the reply.
-// If the client's connection is closed, record cancels the lease instead and returns nil.
-func (l *rule) record(t *task.Task, what missed) *Miss {
+// record records that t's client gets a miss. s is the item that its get has seen; nil: unknown, so no
+// set can be bound to it. record must be called before the client gets the reply. If the client's
+// connection is closed, record cancels the lease instead and returns nil.
+func (l *rule) record(t *task.Task, s *Item) *Miss {
 	g := l.g
 	if l.Hide || l.party == nil {
 		return nil
 	}
 	seen := Seen{Hash: t.Hash, Route: l.RouteGuard, Now: g.Now}
-	if seen.At = what.at; what.at == 0 {
-		seen.At = g.Now
+	if seen.At = g.Now; s != nil && s.At != 0 {
+		seen.At = s.At
 	}
-	if s := what.s; s != nil && !s.IsTombstone() {
+	if s != nil && !s.IsTombstone() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
-		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
+		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), s.Via, s.IsPlaceholder(), l.isGone(s), s.Won
 		if left := s.SecondsLeft(); l.Stale > 0 && !s.IsPlaceholder() && !s.IsInvalidated() && left <= math.MaxInt32 {
 			seen.Left = int32(left)
 		}
-		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(what.via) {
+		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(s.Via) {
 			seen.Known = slices.Clone(l.tags.known)
 		}
 	}
 	if l.party.gone.Load() {
-		if what.won {
+		if s != nil && s.Won {
 			l.Learned.Count(stats.GuardLeaseCanceled)
-			g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
+			g.cancelLease(l.RouteGuard, l.here(t), s)
 		}
 		return nil
 	}
@@ -182,7 +175,7 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 		return false
 	case Wait:
 		m.Await(func() {
-			l.write(t)
+			l.write(t, nil)
 			t.CatchUp()
 		})
 	case Refuse:
@@ -192,35 +185,33 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 		l.Learned.Count(stats.GuardVoid)
 		l.say(t, wire.NotStored)
 	case Bind:
-		l.bind(t, m, mode, cas)
+		l.bound = m.Bind(cas)
+		l.store(t, mode, strconv.AppendUint(nil, cas, 10))
 	}
 	return true
 }
 
-// bind sends t's value with the cas that the miss m has seen. The server stores the value only if
-// the item still has this cas.
-func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
-	b := m.Bind(cas)
-	l.bound = b
-	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
-		switch {
-		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // a tag version could not be read, so it is not known whether the stored value is valid
-			l.broken(t, l.tags.trouble)
-			return
-		case k == wire.Stored && l.tags != nil && l.tags.changed: // a tag has changed since the miss, so the stored value is invalid
-			k = wire.Exists
-		case k == wire.Stored:
-			s := parseItem(&r.Reply, r.Bytes)
-			l.filled(t, b)
-			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-			l.release(Stored, n, r.ConnEpoch)
-			l.answerStore(t, k, r)
-			return
+// rebuilt handles r, the reply to a set with the cas that the miss of its client has seen.
+func (l *rule) rebuilt(t *task.Task, r *upstream.Result) {
+	switch b, k := l.bound, r.Reply.Kind; {
+	case k != wire.Stored:
+		l.tooLate(t, k)
+	case l.tags != nil && l.tags.trouble != nil: // a tag version could not be read, so it is not known whether the stored value is valid
+		l.broken(t, l.tags.trouble)
+	case l.tags != nil && l.tagsChanged(): // a tag has changed since the miss, so the stored value is invalid
+		l.tooLate(t, wire.Exists)
+	default:
+		s := itemOf(r)
+		l.came(t, b.Win)
+		delete(l.g.winners, t.Hash)
+		if b.Wins {
+			l.Learned.Count(stats.GuardFill)
+			l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
 		}
-		l.tooLate(t, b, k)
-		l.release(Refused, 0, upstream.ConnEpoch{})
-		l.say(t, wire.NotStored)
-	})
+		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		l.release(Stored, n, r.ConnEpoch)
+		l.reply(t, r)
+	}
 }
 
 // release ends the set t that was sent with the cas that an earlier miss has seen, if t is such a
@@ -253,19 +244,10 @@ func (l *rule) came(t *task.Task, w *leaseRecord) {
 	delete(l.g.neverFilled, t.Hash)
 }
 
-// filled counts a rebuild that a server has stored.
-func (l *rule) filled(t *task.Task, b *boundSet) {
-	l.came(t, b.Win)
-	delete(l.g.winners, t.Hash)
-	if b.Wins {
-		l.Learned.Count(stats.GuardFill)
-		l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
-	}
-}
-
-// tooLate counts a set after a miss that was not stored, because the item had changed or was gone.
-// If the rebuild took longer than the lease, the guard learns a longer lease.
-func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
+// tooLate ends a set after a miss that was not stored, because the item had changed (k is Exists) or was
+// gone. If the rebuild took longer than the lease, the guard learns a longer lease.
+func (l *rule) tooLate(t *task.Task, k wire.Kind) {
+	b := l.bound
 	l.came(t, b.Win)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
@@ -276,6 +258,8 @@ func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	if b.Wins && age > l.Learned.Lease(l.Lease) {
 		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
 	}
+	l.release(Refused, 0, upstream.ConnEpoch{})
+	l.say(t, wire.NotStored)
 }
 
 // leavePiece is how many Miss records of closed client connections a loop processes before the

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -25,7 +26,10 @@ type Item struct {
 	Letters         wire.Letters
 	Flags, Cas, TTL []byte // empty if the mg has not requested them
 	Size            int
-	TagsChanged     bool // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
+	Via             upstream.ConnEpoch // epoch of the server connection on which the reply arrived
+	At              int64              // when the mg was sent, on the loop's clock; 0: not known
+	Won             bool               // the client of the mg is the lease holder, and is expected to rebuild the value
+	TagsChanged     bool               // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
 }
 
 // parseItem returns the Item in the reply r, with the bytes b.
@@ -49,6 +53,13 @@ func parseItem(r *wire.Reply, b []byte) (s Item) {
 			}
 		}
 	}
+}
+
+// itemOf returns the Item in the reply r.
+func itemOf(r *upstream.Result) Item {
+	s := parseItem(&r.Reply, r.Bytes)
+	s.Via, s.At = r.ConnEpoch, r.Asked
+	return s
 }
 
 // Clone returns a copy of s that does not use the bytes of the reply.
