@@ -3,6 +3,7 @@ package guard
 // This file has missTable: all recorded misses of a loop.
 
 import (
+	"container/list"
 	"slices"
 	"time"
 
@@ -16,15 +17,12 @@ import (
 // A client can have most of the entries. So every method except DropClient processes a limited
 // number of entries. The caller of DropClient sets the limit.
 type missTable struct {
-	misses         map[key]*Miss
-	clients        map[*missClient]owned
-	oldest, newest *Miss          // ends of the list of the Miss records that are not Busy
-	wins           []*leaseRecord // granted leases, the oldest first; some of them may have ended
-	visits         int            // number of Miss records that drop and DropClient have processed, for leavePiece and for tests
+	misses  map[key]*Miss
+	clients map[*missClient]*list.List // the Miss records of each client, in the order in which they were created
+	aged    list.List                  // the Miss records that are not Busy, in the order of their last change
+	wins    []*leaseRecord             // granted leases, the oldest first; some of them may have ended
+	visits  int                        // number of Miss records that drop and DropClient have processed, for leavePiece and for tests
 }
-
-// owned is the list of a client's Miss records, in the order in which they were created.
-type owned struct{ first, last *Miss }
 
 // agePiece is how many Miss records, and how many leases, one call of age ends at most. Each call
 // of Record adds at most one of each, so records and leases that are due do not pile up.
@@ -45,7 +43,7 @@ func keyOf(s Scope, c *missClient, name string) key {
 
 // newMissTable returns an empty table.
 func newMissTable() *missTable {
-	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]owned{}}
+	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]*list.List{}}
 }
 
 // Find returns the Miss record of the key `name` in the scope of the client c, or nil.
@@ -112,9 +110,9 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	t.age(seen.Now)
 	// Only agePiece records are dropped at a time, because a reload may have lowered the maximum
 	// by much.
-	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest != nil && t.oldest != m; over-- {
-		t.oldest.Route.Learned.Count(stats.GuardForgotten)
-		t.drop(t.oldest)
+	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest() != nil && t.oldest() != m; over-- {
+		t.oldest().Route.Learned.Count(stats.GuardForgotten)
+		t.drop(t.oldest())
 	}
 	return m
 }
@@ -179,72 +177,48 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	return waiting
 }
 
+// oldest returns the Miss record that has not changed for the longest time, of those that are not
+// Busy; nil: there is none.
+func (t *missTable) oldest() *Miss {
+	if first := t.aged.Front(); first != nil {
+		return first.Value.(*Miss)
+	}
+	return nil
+}
+
 // relink makes m the newest in the list of the Miss records that are not Busy. A Busy record is
 // not in the list, because it is needed when its set is done.
 func (t *missTable) relink(m *Miss) {
-	t.unlink(m)
-	if m.Busy {
-		return
+	if t.unlink(m); !m.Busy {
+		m.aged = t.aged.PushBack(m)
 	}
-	if m.older = t.newest; m.older != nil {
-		m.older.next = m
-	} else {
-		t.oldest = m
-	}
-	t.newest, m.listed = m, true
 }
 
 // unlink removes m from the list of the Miss records that are not Busy, if it is in this list.
 func (t *missTable) unlink(m *Miss) {
-	if !m.listed {
-		return
+	if m.aged != nil {
+		t.aged.Remove(m.aged)
+		m.aged = nil
 	}
-	if m.older != nil {
-		m.older.next = m.next
-	} else {
-		t.oldest = m.next
-	}
-	if m.next != nil {
-		m.next.older = m.older
-	} else {
-		t.newest = m.older
-	}
-	m.older, m.next, m.listed = nil, nil, false
 }
 
 // own adds m to the list of the Miss records of the client c.
 func (t *missTable) own(m *Miss, c *missClient) {
-	m.Client, m.owned = c, true
-	list := t.clients[c]
-	if m.before = list.last; m.before != nil {
-		m.before.after = m
-	} else {
-		list.first = m
+	if t.clients[c] == nil {
+		t.clients[c] = list.New()
 	}
-	list.last = m
-	t.clients[c] = list
+	m.Client, m.owned = c, t.clients[c].PushBack(m)
 }
 
 // disown removes m from the list of the Miss records of its client, if it is in such a list.
 func (t *missTable) disown(m *Miss) {
-	if !m.owned {
+	if m.owned == nil {
 		return
 	}
-	list := t.clients[m.Client]
-	if m.before != nil {
-		m.before.after = m.after
-	} else {
-		list.first = m.after
-	}
-	if m.after != nil {
-		m.after.before = m.before
-	} else {
-		list.last = m.before
-	}
-	if m.before, m.after, m.owned = nil, nil, false; list.first == nil {
+	of := t.clients[m.Client]
+	of.Remove(m.owned)
+	if m.owned = nil; of.Len() == 0 {
 		delete(t.clients, m.Client)
-	} else {
-		t.clients[m.Client] = list
 	}
 }
 
@@ -267,7 +241,7 @@ func (t *missTable) drop(m *Miss) {
 // lease time. Decide disregards a miss that is too old, so age may drop it late.
 func (t *missTable) age(now int64) {
 	for range agePiece {
-		m := t.oldest
+		m := t.oldest()
 		if m == nil || now-m.Last <= int64(m.Route.LeaseMax) {
 			break
 		}
@@ -292,19 +266,16 @@ func (t *missTable) age(now int64) {
 // processes at most `most` records; more reports whether there are others. It keeps a record if a
 // set of the key is in flight, or if the hash of the key is in the sorted parameter `sets`. A
 // record that is kept ends with its set, or after lease_max.
-func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
-	for range most {
-		m := t.clients[c].first
-		if m == nil {
-			return list, false
-		}
+func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (dropped []*Miss, more bool) {
+	for ; most > 0 && t.clients[c] != nil; most-- {
+		m := t.clients[c].Front().Value.(*Miss)
 		if _, pending := slices.BinarySearch(sets, m.Hash); m.Busy || pending {
 			t.visits++
 			t.disown(m)
-			continue
+		} else {
+			dropped = append(dropped, m)
+			t.drop(m)
 		}
-		list = append(list, m)
-		t.drop(m)
 	}
-	return list, t.clients[c].first != nil
+	return dropped, t.clients[c] != nil
 }

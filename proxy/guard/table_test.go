@@ -88,7 +88,7 @@ func TestTableVisits(t *testing.T) {
 			m.CAS = 5
 			tb.Apply(Scope{}, m, Event{Kind: Set, LeaseMax: int64(rt.LeaseMax)})
 		}
-		if tb.oldest != nil || tb.newest != nil {
+		if tb.oldest() != nil {
 			t.Fatal("entries with a set in flight are in the list")
 		}
 		fill(tb, c, n, n+3, 0, n) // each of them drops the one before
