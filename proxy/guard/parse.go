@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -29,7 +30,8 @@ type Item struct {
 	Via             upstream.ConnEpoch // epoch of the server connection on which the reply arrived
 	At              int64              // when the mg was sent, on the loop's clock; 0: not known
 	Won             bool               // the client of the mg is the lease holder, and is expected to rebuild the value
-	TagsChanged     bool               // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
+	Tags            stamp.Verdict      // whether the value is valid by its tags
+	Void            bool               // the guard must treat the value as missing, because a tag has changed since the value was stored, or may have changed
 }
 
 // parseItem returns the Item in the reply r, with the bytes b.
@@ -100,7 +102,7 @@ func (s *Item) IsPlaceholder() bool {
 // IsMiss reports whether clients must see a miss although the server may have an item. Only the
 // guard's own commands use the item then.
 func (s *Item) IsMiss() bool {
-	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.TagsChanged
+	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.Void
 }
 
 // IsPlainEmpty reports whether the item is an empty value that a client has stored with flags 0.

@@ -87,9 +87,9 @@ func (l *rule) read(t *task.Task) {
 func (l *rule) asksMeta(t *task.Task) bool { return t.Req.Dialect == wire.Meta && !touches(t) }
 
 // readOwn handles the reply to the read of a key with one replica.
-func (l *rule) readOwn(t *task.Task, r *upstream.Result, v stamp.Verdict) {
+func (l *rule) readOwn(t *task.Task, r *upstream.Result, s *Item) {
 	l.own = l.asksMeta(t)
-	l.judge(t, r, v)
+	l.judge(t, r, s)
 }
 
 // readAny handles the reply of any replica.
@@ -178,18 +178,17 @@ func (l *rule) found(t *task.Task, r *upstream.Result) {
 	l.judged(t, r)
 }
 
-// judge handles r, the reply to the read t. v is the verdict on the tags of its value.
-func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
+// judge handles r, the reply to the read t, which has found the item s.
+func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 	if !l.answered(t, r) {
 		return
 	}
-	s := itemOf(r)
-	if l.g.Heard(l.server(t), r.ConnEpoch, &s); l.g.Blind(l.conn(t)) && !l.Hide {
+	if l.g.Heard(l.server(t), r.ConnEpoch, s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.HasLease() {
-			l.g.cancelLease(l.RouteGuard, l.here(t), &s)
+			l.g.cancelLease(l.RouteGuard, l.here(t), s)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
@@ -198,23 +197,23 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 	case s.IsAbsent(): // the read has found no item and created no placeholder, because the server had no memory for one
 		l.miss(t, nil)
 	case s.IsTombstone():
-		l.late(t, r, &s)
-	case s.HasLease() && !l.Hide && l.ends(&s):
-		l.prolong(t, r, &s)
+		l.late(t, r, s)
+	case s.HasLease() && !l.Hide && l.ends(s):
+		l.prolong(t, r, s)
 	case s.HasLease() && !l.Hide:
-		l.onLease(t, r, &s)
+		l.onLease(t, r, s)
 	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
-		l.late(t, r, &s)
-	case v != stamp.Stands && !s.IsInvalidated():
-		l.fallen(t, r, &s, v)
-	case l.tags != nil && v == unreadable:
-		l.late(t, r, &s)
-	case !l.isOld(&s):
-		l.serve(t, r, &s)
-	case l.servesOld(t, &s):
-		l.serveOld(t, r, &s)
+		l.late(t, r, s)
+	case s.Tags != stamp.Stands && !s.IsInvalidated():
+		l.fallen(t, r, s)
+	case l.tags != nil && s.Tags == unreadable:
+		l.late(t, r, s)
+	case !l.isOld(s):
+		l.serve(t, r, s)
+	case l.servesOld(t, s):
+		l.serveOld(t, r, s)
 	default:
-		l.late(t, r, &s)
+		l.late(t, r, s)
 	}
 }
 
@@ -272,7 +271,7 @@ func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
 // another client reads first. If show is set, t may then serve the value.
 func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show bool) {
 	if l.kept.Bytes = nil; show {
-		l.kept = t.Keep(r)
+		l.kept, l.old = t.Keep(r), s.Clone()
 	}
 	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), nil)
 	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), (*rule).marked)
@@ -291,8 +290,7 @@ func (l *rule) marked(t *task.Task, r *upstream.Result) {
 	case !s.IsInvalidated() && !s.IsPlaceholder():
 		l.again(t)
 	case l.kept.Bytes != nil && s.IsInvalidated() && l.servesOld(t, &s):
-		old := itemOf(&l.kept)
-		l.serveOld(t, &l.kept, &old)
+		l.serveOld(t, &l.kept, &l.old)
 	default:
 		l.late(t, r, &s)
 	}
@@ -366,13 +364,11 @@ func (l *rule) checkLease(t *task.Task) {
 }
 
 // lookedAtLease handles the reply to the look of checkLease.
-func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	if !l.answered(t, r) {
-		return
+func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, s *Item) {
+	if l.answered(t, r) {
+		s.At, s.Won, s.Void = l.lease.At, string(s.Cas) == string(l.lease.Cas), s.Tags != stamp.Stands
+		l.grantLease(t, s)
 	}
-	s := itemOf(r)
-	s.At, s.Won, s.TagsChanged = l.lease.At, string(s.Cas) == string(l.lease.Cas), v != stamp.Stands
-	l.grantLease(t, &s)
 }
 
 // grantLease answers t with a miss of the item s. If s.Won is set, it records that t's client is the
@@ -392,15 +388,15 @@ func (l *rule) grantLease(t *task.Task, s *Item) {
 // has only the placeholder that t has created. A value is copied to the key's own server, where it
 // replaces the placeholder. A value with tags is only served, because the versions of its tags do not
 // match those of another server.
-func (l *rule) lent(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	tg, s := l.tags, itemOf(r)
+func (l *rule) lent(t *task.Task, r *upstream.Result, s *Item) {
+	tg := l.tags
 	l.View.CountWarmRead(l.First.Server, false)
-	usable := v == stamp.Stands && s.Kind == wire.Value && !s.IsMiss() // otherwise, the substitute server has no value either, or only an item that is to be rebuilt
+	usable := s.Tags == stamp.Stands && s.Kind == wire.Value && !s.IsMiss() // otherwise, the substitute server has no value either, or only an item that is to be rebuilt
 	switch {
 	case tg != nil && usable && !mustBeFresh(t):
 		l.g.cancelLease(l.RouteGuard, l.here(t), &l.lease)
 		s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
-		l.show(t, r, &s)
+		l.show(t, r, s)
 	case tg != nil: // a rebuild is stored on the key's own server, with its versions
 		tg.known, tg.via = tg.ownKnown, tg.ownVia
 		l.checkLease(t)

@@ -52,6 +52,7 @@ type rule struct {
 	outdated bool // the value that the client gets is an old one
 
 	lease Item            // of a get that was granted a lease: the item with the lease
+	old   Item            // of a get that may serve the old value in the kept reply: the item with this value
 	kept  upstream.Result // the server's reply that the client gets, unless the reply to another request changes that; Bytes is nil if there is none
 	kind  wire.Kind       // the kind of reply that the client of a write gets if there is no kept reply
 
@@ -71,8 +72,8 @@ type rule struct {
 // onReply handles r, the reply to a request of the command t.
 type onReply func(l *rule, t *task.Task, r *upstream.Result)
 
-// onItem handles r, the reply to a read of the item. v is the verdict on the tags of its value.
-type onItem func(l *rule, t *task.Task, r *upstream.Result, v stamp.Verdict)
+// onItem handles r, the reply to a read of the item s. The verdict on the tags of its value is known.
+type onItem func(l *rule, t *task.Task, r *upstream.Result, s *Item)
 
 // request is a request of a command.
 type request struct {

@@ -163,52 +163,51 @@ func (tg *tagged) forget(at int) {
 // unreadable is the verdict on a value if its header can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged checks the tags of the value in r, the reply to a read. It passes the verdict, and the reply
+// judged checks the tags of the value in r, the reply to a read. It passes the item, and the reply
 // without the header, to l.judges. If the versions of some tags are unknown, or are older than the
 // value, judged requests these versions first. So a value is invalid only if a version differs that was
 // read after the value, or that is newer than the value's. If the server has restarted in between,
 // judged starts the command again.
 func (l *rule) judged(t *task.Task, r *upstream.Result) {
-	tg, rep := l.tags, &r.Reply
-	if tg == nil || !rep.Kind.Answered() {
-		l.judges(l, t, r, stamp.Stands)
+	tg, s := l.tags, itemOf(r)
+	if tg == nil || !s.Kind.Answered() {
+		l.judges(l, t, r, &s)
 		return
 	}
 	second := tg.second
 	tg.head, tg.body, tg.second = nil, nil, false
-	s, v := itemOf(r), stamp.Stands
 	switch {
 	case tg.trouble != nil:
-		r = tg.trouble
-	case rep.Kind != wire.Value || s.IsPlaceholder() || s.IsTombstone():
+		r, s = tg.trouble, itemOf(tg.trouble)
+	case s.Kind != wire.Value || s.IsPlaceholder() || s.IsTombstone():
 	case string(s.Flags) == stamp.Flags:
-		h, ok := stamp.ReadHead(rep.Body.Of(r.Bytes))
+		h, ok := stamp.ReadHead(r.Reply.Body.Of(r.Bytes))
 		if !ok {
 			tg.Learned.Count(stats.TagBroken)
-			v = unreadable
+			s.Tags = unreadable
 			break
 		}
 		if !tg.via.Same(r.ConnEpoch) && !(second && l.oneProcess(t, tg.via, r.ConnEpoch)) {
 			tg.known = nil
 		}
-		switch v = tg.known.Judge(h); {
+		switch s.Tags = tg.known.Judge(h); {
 		case second && !tg.known.HasAll(h):
 			l.again(t)
 			return
-		case second && v == stamp.Unknown: // the version in the header was assigned by another process of the server
-			v = stamp.Fallen
-		case v == stamp.Unknown && !s.HasLease():
+		case second && s.Tags == stamp.Unknown: // the version in the header was assigned by another process of the server
+			s.Tags = stamp.Fallen
+		case s.Tags == stamp.Unknown && !s.HasLease():
 			l.askMore(t, r, h)
 			return
 		}
-		tg.count(h, &v)
-		r = tg.without(r, h)
+		tg.count(h, &s.Tags)
+		r = tg.uncover(r, h, &s)
 	case len(tg.always) > 0 && !tg.Read: // the value was stored by a client that does not use tags, although the key must have some
 		tg.Learned.Count(stats.TagInvalid)
-		v = stamp.Fallen
+		s.Tags = stamp.Fallen
 	}
-	t.Invalidated = v == stamp.Fallen
-	l.judges(l, t, r, v)
+	t.Invalidated = s.Tags == stamp.Fallen
+	l.judges(l, t, r, &s)
 }
 
 // askMore requests the versions that are missing to judge the value with the header h in the reply r.
@@ -258,22 +257,24 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	tg.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
 }
 
-// without returns the reply r without the header h of its value.
-func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
+// uncover removes the header h from the value of the item s, and returns the reply r without it. The
+// client flags in the text of the reply stay those of the stored value: s has the client's.
+func (tg *tagged) uncover(r *upstream.Result, h stamp.Head, s *Item) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
+	s.Flags, s.Size = strconv.AppendUint(nil, uint64(h.Flags()), 10), len(tg.body)
 	bare := *r
-	bare.SetAnswer(wire.Get, wire.Meta, appendBare(nil, r.Bytes, &r.Reply, h))
+	bare.Reply.Body.Start += uint32(len(h))
 	return &bare
 }
 
 // fallen handles the reply r if its value is invalid, because a tag has changed. It marks the
 // value as stale, as a delete does, so that one client rebuilds it.
-func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
+func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item) {
 	if l.Hide {
 		l.miss(t, nil)
 		return
 	}
-	l.mark(t, r, s, l.keep(), v != unreadable)
+	l.mark(t, r, s, l.keep(), s.Tags != unreadable)
 }
 
 // retouch reads the key again, and sets the time to live that t's client requests. It serves the
@@ -295,13 +296,12 @@ func (l *rule) retouch(t *task.Task) {
 }
 
 // retouched handles the reply to the read of retouch.
-func (l *rule) retouched(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	s := itemOf(r)
+func (l *rule) retouched(t *task.Task, r *upstream.Result, s *Item) {
 	switch {
 	case !l.answered(t, r):
 		return
-	case v == stamp.Stands && !s.IsMiss():
-		l.show(t, r, &s)
+	case s.Tags == stamp.Stands && !s.IsMiss():
+		l.show(t, r, s)
 		return
 	case s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide: // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
 		l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), nil)

@@ -81,25 +81,21 @@ func (l *rule) replaces(t *task.Task) bool {
 
 // looked continues a write after a look. Each request that it sends changes the item only if the item
 // has not changed since. So it can't change or restore a value that was deleted in between.
-func (l *rule) looked(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	if !l.answered(t, r) {
-		return
-	}
-	s := itemOf(r)
-	s.TagsChanged = v != stamp.Stands
+func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 	counts := t.Op == wire.Incr || t.Op == wire.Decr
-	switch {
+	switch s.Void = s.Tags != stamp.Stands; {
+	case !l.answered(t, r):
 	case t.Op == wire.Delete:
-		l.retire(t, &s)
+		l.retire(t, s)
 	case t.Op == wire.Add && s.IsAbsent():
 		l.again(t)
-	case t.Op == wire.Add && (!l.isGone(&s) || s.IsTombstone()):
+	case t.Op == wire.Add && (!l.isGone(s) || s.IsTombstone()):
 		l.say(t, wire.NotStored)
 	case t.Op == wire.Add:
 		l.store(t, 'S', s.Cas)
-	case counts && t.Req.Letters.Has('N') && t.Req.Dialect == wire.Meta && l.isGone(&s):
-		l.create(t, &s)
-	case l.nothing(t, &s) && !(t.Op == wire.Touch && l.g.Ablation.Touch):
+	case counts && t.Req.Letters.Has('N') && t.Req.Dialect == wire.Meta && l.isGone(s):
+		l.create(t, s)
+	case l.nothing(t, s) && !(t.Op == wire.Touch && l.g.Ablation.Touch):
 		l.say(t, task.MissKind(t))
 	case t.Op == wire.Touch:
 		l.sendAsIs(t)
@@ -107,12 +103,12 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, v stamp.Verdict) {
 		l.reply(t, &l.kept)
 	case t.Op == wire.Replace:
 		l.store(t, 'R', s.Cas)
-	case t.Op == wire.Cas, !l.matches(t, &s):
+	case t.Op == wire.Cas, !l.matches(t, s):
 		l.say(t, wire.Exists)
 	case counts:
-		l.count(t, &s)
+		l.count(t, s)
 	default:
-		l.extend(t, &s)
+		l.extend(t, s)
 	}
 }
 
@@ -143,14 +139,12 @@ func (l *rule) byToken(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, v stamp.Verdict) {
-			if !l.answered(t, r) {
-				return
-			}
-			s := itemOf(r)
-			if s.TagsChanged = v != stamp.Stands; l.nothing(t, &s) {
+		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+			switch s.Void = s.Tags != stamp.Stands; {
+			case !l.answered(t, r):
+			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
-			} else {
+			default:
 				t.Answer(&kept, token)
 			}
 		})
