@@ -126,7 +126,7 @@ func (c *missClient) count(n int64, hash uint64) {
 // leaseRecord is a lease that was granted to a client: the client is expected to rebuild the
 // value.
 type leaseRecord struct {
-	Strike bool // this lease counts when the guard decides whether clients never fill the key: see neverFilledKeys.Won
+	Strike bool // this lease counts when the guard decides whether clients never fill the key: see strikes.Won
 	at     int64
 	route  *routing.RouteGuard
 	over   bool

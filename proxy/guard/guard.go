@@ -37,9 +37,8 @@ type Guard struct {
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // by server: earliest time of the next poll, on the loop's clock
 
-	neverFilled neverFilledKeys                // keys for which clients got leases but sent no sets, by hash
-	winners     leaseHolders                   // lease holders that have not filled their key yet, by the hash of the key
-	off         map[*upstream.Server]offReason // servers for which the guard is off
+	rebuilds rebuilds                       // what is remembered of rebuilds that have not ended, by the hash of the key
+	off      map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
 }
@@ -48,7 +47,7 @@ type Guard struct {
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
 		Tasks: tasks, misses: newMissTable(), piece: leavePiece, polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
-		neverFilled: neverFilledKeys{}, winners: leaseHolders{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
+		rebuilds: rebuilds{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -196,16 +195,23 @@ func (g *Guard) serves(t *task.Task) bool {
 	}
 	l.tag(t)
 	srv := l.server(t)
-	speech := srv.FeaturesFor(t.Asker)
-	old := speech != 0 && speech&wire.Metas == 0
-	if old {
+	if speech := srv.FeaturesFor(t.Asker); speech != 0 && speech&wire.Metas == 0 {
 		l.Learned.Count(stats.GuardOff)
 		g.turnOff(srv, offReason{why: noMeta})
-	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
+		return l.leave(t) // such a server has no guarded items
+	}
+	if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
-	return l.start(t, old)
+	return l.start(t)
+}
+
+// leave makes t a task that is served as on a route without a guard.
+func (l *rule) leave(t *task.Task) (served bool) {
+	l.rewrite(t)
+	t.Rule = nil
+	return false
 }
 
 // locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.
@@ -221,29 +227,27 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 // startReplicated does what Guard.Handle does, for a task on a key with several replicas.
 func (l *rule) startReplicated(t *task.Task) bool {
 	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
-	return l.copies != nil && l.start(t, false)
+	return l.copies != nil && l.start(t)
 }
 
 // start serves t after its key has been located. It returns false if t must be served as on a route
-// without a guard. It also returns false for all commands on a server without meta commands (old),
-// because such a server has no guarded items.
-func (l *rule) start(t *task.Task, old bool) bool {
-	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
-		t.Reject(wire.AppendClientError(nil, ownFlags))
-	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
-		l.rewrite(t)
-		l.byToken(t)
-	case old || passes(t):
-		l.rewrite(t)
-		t.Rule = nil
-		return false
-	case why != "":
-		t.Reject(wire.AppendClientError(nil, why))
-	default:
+// without a guard.
+func (l *rule) start(t *task.Task) bool {
+	why := unfit(t)
+	switch {
+	case !passes(t) && why == "":
 		l.rewrite(t)
 		t.Rule = l
 		t.Run(0, nil)
+	case !passes(t):
+		t.Reject(wire.AppendClientError(nil, why))
+	case l.copies == nil && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
+		t.Reject(wire.AppendClientError(nil, ownFlags))
+	case compares(t) || changes(t) && l.misses(t) != nil:
+		l.rewrite(t)
+		l.byToken(t)
+	default:
+		return l.leave(t)
 	}
 	return true
 }
@@ -330,9 +334,7 @@ func (g *Guard) tidy() {
 // Drain ends the waits of all gets on this loop.
 func (g *Guard) Drain() {
 	for _, p := range g.polls {
-		for len(p.held) > 0 {
-			p.end(p.held[0], false)
-		}
+		p.endAll()
 	}
 }
 

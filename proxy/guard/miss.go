@@ -61,7 +61,7 @@ func (l *rule) record(t *task.Task, s *Item) *Miss {
 	if l.Hide || l.party == nil {
 		return nil
 	}
-	seen := Seen{Hash: t.Hash, Route: l.RouteGuard, Now: g.Now}
+	seen := Seen{Event: l.event(Missed), Hash: t.Hash, Route: l.RouteGuard}
 	if seen.At = g.Now; s != nil && s.At != 0 {
 		seen.At = s.At
 	}
@@ -165,11 +165,18 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	return m, act, cas
 }
 
-// rebuild serves a set (mode S) or replace (mode R) that follows a miss of its client. It also
-// rejects a set that is only allowed after a miss, if there was none. It returns false if it has
-// done nothing.
-func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
-	m, act, cas := l.decide(t, k)
+// asRebuild has, for each command that can follow a miss, the event that Decide gets and the mode of the
+// ms that is sent over the item of the miss. A client that has missed the key can add it, but has nothing
+// to replace.
+var asRebuild = [wire.NumOps]struct {
+	kind Kind
+	mode byte
+}{wire.Set: {Set, 'S'}, wire.Add: {Add, 'S'}, wire.Replace: {Replace, 'R'}}
+
+// rebuild serves a set, add or replace that follows a miss of its client. It also rejects a set that is
+// only allowed after a miss, if there was none. It returns false if it has done nothing.
+func (l *rule) rebuild(t *task.Task) bool {
+	m, act, cas := l.decide(t, asRebuild[t.Op].kind)
 	switch act {
 	case Write:
 		return false
@@ -186,7 +193,7 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 		l.say(t, wire.NotStored)
 	case Bind:
 		l.bound = m.Bind(cas)
-		l.store(t, mode, strconv.AppendUint(nil, cas, 10))
+		l.store(t, asRebuild[t.Op].mode, strconv.AppendUint(nil, cas, 10))
 	}
 	return true
 }
@@ -203,7 +210,7 @@ func (l *rule) rebuilt(t *task.Task, r *upstream.Result) {
 	default:
 		s := itemOf(r)
 		l.came(t, b.Win)
-		delete(l.g.winners, t.Hash)
+		delete(l.g.rebuilds, t.Hash)
 		if b.Wins {
 			l.Learned.Count(stats.GuardFill)
 			l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
@@ -241,7 +248,7 @@ func (l *rule) refuse(t *task.Task) {
 // counts as one that clients never fill. w is the lease of the miss before the set.
 func (l *rule) came(t *task.Task, w *leaseRecord) {
 	w.End(true)
-	delete(l.g.neverFilled, t.Hash)
+	l.g.rebuilds.Filled(t.Hash)
 }
 
 // tooLate ends a set after a miss that was not stored, because the item had changed (k is Exists) or was
@@ -318,7 +325,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	}
 	rt.Learned.Count(stats.GuardLeaseCanceled)
 	if m.Win != nil && m.Win.Strike {
-		g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
+		g.rebuilds.Of(m.Hash).Add(-1, rt, g.Now)
 	}
 	keep := int64(0)
 	if m.Left > 0 {

@@ -375,7 +375,7 @@ func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, s *Item) {
 // lease holder.
 func (l *rule) grantLease(t *task.Task, s *Item) {
 	l.Learned.Won(l.g.Now)
-	strike := l.g.neverFilled.Won(t.Hash, l.RouteGuard, l.g.Now)
+	strike := l.g.rebuilds.Of(t.Hash).Won(l.RouteGuard, l.g.Now)
 	if s.IsAbsent() {
 		s = nil
 	}
@@ -433,25 +433,18 @@ func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 }
 
 // unheld continues the get t, which does not wait, or does not wait any longer, for the rebuild of the
-// item s.
+// item s. A miss is recorded although another client rebuilds. So a set of t's client can't overwrite a
+// newer value of the other client, or restore a value after a delete.
 func (l *rule) unheld(t *task.Task, s *Item) {
-	if l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t) {
+	switch {
+	case l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t):
 		l.final = true
 		l.read(t)
-		return
-	}
-	l.missLate(t, s)
-}
-
-// missLate answers t with a miss although another client rebuilds. The miss is recorded. So a set
-// of t's client can't overwrite a newer value of the other client, or restore a value after a
-// delete.
-func (l *rule) missLate(t *task.Task, s *Item) {
-	if l.g.Ablation.Late {
+	case l.g.Ablation.Late:
 		t.AnswerKind(task.MissKind(t))
-		return
+	default:
+		l.miss(t, s)
 	}
-	l.miss(t, s)
 }
 
 // rebuilds reports whether t's client already has a miss of the item s, so it is expected to
@@ -465,19 +458,23 @@ func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 // Overdue reports whether the lease holder of an item with this cas has not filled it for the
 // time of a lease.
 func (g *Guard) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte) bool {
-	return g.winners.Overdue(rt, hash, cas, g.Now)
+	return g.rebuilds.Overdue(rt, hash, cas, g.Now)
 }
 
 // watch cancels the lease of the item s if the lease holder has not filled it for the time of a
 // lease. The next get then rebuilds.
 func (l *rule) watch(t *task.Task, s *Item) {
-	g := l.g
-	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.RouteGuard, t.Hash, s.Cas) {
+	if s.IsTombstone() || len(s.Cas) == 0 || l.g.Ablation.Watch {
 		return
 	}
-	l.Learned.Count(stats.GuardLeaseExpired)
-	g.cancelLease(l.RouteGuard, l.here(t), s)
-	delete(g.winners, t.Hash)
+	switch is := l.g.rebuilds.Of(t.Hash); {
+	case is.holder != string(s.Cas):
+		is.holder, is.since = string(s.Cas), l.g.Now
+	case l.g.Overdue(l.RouteGuard, t.Hash, s.Cas):
+		l.Learned.Count(stats.GuardLeaseExpired)
+		l.g.cancelLease(l.RouteGuard, l.here(t), s)
+		is.holder = ""
+	}
 }
 
 // token returns the function that converts a cas of the key's server to the token that the client

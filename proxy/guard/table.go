@@ -54,18 +54,9 @@ func (t *missTable) Find(s Scope, c *missClient, name string) *Miss {
 // Seen describes a miss that a client gets, and the item that its get has found.
 type Seen struct {
 	missOrigin
-	CAS       uint64 // cas of the item that the get has found; 0: unknown
-	Gone, Won bool
-	Hash      uint64
-	Route     *routing.RouteGuard
-	Now       int64
-}
-
-// event returns the Event for the miss s, with the kind Missed.
-func (s *Seen) event() Event {
-	ev := At(s.Route, s.Now)
-	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
-	return ev
+	Event // its kind is Missed
+	Hash  uint64
+	Route *routing.RouteGuard
 }
 
 // At returns an Event without a kind: it has the time `now`, and the lease times of the route rt.
@@ -97,10 +88,10 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 		m.KeyMisses, _, _ = Decide(s, m.KeyMisses, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
 	}
 	fits := !s.one() && m.N > 0 && m.CAS == seen.CAS
-	if ev := seen.event(); fits && oldest.differ(&seen.tagsRead) {
-		m.Mixed, fits = m.Last+ev.Lease, false
+	if fits && oldest.differ(&seen.tagsRead) {
+		m.Mixed, fits = m.Last+seen.Lease, false
 	}
-	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, seen.event())
+	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, seen.Event)
 	if m.missOrigin, m.Route = seen.missOrigin, seen.Route; fits {
 		m.tagsRead = oldest
 	}

@@ -92,7 +92,7 @@ func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
 // isNeverFilled reports whether clients never fill t's key, so that waiting for a value is
 // pointless. It counts this case for the statistics.
 func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
-	barren := g.neverFilled.Has(t.Hash, g.Now)
+	barren := g.rebuilds.NeverFilled(t.Hash, g.Now)
 	if barren {
 		l.Learned.Count(stats.GuardNeverFilled)
 	}
@@ -134,9 +134,7 @@ func (q *poll) tick() {
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
 	if !q.here.Copied && !q.stays(first) { // the server of the key has changed its health phase, or the key has moved
-		for len(q.held) > 0 {
-			q.end(q.held[0], false)
-		}
+		q.endAll()
 		return
 	}
 	next := g.nextPoll[q.here.Server]
@@ -266,6 +264,13 @@ func (q *poll) end(h *held, over bool) {
 	h.seen.At = h.since
 	h.l.unheld(h.t, &h.seen)
 	h.t.CatchUp()
+}
+
+// endAll ends all waits for the key.
+func (q *poll) endAll() {
+	for len(q.held) > 0 {
+		q.end(q.held[0], false)
+	}
 }
 
 // wake makes the poll of a key start at once, because t has just changed the key.

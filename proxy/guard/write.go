@@ -41,17 +41,13 @@ func (l *rule) write(t *task.Task, r *upstream.Result) {
 	case l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores(): // Ringside stores no tags on this route (Read), so no read could check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
+	case t.Op <= wire.Replace && l.rebuild(t):
 	case t.Op == wire.Set:
-		if !l.rebuild(t, Set, 'S') {
-			l.store(t, 'S', nil)
-		}
+		l.store(t, 'S', nil)
 	case t.Op == wire.Add:
-		if !l.rebuild(t, Add, 'S') {
-			l.store(t, 'E', nil)
-		}
+		l.store(t, 'E', nil)
 	case t.Op == wire.Cas:
 		l.compare(t)
-	case t.Op == wire.Replace && l.replaces(t):
 	case (t.Op == wire.Incr || t.Op == wire.Decr) && l.Stale == 0 && l.tags == nil:
 		l.kept.Bytes = nil
 		l.sendAsIs(t)
@@ -63,20 +59,6 @@ func (l *rule) write(t *task.Task, r *upstream.Result) {
 	default:
 		l.look(t, (*rule).looked)
 	}
-}
-
-// replaces serves a replace that follows a miss of its client. It returns false if there is no such miss.
-func (l *rule) replaces(t *task.Task) bool {
-	m := l.misses(t)
-	switch {
-	case m == nil || m.N == 0:
-		return false
-	case m.Gone: // at the miss there was no value to replace, and a newer value of another client must not be replaced
-		l.refuse(t)
-		l.say(t, wire.NotStored)
-		return true
-	}
-	return l.rebuild(t, Set, 'R')
 }
 
 // looked continues a write after a look. Each request that it sends changes the item only if the item
@@ -274,7 +256,7 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 			l.cancelBound(b)
 		}
 		l.release(Refused, 0, upstream.ConnEpoch{})
-		l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
+		l.g.rebuilds.Of(t.Hash).Add(Unfilled+1, l.RouteGuard, l.g.Now)
 		l.g.wake(t)
 	}
 	if !l.answered(t, r) {
@@ -285,7 +267,7 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 		l.rebuilt(t, r)
 	case l.wrote:
 		l.knows(t, Changed)
-		delete(l.g.neverFilled, t.Hash)
+		l.g.rebuilds.Filled(t.Hash)
 		l.reply(t, r)
 	case l.mode == 'E' && k == wire.NotStored: // perhaps the item is a placeholder
 		l.look(t, (*rule).looked)
