@@ -198,7 +198,7 @@ func (g *Guard) serves(t *task.Task) bool {
 	if speech := srv.FeaturesFor(t.Asker); speech != 0 && speech&wire.Metas == 0 {
 		l.Learned.Count(stats.GuardOff)
 		g.turnOff(srv, offReason{why: noMeta})
-		return l.leave(t) // such a server has no guarded items
+		return l.unguard(t) // such a server has no guarded items
 	}
 	if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
@@ -207,8 +207,8 @@ func (g *Guard) serves(t *task.Task) bool {
 	return l.start(t)
 }
 
-// leave makes t a task that is served as on a route without a guard.
-func (l *rule) leave(t *task.Task) (served bool) {
+// unguard makes t a task that is served as on a route without a guard.
+func (l *rule) unguard(t *task.Task) (served bool) {
 	l.rewrite(t)
 	t.Rule = nil
 	return false
@@ -247,7 +247,7 @@ func (l *rule) start(t *task.Task) bool {
 		l.rewrite(t)
 		l.byToken(t)
 	default:
-		return l.leave(t)
+		return l.unguard(t)
 	}
 	return true
 }

@@ -58,7 +58,7 @@ func (l *rule) event(k Kind) Event {
 // connection is closed, record cancels the lease instead and returns nil.
 func (l *rule) record(t *task.Task, s *Item) *Miss {
 	g := l.g
-	if l.Hide || l.party == nil {
+	if l.Hide {
 		return nil
 	}
 	seen := Seen{Event: l.event(Missed), Hash: t.Hash, Route: l.RouteGuard}
@@ -89,12 +89,7 @@ func (l *rule) record(t *task.Task, s *Item) *Miss {
 // knows ends the recorded miss of t's key, if t's client sends one request at a time. The kind k
 // says why: the client gets the value (Found), the reply to its delete (Deleted), or the reply to
 // another command that has changed the item (Changed).
-func (l *rule) knows(t *task.Task, k Kind) {
-	if l.Hide || l.party == nil {
-		return
-	}
-	l.endMiss(nameOf(t), k)
-}
+func (l *rule) knows(t *task.Task, k Kind) { l.endMiss(nameOf(t), k) }
 
 func (l *rule) endMiss(name string, k Kind) {
 	if m := l.g.misses.Find(l.scope(), &l.party.missClient, name); m != nil {
@@ -127,9 +122,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	}
 	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.ID+"\x00"+string(key)
 	g.OnLoop(hash, func(g *Guard) {
-		if l.g = g; !l.Hide {
-			l.endMiss(name, Found)
-		}
+		l.g = g
+		l.endMiss(name, Found)
 	})
 }
 

@@ -153,12 +153,10 @@ func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
 	if r.Bytes != nil && (r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
 		l.cancelFastLease()
-		l.fast = FastAnswer{}
 		l.read(t)
-		return
+	} else {
+		l.found(t, r)
 	}
-	l.fast = FastAnswer{}
-	l.found(t, r)
 }
 
 // cancelFastLease cancels the lease that a read without a task was granted, if there is one.

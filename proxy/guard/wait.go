@@ -48,16 +48,19 @@ const (
 // hold makes the get t wait for the rebuild of another client and returns true. It returns false
 // if t may not wait.
 func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
-	p := l.party
-	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many && !l.HoldMany || g.isNeverFilled(t, l) || !l.Learned.Holds() {
+	p, until := l.party, l.since+int64(l.Wait)
+	if l.Wait == 0 || p.Shared.Load() || l.many && !l.HoldMany {
 		return false
 	}
+	if g.rebuilds.NeverFilled(t.Hash, g.Now) {
+		l.Learned.Count(stats.GuardNeverFilled)
+		return false
+	}
+	name, here := nameOf(t), l.here(t)
+	q := g.polling[name]
+	fresh := q != nil && len(q.held) == 0 && !q.asking // no get waits yet
 	loops, _ := g.Loops.Count(g.Tasks)
-	if g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) {
-		return false
-	}
-	until := l.since + int64(l.Wait)
-	if until <= g.Now {
+	if !l.Learned.Holds() || g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) || until <= g.Now || q != nil && !fresh && !here.Copied && q.here != here {
 		return false
 	}
 	p.held.Add(1)
@@ -65,21 +68,13 @@ func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
 		p.held.Add(-1)
 		return false
 	}
-	name := nameOf(t)
-	q := g.polling[name]
 	if q == nil {
-		q = &poll{g: g, key: name, rt: l.RouteGuard, here: l.here(t), interval: firstPoll}
+		q = &poll{g: g, key: name, rt: l.RouteGuard, here: here, interval: firstPoll}
 		g.polling[name] = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
-	}
-	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // no get waits yet, or each waiting get of a replicated key will read the key itself: poll the newest server
+	} else if fresh || here.Copied && here.Seal != 0 { // each waiting get of a replicated key will read the key itself: poll the newest server
 		q.here = here
-	case here.Copied:
-	case q.here != here:
-		p.held.Add(-1)
-		return false
 	}
 	q.held = append(q.held, &held{t: t, l: l, since: g.Now, until: until, seen: seen})
 	g.waiting++
@@ -87,16 +82,6 @@ func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
 	l.Learned.Waiting.Add(1)
 	g.At(link.GuardTimer, q.next())
 	return true
-}
-
-// isNeverFilled reports whether clients never fill t's key, so that waiting for a value is
-// pointless. It counts this case for the statistics.
-func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
-	barren := g.rebuilds.NeverFilled(t.Hash, g.Now)
-	if barren {
-		l.Learned.Count(stats.GuardNeverFilled)
-	}
-	return barren
 }
 
 // jitter returns the time until the next poll: q.interval, changed at random by up to 30 %. It
