@@ -53,8 +53,8 @@ func (l *rule) event(k Kind) Event {
 	return ev
 }
 
-// record records that t's client gets a miss. s is the item that its get has seen; nil: unknown, so no
-// set can be bound to it. record must be called before the client gets the reply. If the client's
+// record records that t's client gets a miss. s is the item that its get has seen. If it is unknown (nil)
+// or absent, no set can be bound to it. record must be called before the client gets the reply. If the client's
 // connection is closed, record cancels the lease instead and returns nil.
 func (l *rule) record(t *task.Task, s *Item) *Miss {
 	g := l.g
@@ -65,7 +65,7 @@ func (l *rule) record(t *task.Task, s *Item) *Miss {
 	if seen.At = g.Now; s != nil && s.At != 0 {
 		seen.At = s.At
 	}
-	if s != nil && !s.IsTombstone() {
+	if s != nil && !s.IsTombstone() && !s.IsAbsent() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
 		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), s.Via, s.IsPlaceholder(), l.isGone(s), s.Won
 		if left := s.SecondsLeft(); l.Stale > 0 && !s.IsPlaceholder() && !s.IsInvalidated() && left <= math.MaxInt32 {
@@ -159,18 +159,18 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	return m, act, cas
 }
 
-// asRebuild has, for each command that can follow a miss, the event that Decide gets and the mode of the
-// ms that is sent over the item of the miss. A client that has missed the key can add it, but has nothing
-// to replace.
-var asRebuild = [wire.NumOps]struct {
+// overItem has the mode of the ms that stores the value of a command over an item, and the event that
+// Decide gets if the command can follow a miss. A client that has missed the key can add it, but has
+// nothing to replace.
+var overItem = [wire.NumOps]struct {
 	kind Kind
 	mode byte
-}{wire.Set: {Set, 'S'}, wire.Add: {Add, 'S'}, wire.Replace: {Replace, 'R'}}
+}{wire.Set: {Set, 'S'}, wire.Add: {Add, 'S'}, wire.Replace: {Replace, 'R'}, wire.Append: {mode: 'A'}, wire.Prepend: {mode: 'P'}}
 
 // rebuild serves a set, add or replace that follows a miss of its client. It also rejects a set that is
 // only allowed after a miss, if there was none. It returns false if it has done nothing.
 func (l *rule) rebuild(t *task.Task) bool {
-	m, act, cas := l.decide(t, asRebuild[t.Op].kind)
+	m, act, cas := l.decide(t, overItem[t.Op].kind)
 	switch act {
 	case Write:
 		return false
@@ -187,7 +187,7 @@ func (l *rule) rebuild(t *task.Task) bool {
 		l.say(t, wire.NotStored)
 	case Bind:
 		l.bound = m.Bind(cas)
-		l.store(t, asRebuild[t.Op].mode, strconv.AppendUint(nil, cas, 10))
+		l.store(t, overItem[t.Op].mode, strconv.AppendUint(nil, cas, 10))
 	}
 	return true
 }

@@ -192,7 +192,8 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 		return
 	}
 	switch {
-	case s.IsAbsent(): // the read has found no item and created no placeholder, because the server had no memory for one
+	case s.IsAbsent(), // the read has found no item and created no placeholder, because the server had no memory for one
+		l.Hide && s.Tags != stamp.Stands && !s.IsInvalidated():
 		l.miss(t, nil)
 	case s.IsTombstone():
 		l.late(t, r, s)
@@ -203,7 +204,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
 		l.late(t, r, s)
 	case s.Tags != stamp.Stands && !s.IsInvalidated():
-		l.fallen(t, r, s)
+		l.mark(t, r, s, l.keep(), s.Tags != unreadable) // as a delete does, so that one client rebuilds the value
 	case l.tags != nil && s.Tags == unreadable:
 		l.late(t, r, s)
 	case !l.isOld(s):
@@ -374,10 +375,7 @@ func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, s *Item) {
 func (l *rule) grantLease(t *task.Task, s *Item) {
 	l.Learned.Won(l.g.Now)
 	strike := l.g.rebuilds.Of(t.Hash).Won(l.RouteGuard, l.g.Now)
-	if s.IsAbsent() {
-		s = nil
-	}
-	if m := l.miss(t, s); m != nil && s != nil && s.Won {
+	if m := l.miss(t, s); m != nil && s.Won {
 		l.g.misses.Won(m, strike, l.g.Now)
 	}
 }

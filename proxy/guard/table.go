@@ -80,8 +80,6 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 			c.count(1, seen.Hash)
 		}
 		seen.Route.Learned.Misses.Add(1)
-	} else {
-		t.unlink(m)
 	}
 	oldest := m.tagsRead
 	if m.N > 0 && !m.missOrigin.same(&seen.missOrigin) {

@@ -267,16 +267,6 @@ func (tg *tagged) uncover(r *upstream.Result, h stamp.Head, s *Item) *upstream.R
 	return &bare
 }
 
-// fallen handles the reply r if its value is invalid, because a tag has changed. It marks the
-// value as stale, as a delete does, so that one client rebuilds it.
-func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item) {
-	if l.Hide {
-		l.miss(t, nil)
-		return
-	}
-	l.mark(t, r, s, l.keep(), s.Tags != unreadable)
-}
-
 // retouch reads the key again, and sets the time to live that t's client requests. It serves the
 // value that this second read finds. If another client has deleted the value in between, it starts t
 // again.

@@ -74,7 +74,7 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 	case t.Op == wire.Add && (!l.isGone(s) || s.IsTombstone()):
 		l.say(t, wire.NotStored)
 	case t.Op == wire.Add:
-		l.store(t, 'S', s.Cas)
+		l.storeOver(t, s)
 	case counts && t.Req.Letters.Has('N') && t.Req.Dialect == wire.Meta && l.isGone(s):
 		l.create(t, s)
 	case l.nothing(t, s) && !(t.Op == wire.Touch && l.g.Ablation.Touch):
@@ -84,7 +84,7 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 	case l.kept.Bytes != nil: // the server's reply to the client's own command
 		l.reply(t, &l.kept)
 	case t.Op == wire.Replace:
-		l.store(t, 'R', s.Cas)
+		l.storeOver(t, s)
 	case t.Op == wire.Cas, !l.matches(t, s):
 		l.say(t, wire.Exists)
 	case counts:
@@ -218,6 +218,9 @@ func (l *rule) storeLine(t *task.Task) []byte {
 	return t.Meta("ms", l.name, flags+more, body)
 }
 
+// storeOver stores t's value over the item s.
+func (l *rule) storeOver(t *task.Task, s *Item) { l.store(t, overItem[t.Op].mode, s.Cas) }
+
 // store stores t's value with an ms of the given mode, only over the item with the given cas if that
 // is not empty. The value gets the present versions of its tags.
 func (l *rule) store(t *task.Task, mode byte, cas []byte) {
@@ -312,10 +315,6 @@ func (l *rule) sealedValue(t *task.Task, r *upstream.Result) {
 
 // extend sends an append or prepend to the value s.
 func (l *rule) extend(t *task.Task, s *Item) {
-	mode := byte('A')
-	if t.Op == wire.Prepend {
-		mode = 'P'
-	}
 	headed := l.tags != nil && l.tags.head != nil
 	body := t.Body()
 	switch {
@@ -326,10 +325,10 @@ func (l *rule) extend(t *task.Task, s *Item) {
 		if headed {
 			l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
 		}
-	case headed && mode == 'P': // the header must stay in front of the value, so the value is written as a whole
+	case headed && t.Op == wire.Prepend: // the header must stay in front of the value, so the value is written as a whole
 		body = slices.Concat(body, l.tags.body)
 	default:
-		l.store(t, mode, s.Cas)
+		l.storeOver(t, s)
 		return
 	}
 	more := ""
