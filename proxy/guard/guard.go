@@ -100,15 +100,12 @@ func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
 	}
-	if s.Owes {
-		p.Shared.Store(true)
-		return
+	shared := s.Owes
+	for o := s.Head; o != nil && !shared; o = o.Next {
+		shared = o != x && !o.Quiet()
 	}
-	for o := s.Head; o != nil; o = o.Next {
-		if o != x && !o.Quiet() {
-			p.Shared.Store(true)
-			return
-		}
+	if shared {
+		p.Shared.Store(true)
 	}
 }
 
@@ -169,10 +166,7 @@ func (h handler) Handle(t *task.Task) {
 
 // serves is Handle for a task that the guard serves. For others it returns false.
 func (g *Guard) serves(t *task.Task) bool {
-	if t.Route.Guard == nil { // a reload has removed the guard
-		return false
-	}
-	if t.IsStep() { // t is a step that the guard itself has started, so the guard does not handle it again
+	if t.Route.Guard == nil || t.IsStep() { // a reload has removed the guard, or t is a step that the guard itself has started
 		return false
 	}
 	l, _ := t.Rule.(*rule)
@@ -182,7 +176,8 @@ func (g *Guard) serves(t *task.Task) bool {
 	l.g, l.RouteGuard = g, t.Route.Guard
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
-		return l.startReplicated(t)
+		l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
+		return l.copies != nil && l.start(t)
 	}
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
@@ -222,12 +217,6 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	l.name = l.Keys[l.at]
 	return trouble, parked
-}
-
-// startReplicated does what Guard.Handle does, for a task on a key with several replicas.
-func (l *rule) startReplicated(t *task.Task) bool {
-	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
-	return l.copies != nil && l.start(t)
 }
 
 // start serves t after its key has been located. It returns false if t must be served as on a route

@@ -175,10 +175,7 @@ func (l *rule) rebuild(t *task.Task) bool {
 	case Write:
 		return false
 	case Wait:
-		m.Await(func() {
-			l.write(t, nil)
-			t.CatchUp()
-		})
+		m.waiting = append(m.waiting, t)
 	case Refuse:
 		if m != nil {
 			l.came(t, m.Win)
@@ -225,8 +222,9 @@ func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	l.bound = nil
 	ev := l.event(SetDone)
 	ev.Outcome, ev.CAS = o, cas
-	for _, f := range l.g.misses.Done(l.scope(), b, ev, epoch) {
-		f()
+	for _, t := range l.g.misses.Done(l.scope(), b, ev, epoch) {
+		t.Rule.(*rule).write(t, nil)
+		t.CatchUp()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
 
@@ -125,9 +126,6 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	return act, cas
 }
 
-// Await queues f, which sends a set of the key, until the set that is in flight is done.
-func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
-
 // boundSet is a set that is sent with the cas of the item that an earlier miss has seen. The
 // server stores the set only if the item still has that cas.
 type boundSet struct {
@@ -142,8 +140,8 @@ type boundSet struct {
 func (m *Miss) Bind(cas uint64) *boundSet { return &boundSet{m, m.missOrigin, cas, m.Won} }
 
 // Done ends the set b after its reply, which arrived on a connection with the given epoch. It
-// returns the functions that send the sets that have waited for b.
-func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []func()) {
+// returns the sets that have waited for b.
+func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []*task.Task) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
 	if !m.missOrigin.same(&b.missOrigin) { // the newest miss has seen an item of another server process, where another item may have the same cas
