@@ -5,7 +5,6 @@ package guard
 import (
 	"strconv"
 
-	"ringside/proxy/tags/stamp"
 	"ringside/proxy/wire"
 )
 
@@ -26,12 +25,12 @@ func appendText(dst, key []byte, r *wire.Reply, b []byte, s *Item, token bool) [
 // client has not requested. The server keeps the item for `longer` seconds more than the client
 // wanted. appendMeta subtracts this time from the TTL that the client sees.
 func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b []byte, s *Item) []byte {
-	body := b[r.Line.End:r.Size]
+	shown := r.Kind == wire.Value && asked.Has('v')
 	switch {
-	case r.Kind == wire.Value && !asked.Has('v'): // the client has not requested the value: the guard has read it only for the header with its tag versions
-		dst, body = append(dst, "HD"...), []byte(wire.CRLF)
-	case r.Kind == wire.Value:
-		dst = strconv.AppendInt(append(dst, "VA "...), int64(r.Body.Len()), 10)
+	case shown:
+		dst = strconv.AppendInt(append(dst, "VA "...), int64(s.Size), 10)
+	case r.Kind == wire.Value: // the client has not requested the value: the guard has read it only for the header with its tag versions
+		dst = append(dst, "HD"...)
 	default:
 		dst = append(dst, r.Line.Of(b)[:2]...)
 	}
@@ -45,6 +44,8 @@ func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 			continue
 		case letter == 'f':
 			dst = append(append(dst, " f"...), s.ClientFlags()...)
+		case letter == 's':
+			dst = strconv.AppendInt(append(dst, " s"...), int64(s.Size), 10)
 		case letter == 't' && longer > 0 && s.SecondsLeft() < 1<<40:
 			left := max(s.SecondsLeft()-longer, 0)
 			if s.IsInvalidated() {
@@ -55,26 +56,8 @@ func appendMeta(dst []byte, asked wire.Letters, longer int64, r *wire.Reply, b [
 			dst = append(append(dst, ' '), flag.Of(b)...)
 		}
 	}
-	return append(dst, body...)
-}
-
-// appendBare appends r, the reply to an mg with the bytes b, without the header h of its value.
-func appendBare(dst, b []byte, r *wire.Reply, h stamp.Head) []byte {
-	body := r.Body.Of(b)[len(h):]
-	dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)
-	for rest := r.MetaFlags; ; {
-		var word wire.Span
-		if word, rest = wire.NextKey(b, rest); word.Len() == 0 {
-			break
-		}
-		switch dst = append(dst, ' ', b[word.Start]); b[word.Start] {
-		case 'f':
-			dst = strconv.AppendUint(dst, uint64(h.Flags()), 10)
-		case 's':
-			dst = strconv.AppendInt(dst, int64(len(body)), 10)
-		default:
-			dst = append(dst, b[word.Start+1:word.End]...)
-		}
+	if dst = append(dst, wire.CRLF...); shown {
+		dst = append(dst, b[r.Body.Start:r.Size]...)
 	}
-	return append(append(append(dst, wire.CRLF...), body...), wire.CRLF...)
+	return dst
 }

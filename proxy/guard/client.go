@@ -4,12 +4,14 @@ package guard
 // that no set has followed yet.
 
 import (
+	"container/list"
 	"slices"
 	"strconv"
 	"sync/atomic"
 
 	"ringside/proxy/routing"
 	"ringside/proxy/tags/stamp"
+	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
 
@@ -24,10 +26,9 @@ type Miss struct {
 	Win    *leaseRecord        // the lease of the newest miss; nil: the client that got the newest miss is not the lease holder
 	Route  *routing.RouteGuard // route of the newest miss
 
-	waiting       []func() // sets of the key that wait until an earlier set of the key is done (Busy)
-	older, next   *Miss    // neighbors in the list of all Miss records that are not Busy, ordered by their last change
-	before, after *Miss    // neighbors in the list of the Miss records of one client connection
-	listed, owned bool     // listed: the record is in the list of older and next; owned: it is in the list of before and after
+	waiting []*task.Task  // sets of the key that wait until an earlier set of the key is done (Busy)
+	aged    *list.Element // place in missTable.aged; nil: the record is Busy
+	owned   *list.Element // place in the list of the Miss records of one client connection; nil: it is in no such list
 }
 
 // missOrigin describes the item that a get found before its client got a miss: the server of the
@@ -126,7 +127,7 @@ func (c *missClient) count(n int64, hash uint64) {
 // leaseRecord is a lease that was granted to a client: the client is expected to rebuild the
 // value.
 type leaseRecord struct {
-	Strike bool // this lease counts when the guard decides whether clients never fill the key: see neverFilledKeys.Won
+	Strike bool // this lease counts when the guard decides whether clients never fill the key: see strikes.Won
 	at     int64
 	route  *routing.RouteGuard
 	over   bool

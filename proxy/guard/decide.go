@@ -21,7 +21,7 @@ type KeyMisses struct {
 	N     uint32 // number of misses that no set has followed yet
 	Mixed int64  // until this time no set of the key is stored, because its misses may have seen different items; in nanoseconds
 	Last  int64  // time of the newest miss, in nanoseconds
-	Gone  bool   // the newest miss has seen a placeholder or a deleted item, so an add may replace the item
+	Gone  bool   // the newest miss has seen a placeholder or a deleted item, so an add may replace the item, and a replace may not
 	Won   bool   // the client of the newest miss is the lease holder
 	Busy  bool   // a set with the cas CAS was sent and has no reply yet
 }
@@ -36,9 +36,10 @@ const (
 	Found                // a get was answered with a value
 	Set                  // a set has arrived
 	Add                  // an add has arrived
+	Replace              // a replace has arrived
 	SetDone              // a set that was sent to the server has ended
 	Deleted              // a delete by this client connection was answered
-	Changed              // a command by this client connection, other than set, add and delete, was answered and has changed the item
+	Changed              // a command by this client connection, other than set, add, replace and delete, was answered and has changed the item
 	Unplaced             // the cas that the newest miss has seen is no longer valid: the server, its connection or its phase has changed, or the key has moved
 	Closed               // the client connection is closed
 )
@@ -100,7 +101,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 		if s.one() {
 			e = KeyMisses{Busy: e.Busy}
 		}
-	case Set, Add:
+	case Set, Add, Replace:
 		switch {
 		case e.N == 0 && s.AfterMiss && ev.Kind == Set:
 			return e, Refuse, 0
@@ -108,7 +109,7 @@ func Decide(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			return e, Write, 0
 		case e.Busy:
 			return e, Wait, 0
-		case e.CAS == 0 || ev.Now < e.Mixed || ev.Kind == Add && !e.Gone:
+		case e.CAS == 0 || ev.Now < e.Mixed || ev.Kind == Add && !e.Gone || ev.Kind == Replace && e.Gone:
 			return e.answered(), Refuse, 0
 		}
 		e.Busy = true

@@ -44,7 +44,7 @@
 // A deleted value (X) is kept for stale and lease, and served while it has more than a
 // lease left. So the set of a rebuild that began while it was served finds it.
 //
-// "look" is an mg that does not start a rebuild (rule.inspectItem).
+// "look" is an mg that does not start a rebuild (rule.look).
 //
 // # A key
 //
@@ -55,6 +55,20 @@
 //
 // To cancel a lease means to remove the placeholder, or to mark the item with md I, so
 // that the next get rebuilds.
+//
+// # How a command runs
+//
+// A rule (rule.go) runs one command. Each of its requests names the method that handles the reply, and
+// what the command must know in between is in the fields of the rule. There are three paths:
+//
+//	get       read ► judge ► the value, a wait (wait.go), or a miss; or md I and another read (mark), or another
+//	          look at the item (checkLease)
+//	set       rebuild decides whether it is the rebuild after a miss ► store ► stored ► rebuilt
+//	others    write ► look ► looked decides by the item ► store, change, md or ma, over this item only
+//	          ► the reply; if the item has changed in between, the command starts again (again)
+//
+// On a route with tags, each read requests the versions of the key's tags before the item (inspect), and
+// judged checks them. A store requests the versions of its tags first (stamp).
 //
 // # Replicated keys
 //

@@ -37,9 +37,8 @@ type Guard struct {
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // by server: earliest time of the next poll, on the loop's clock
 
-	neverFilled neverFilledKeys                // keys for which clients got leases but sent no sets, by hash
-	winners     leaseHolders                   // lease holders that have not filled their key yet, by the hash of the key
-	off         map[*upstream.Server]offReason // servers for which the guard is off
+	rebuilds rebuilds                       // what is remembered of rebuilds that have not ended, by the hash of the key
+	off      map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
 }
@@ -48,7 +47,7 @@ type Guard struct {
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
 		Tasks: tasks, misses: newMissTable(), piece: leavePiece, polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
-		neverFilled: neverFilledKeys{}, winners: leaseHolders{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
+		rebuilds: rebuilds{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
@@ -101,15 +100,12 @@ func (p *clientState) overlaps(s *client.Session, x *client.Exchange) {
 	if p.Shared.Load() || x.Quiet() {
 		return
 	}
-	if s.Owes {
-		p.Shared.Store(true)
-		return
+	shared := s.Owes
+	for o := s.Head; o != nil && !shared; o = o.Next {
+		shared = o != x && !o.Quiet()
 	}
-	for o := s.Head; o != nil; o = o.Next {
-		if o != x && !o.Quiet() {
-			p.Shared.Store(true)
-			return
-		}
+	if shared {
+		p.Shared.Store(true)
 	}
 }
 
@@ -170,10 +166,7 @@ func (h handler) Handle(t *task.Task) {
 
 // serves is Handle for a task that the guard serves. For others it returns false.
 func (g *Guard) serves(t *task.Task) bool {
-	if t.Route.Guard == nil { // a reload has removed the guard
-		return false
-	}
-	if t.IsStep() { // t is a step that the guard itself has started, so the guard does not handle it again
+	if t.Route.Guard == nil || t.IsStep() { // a reload has removed the guard, or t is a step that the guard itself has started
 		return false
 	}
 	l, _ := t.Rule.(*rule)
@@ -183,7 +176,8 @@ func (g *Guard) serves(t *task.Task) bool {
 	l.g, l.RouteGuard = g, t.Route.Guard
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
-		return l.startReplicated(t)
+		l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
+		return l.copies != nil && l.start(t)
 	}
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
@@ -196,16 +190,23 @@ func (g *Guard) serves(t *task.Task) bool {
 	}
 	l.tag(t)
 	srv := l.server(t)
-	speech := srv.FeaturesFor(t.Asker)
-	old := speech != 0 && speech&wire.Metas == 0
-	if old {
+	if speech := srv.FeaturesFor(t.Asker); speech != 0 && speech&wire.Metas == 0 {
 		l.Learned.Count(stats.GuardOff)
 		g.turnOff(srv, offReason{why: noMeta})
-	} else if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
+		return l.unguard(t) // such a server has no guarded items
+	}
+	if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
-	return l.start(t, old)
+	return l.start(t)
+}
+
+// unguard makes t a task that is served as on a route without a guard.
+func (l *rule) unguard(t *task.Task) (served bool) {
+	l.rewrite(t)
+	t.Rule = nil
+	return false
 }
 
 // locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.
@@ -218,32 +219,24 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	return trouble, parked
 }
 
-// startReplicated does what Guard.Handle does, for a task on a key with several replicas.
-func (l *rule) startReplicated(t *task.Task) bool {
-	l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
-	return l.copies != nil && l.start(t, false)
-}
-
 // start serves t after its key has been located. It returns false if t must be served as on a route
-// without a guard. It also returns false for all commands on a server without meta commands (old),
-// because such a server has no guarded items.
-func (l *rule) start(t *task.Task, old bool) bool {
-	switch why := unfit(t); {
-	case !old && l.copies == nil && passes(t) && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
-		t.Reject(wire.AppendClientError(nil, ownFlags))
-	case !old && passes(t) && (compares(t) || changes(t) && l.misses(t) != nil):
-		l.rewrite(t)
-		l.byToken(t)
-	case old || passes(t):
-		l.rewrite(t)
-		t.Rule = nil
-		return false
-	case why != "":
-		t.Reject(wire.AppendClientError(nil, why))
-	default:
+// without a guard.
+func (l *rule) start(t *task.Task) bool {
+	why := unfit(t)
+	switch {
+	case !passes(t) && why == "":
 		l.rewrite(t)
 		t.Rule = l
 		t.Run(0, nil)
+	case !passes(t):
+		t.Reject(wire.AppendClientError(nil, why))
+	case l.copies == nil && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
+		t.Reject(wire.AppendClientError(nil, ownFlags))
+	case compares(t) || changes(t) && l.misses(t) != nil:
+		l.rewrite(t)
+		l.byToken(t)
+	default:
+		return l.unguard(t)
 	}
 	return true
 }
@@ -330,9 +323,7 @@ func (g *Guard) tidy() {
 // Drain ends the waits of all gets on this loop.
 func (g *Guard) Drain() {
 	for _, p := range g.polls {
-		for len(p.held) > 0 {
-			p.end(p.held[0], false)
-		}
+		p.endAll()
 	}
 }
 

@@ -53,39 +53,32 @@ func (l *rule) event(k Kind) Event {
 	return ev
 }
 
-// missed describes a get to which the guard is about to reply with a miss.
-type missed struct {
-	s   *Item              // the item that the get has seen; nil: unknown, so no set can be bound to it
-	via upstream.ConnEpoch // epoch of the server connection on which s arrived
-	at  int64              // when the get was sent, on the loop's clock; 0: now
-	won bool
-}
-
-// record records that t's client gets a miss. It must be called before the client gets the reply.
-// If the client's connection is closed, record cancels the lease instead and returns nil.
-func (l *rule) record(t *task.Task, what missed) *Miss {
+// record records that t's client gets a miss. s is the item that its get has seen. If it is unknown (nil)
+// or absent, no set can be bound to it. record must be called before the client gets the reply. If the client's
+// connection is closed, record cancels the lease instead and returns nil.
+func (l *rule) record(t *task.Task, s *Item) *Miss {
 	g := l.g
-	if l.Hide || l.party == nil {
+	if l.Hide {
 		return nil
 	}
-	seen := Seen{Hash: t.Hash, Route: l.RouteGuard, Now: g.Now}
-	if seen.At = what.at; what.at == 0 {
-		seen.At = g.Now
+	seen := Seen{Event: l.event(Missed), Hash: t.Hash, Route: l.RouteGuard}
+	if seen.At = g.Now; s != nil && s.At != 0 {
+		seen.At = s.At
 	}
-	if s := what.s; s != nil && !s.IsTombstone() {
+	if s != nil && !s.IsTombstone() && !s.IsAbsent() {
 		seen.CAS, _ = strconv.ParseUint(string(s.Cas), 10, 64)
-		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), what.via, s.IsPlaceholder(), l.isGone(s), what.won
+		seen.itemPlace, seen.Via, seen.Placeholder, seen.Gone, seen.Won = l.here(t), s.Via, s.IsPlaceholder(), l.isGone(s), s.Won
 		if left := s.SecondsLeft(); l.Stale > 0 && !s.IsPlaceholder() && !s.IsInvalidated() && left <= math.MaxInt32 {
 			seen.Left = int32(left)
 		}
-		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(what.via) {
+		if seen.First = seen.CAS; l.tags != nil && l.tags.via.Same(s.Via) {
 			seen.Known = slices.Clone(l.tags.known)
 		}
 	}
 	if l.party.gone.Load() {
-		if what.won {
+		if s != nil && s.Won {
 			l.Learned.Count(stats.GuardLeaseCanceled)
-			g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
+			g.cancelLease(l.RouteGuard, l.here(t), s)
 		}
 		return nil
 	}
@@ -96,12 +89,7 @@ func (l *rule) record(t *task.Task, what missed) *Miss {
 // knows ends the recorded miss of t's key, if t's client sends one request at a time. The kind k
 // says why: the client gets the value (Found), the reply to its delete (Deleted), or the reply to
 // another command that has changed the item (Changed).
-func (l *rule) knows(t *task.Task, k Kind) {
-	if l.Hide || l.party == nil {
-		return
-	}
-	l.endMiss(nameOf(t), k)
-}
+func (l *rule) knows(t *task.Task, k Kind) { l.endMiss(nameOf(t), k) }
 
 func (l *rule) endMiss(name string, k Kind) {
 	if m := l.g.misses.Find(l.scope(), &l.party.missClient, name); m != nil {
@@ -134,9 +122,8 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	}
 	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.ID+"\x00"+string(key)
 	g.OnLoop(hash, func(g *Guard) {
-		if l.g = g; !l.Hide {
-			l.endMiss(name, Found)
-		}
+		l.g = g
+		l.endMiss(name, Found)
 	})
 }
 
@@ -172,19 +159,23 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	return m, act, cas
 }
 
-// rebuild serves a set (mode S) or replace (mode R) that follows a miss of its client. It also
-// rejects a set that is only allowed after a miss, if there was none. It returns false if it has
-// done nothing.
-func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
-	m, act, cas := l.decide(t, k)
+// overItem has the mode of the ms that stores the value of a command over an item, and the event that
+// Decide gets if the command can follow a miss. A client that has missed the key can add it, but has
+// nothing to replace.
+var overItem = [wire.NumOps]struct {
+	kind Kind
+	mode byte
+}{wire.Set: {Set, 'S'}, wire.Add: {Add, 'S'}, wire.Replace: {Replace, 'R'}, wire.Append: {mode: 'A'}, wire.Prepend: {mode: 'P'}}
+
+// rebuild serves a set, add or replace that follows a miss of its client. It also rejects a set that is
+// only allowed after a miss, if there was none. It returns false if it has done nothing.
+func (l *rule) rebuild(t *task.Task) bool {
+	m, act, cas := l.decide(t, overItem[t.Op].kind)
 	switch act {
 	case Write:
 		return false
 	case Wait:
-		m.Await(func() {
-			l.write(t)
-			t.CatchUp()
-		})
+		m.waiting = append(m.waiting, t)
 	case Refuse:
 		if m != nil {
 			l.came(t, m.Win)
@@ -192,35 +183,33 @@ func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
 		l.Learned.Count(stats.GuardVoid)
 		l.say(t, wire.NotStored)
 	case Bind:
-		l.bind(t, m, mode, cas)
+		l.bound = m.Bind(cas)
+		l.store(t, overItem[t.Op].mode, strconv.AppendUint(nil, cas, 10))
 	}
 	return true
 }
 
-// bind sends t's value with the cas that the miss m has seen. The server stores the value only if
-// the item still has this cas.
-func (l *rule) bind(t *task.Task, m *Miss, mode byte, cas uint64) {
-	b := m.Bind(cas)
-	l.bound = b
-	l.store(t, mode, formatCas(cas), l.scope() != Scope{} || m.N > 1, func(k wire.Kind, r *upstream.Result) {
-		switch {
-		case k == wire.Stored && l.tags != nil && l.tags.trouble != nil: // a tag version could not be read, so it is not known whether the stored value is valid
-			l.broken(t, l.tags.trouble)
-			return
-		case k == wire.Stored && l.tags != nil && l.tags.changed: // a tag has changed since the miss, so the stored value is invalid
-			k = wire.Exists
-		case k == wire.Stored:
-			s := parseItem(&r.Reply, r.Bytes)
-			l.filled(t, b)
-			n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-			l.release(Stored, n, r.ConnEpoch)
-			l.answerStore(t, k, r)
-			return
+// rebuilt handles r, the reply to a set with the cas that the miss of its client has seen.
+func (l *rule) rebuilt(t *task.Task, r *upstream.Result) {
+	switch b, k := l.bound, r.Reply.Kind; {
+	case k != wire.Stored:
+		l.tooLate(t, k)
+	case l.tags != nil && l.tags.trouble != nil: // a tag version could not be read, so it is not known whether the stored value is valid
+		l.broken(t, l.tags.trouble)
+	case l.tags != nil && l.tagsChanged(): // a tag has changed since the miss, so the stored value is invalid
+		l.tooLate(t, wire.Exists)
+	default:
+		s := itemOf(r)
+		l.came(t, b.Win)
+		delete(l.g.rebuilds, t.Hash)
+		if b.Wins {
+			l.Learned.Count(stats.GuardFill)
+			l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
 		}
-		l.tooLate(t, b, k)
-		l.release(Refused, 0, upstream.ConnEpoch{})
-		l.say(t, wire.NotStored)
-	})
+		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		l.release(Stored, n, r.ConnEpoch)
+		l.reply(t, r)
+	}
 }
 
 // release ends the set t that was sent with the cas that an earlier miss has seen, if t is such a
@@ -233,8 +222,9 @@ func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 	l.bound = nil
 	ev := l.event(SetDone)
 	ev.Outcome, ev.CAS = o, cas
-	for _, f := range l.g.misses.Done(l.scope(), b, ev, epoch) {
-		f()
+	for _, t := range l.g.misses.Done(l.scope(), b, ev, epoch) {
+		t.Rule.(*rule).write(t, nil)
+		t.CatchUp()
 	}
 }
 
@@ -250,22 +240,13 @@ func (l *rule) refuse(t *task.Task) {
 // counts as one that clients never fill. w is the lease of the miss before the set.
 func (l *rule) came(t *task.Task, w *leaseRecord) {
 	w.End(true)
-	delete(l.g.neverFilled, t.Hash)
+	l.g.rebuilds.Filled(t.Hash)
 }
 
-// filled counts a rebuild that a server has stored.
-func (l *rule) filled(t *task.Task, b *boundSet) {
-	l.came(t, b.Win)
-	delete(l.g.winners, t.Hash)
-	if b.Wins {
-		l.Learned.Count(stats.GuardFill)
-		l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
-	}
-}
-
-// tooLate counts a set after a miss that was not stored, because the item had changed or was gone.
-// If the rebuild took longer than the lease, the guard learns a longer lease.
-func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
+// tooLate ends a set after a miss that was not stored, because the item had changed (k is Exists) or was
+// gone. If the rebuild took longer than the lease, the guard learns a longer lease.
+func (l *rule) tooLate(t *task.Task, k wire.Kind) {
+	b := l.bound
 	l.came(t, b.Win)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
@@ -276,6 +257,8 @@ func (l *rule) tooLate(t *task.Task, b *boundSet, k wire.Kind) {
 	if b.Wins && age > l.Learned.Lease(l.Lease) {
 		l.Learned.TookTooLong(age, l.LeaseMax, l.g.Now)
 	}
+	l.release(Refused, 0, upstream.ConnEpoch{})
+	l.say(t, wire.NotStored)
 }
 
 // leavePiece is how many Miss records of closed client connections a loop processes before the
@@ -334,7 +317,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	}
 	rt.Learned.Count(stats.GuardLeaseCanceled)
 	if m.Win != nil && m.Win.Strike {
-		g.neverFilled.AddMiss(m.Hash, -1, rt, g.Now)
+		g.rebuilds.Of(m.Hash).Add(-1, rt, g.Now)
 	}
 	keep := int64(0)
 	if m.Left > 0 {

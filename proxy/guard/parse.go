@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 
+	"ringside/proxy/tags/stamp"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
@@ -25,7 +27,11 @@ type Item struct {
 	Letters         wire.Letters
 	Flags, Cas, TTL []byte // empty if the mg has not requested them
 	Size            int
-	TagsChanged     bool // the value is invalid, because one of its tags has changed since the value was stored, or may have changed
+	Via             upstream.ConnEpoch // epoch of the server connection on which the reply arrived
+	At              int64              // when the mg was sent, on the loop's clock; 0: not known
+	Won             bool               // the client of the mg is the lease holder, and is expected to rebuild the value
+	Tags            stamp.Verdict      // whether the value is valid by its tags
+	Void            bool               // the guard must treat the value as missing, because a tag has changed since the value was stored, or may have changed
 }
 
 // parseItem returns the Item in the reply r, with the bytes b.
@@ -49,6 +55,13 @@ func parseItem(r *wire.Reply, b []byte) (s Item) {
 			}
 		}
 	}
+}
+
+// itemOf returns the Item in the reply r.
+func itemOf(r *upstream.Result) Item {
+	s := parseItem(&r.Reply, r.Bytes)
+	s.Via, s.At = r.ConnEpoch, r.Asked
+	return s
 }
 
 // Clone returns a copy of s that does not use the bytes of the reply.
@@ -89,7 +102,7 @@ func (s *Item) IsPlaceholder() bool {
 // IsMiss reports whether clients must see a miss although the server may have an item. Only the
 // guard's own commands use the item then.
 func (s *Item) IsMiss() bool {
-	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.TagsChanged
+	return s.IsAbsent() || s.IsTombstone() || s.IsPlaceholder() || s.IsInvalidated() || s.Void
 }
 
 // IsPlainEmpty reports whether the item is an empty value that a client has stored with flags 0.

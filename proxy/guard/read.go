@@ -32,14 +32,19 @@ func mustBeFresh(t *task.Task) bool {
 	return t.Op == wire.Gets || touches(t) || t.Req.Dialect == wire.Meta && t.Req.Letters.Has('c') && t.Req.Flags&wire.Binary == 0
 }
 
-// readLine returns the mg that reads t's key. If general is set, the mg requests flags, value and
-// cas, whatever t requests. Every get that waits for the key can then use its reply.
-func (l *rule) readLine(t *task.Task, general bool) []byte {
-	flags := l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
+// readLine returns the mg that reads t's key under the given name, with flags of the guard. If general is
+// set, the mg requests flags, value and cas, whatever t requests. Every get that waits for the key can
+// then use its reply.
+func (l *rule) readLine(t *task.Task, name, flags []byte, general bool) []byte {
 	if general || t.Req.Dialect == wire.Text || touches(t) {
-		return t.Meta("mg", l.name, " f v c"+string(flags), nil)
+		return t.Meta("mg", name, " f v c"+string(flags), nil)
 	}
-	return t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
+	return t.WithKey(name, appendToLine(t, l.more(t, flags)))
+}
+
+// guardFlags returns the meta flags of a guarded read of t's key.
+func (l *rule) guardFlags(t *task.Task) []byte {
+	return l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
 }
 
 // more returns the meta flags that the guard needs and that the client's mg does not have.
@@ -59,51 +64,54 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 	return more + string(flags)
 }
 
+// read reads the key. A key with several replicas is read as the route says: a value that need not be
+// rebuilt is served. For any other reply, readAny asks the primary with the guard's flags, which can grant
+// the lease.
 func (l *rule) read(t *task.Task) {
-	if l.copies != nil {
-		l.readReplicas(t)
+	if l.copies == nil {
+		l.inspect(t, l.at, l.readLine(t, l.name, l.guardFlags(t), false), (*rule).readOwn)
 		return
 	}
-	l.inspect(t, l.at, l.readLine(t, false), func(r *upstream.Result) {
-		l.own = t.Req.Dialect == wire.Meta && !touches(t)
-		l.found(t, r)
-	})
-}
-
-// readReplicas reads a key with several replicas as the route says. A value that need
-// not be rebuilt is served. For any other reply it asks the primary with the guard's
-// flags, which can grant the lease.
-func (l *rule) readReplicas(t *task.Task) {
-	flags := l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
-	meta := t.Req.Dialect == wire.Meta && !touches(t)
-	first, second := t.Meta("mg", l.name, " f v t", nil), t.Meta("mg", l.name, " f v c"+string(flags), nil)
+	l.flags = l.guardFlags(t)
+	first := t.Meta("mg", l.name, " f v t", nil)
 	switch {
-	case meta:
-		first, second = t.WithKey(l.name, appendToLine(t, l.more(t, nil))), t.WithKey(l.name, appendToLine(t, l.more(t, flags)))
+	case l.asksMeta(t):
+		first = l.readLine(t, l.name, nil, false)
 	case mustBeFresh(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
 		first = t.Meta("mg", l.name, " f v c t", nil)
 	}
-	l.ask(t, first, func(r *upstream.Result) {
-		if !r.Reply.Kind.Answered() {
-			l.unanswered(t, r)
-			return
-		}
-		s := parseItem(&r.Reply, r.Bytes)
-		if l.own = meta; !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(flags) {
-			l.serve(t, r, &s)
-			return
-		}
-		l.ask(t, second, func(r *upstream.Result) { l.foundOnPrimary(t, r) })
-	})
+	l.ask(t, first, (*rule).readAny)
 }
 
-// foundOnPrimary handles r, the primary's reply to the read t. A miss without a placeholder means
+// asksMeta reports whether the guard sends the read t with the meta flags of its client.
+func (l *rule) asksMeta(t *task.Task) bool { return t.Req.Dialect == wire.Meta && !touches(t) }
+
+// readOwn handles the reply to the read of a key with one replica.
+func (l *rule) readOwn(t *task.Task, r *upstream.Result, s *Item) {
+	l.own = l.asksMeta(t)
+	l.judge(t, r, s)
+}
+
+// readAny handles the reply of any replica.
+func (l *rule) readAny(t *task.Task, r *upstream.Result) {
+	if !l.answered(t, r) {
+		return
+	}
+	s := itemOf(r)
+	if l.own = l.asksMeta(t); !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(l.flags) {
+		l.serve(t, r, &s)
+		return
+	}
+	l.ask(t, l.readLine(t, l.name, l.flags, false), (*rule).readPrimary)
+}
+
+// readPrimary handles r, the primary's reply to the read t. A miss without a placeholder means
 // that the primary has a tombstone: another client is deleting or copying the key. That ends
 // soon, so t waits if this is its first such reply.
-func (l *rule) foundOnPrimary(t *task.Task, r *upstream.Result) {
+func (l *rule) readPrimary(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
-		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags)}
+		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags), Via: r.ConnEpoch, At: r.Asked}
 		l.late(t, r, &s)
 		return
 	}
@@ -145,66 +153,66 @@ func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
 	if r.Bytes != nil && (r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
 		l.cancelFastLease()
-		l.fast = FastAnswer{}
 		l.read(t)
-		return
+	} else {
+		l.found(t, r)
 	}
-	l.fast = FastAnswer{}
-	l.found(t, r)
 }
 
 // cancelFastLease cancels the lease that a read without a task was granted, if there is one.
 func (l *rule) cancelFastLease() {
 	if r := l.fast.Result; r != nil && r.Reply.Kind != wire.NoReply {
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() && r.Server != nil {
-			l.g.cancelLease(l.RouteGuard, itemPlace{Server: r.Server, Name: string(l.fast.Name)}, &s, r.ConnEpoch)
+		if s := itemOf(r); s.HasLease() && r.Server != nil {
+			l.g.cancelLease(l.RouteGuard, itemPlace{Server: r.Server, Name: string(l.fast.Name)}, &s)
 		}
 	}
 }
 
-// found handles r, a server's reply to the read t.
+// found handles r, a server's reply to the read t, which was not sent by inspect.
 func (l *rule) found(t *task.Task, r *upstream.Result) {
-	l.judged(t, l.at, r, func() { l.read(t) }, func(r *upstream.Result, v stamp.Verdict) { l.judge(t, r, v) })
+	if l.judges = (*rule).judge; l.tags != nil {
+		l.tags.at = l.at
+	}
+	l.judged(t, r)
 }
 
-// judge handles r, the reply to the read t. v is the verdict on the tags of its value.
-func (l *rule) judge(t *task.Task, r *upstream.Result, v stamp.Verdict) {
-	if !r.Reply.Kind.Answered() {
-		l.unanswered(t, r)
+// judge handles r, the reply to the read t, which has found the item s.
+func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
+	if !l.answered(t, r) {
 		return
 	}
-	s := parseItem(&r.Reply, r.Bytes)
-	if l.g.Heard(l.server(t), r.ConnEpoch, &s); l.g.Blind(l.conn(t)) && !l.Hide {
+	if l.g.Heard(l.server(t), r.ConnEpoch, s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
 	if l.copies == nil && !l.Sure(t) {
 		if s.HasLease() {
-			l.g.cancelLease(l.RouteGuard, l.here(t), &s, r.ConnEpoch)
+			l.g.cancelLease(l.RouteGuard, l.here(t), s)
 		}
 		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
 		return
 	}
 	switch {
-	case s.IsAbsent(): // the read has found no item and created no placeholder, because the server had no memory for one
-		l.miss(t, missed{})
+	case s.IsAbsent(), // the read has found no item and created no placeholder, because the server had no memory for one
+		l.Hide && s.Tags != stamp.Stands && !s.IsInvalidated():
+		l.miss(t, nil)
 	case s.IsTombstone():
-		l.late(t, r, &s)
-	case s.HasLease() && !l.Hide && l.ends(&s):
-		l.prolong(t, r, &s)
+		l.late(t, r, s)
+	case s.HasLease() && !l.Hide && l.ends(s):
+		l.prolong(t, r, s)
 	case s.HasLease() && !l.Hide:
-		l.onLease(t, r, &s)
+		l.onLease(t, r, s)
 	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
-		l.late(t, r, &s)
-	case v != stamp.Stands && !s.IsInvalidated():
-		l.fallen(t, r, &s, v)
-	case l.tags != nil && v == unreadable:
-		l.late(t, r, &s)
-	case !l.isOld(&s):
-		l.serve(t, r, &s)
-	case l.servesOld(t, &s):
-		l.serveOld(t, r, &s)
+		l.late(t, r, s)
+	case s.Tags != stamp.Stands && !s.IsInvalidated():
+		l.mark(t, r, s, l.keep(), s.Tags != unreadable) // as a delete does, so that one client rebuilds the value
+	case l.tags != nil && s.Tags == unreadable:
+		l.late(t, r, s)
+	case !l.isOld(s):
+		l.serve(t, r, s)
+	case l.servesOld(t, s):
+		l.serveOld(t, r, s)
 	default:
-		l.late(t, r, &s)
+		l.late(t, r, s)
 	}
 }
 
@@ -261,32 +269,30 @@ func (l *rule) prolong(t *task.Task, r *upstream.Result, s *Item) {
 // server keeps the value for another `keep` seconds. The lease is granted to t's client, unless
 // another client reads first. If show is set, t may then serve the value.
 func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show bool) {
-	kept := t.Keep(r)
-	old := parseItem(&kept.Reply, kept.Bytes)
-	restore := func() {}
-	if tg := l.tags; tg != nil { // the tag versions are kept, because a rebuild must use versions that were read before it began
-		known, epoch := slices.Clone(tg.known), tg.via
-		restore = func() { tg.known, tg.via = known, epoch }
+	if l.kept.Bytes = nil; show {
+		l.kept, l.old = t.Keep(r), s.Clone()
 	}
-	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func(*upstream.Result) {})
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), func(r *upstream.Result) {
-		if !l.answered(t, r) {
-			return
-		}
-		restore()
-		switch s := parseItem(&r.Reply, r.Bytes); {
-		case s.HasLease():
-			l.onLease(t, r, &s)
-		case s.IsAbsent():
-			l.miss(t, missed{})
-		case !s.IsInvalidated() && !s.IsPlaceholder():
-			l.again(t, func() { l.read(t) })
-		case show && s.IsInvalidated() && l.servesOld(t, &s):
-			l.serveOld(t, &kept, &old)
-		default:
-			l.late(t, r, &s)
-		}
-	})
+	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), nil)
+	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), (*rule).marked)
+}
+
+// marked handles the reply to the read after mark.
+func (l *rule) marked(t *task.Task, r *upstream.Result) {
+	if !l.answered(t, r) {
+		return
+	}
+	switch s := itemOf(r); {
+	case s.HasLease():
+		l.onLease(t, r, &s)
+	case s.IsAbsent():
+		l.miss(t, nil)
+	case !s.IsInvalidated() && !s.IsPlaceholder():
+		l.again(t)
+	case l.kept.Bytes != nil && s.IsInvalidated() && l.servesOld(t, &s):
+		l.serveOld(t, &l.kept, &l.old)
+	default:
+		l.late(t, r, &s)
+	}
 }
 
 // unanswered ends a read that no server has answered. If the route shows such a
@@ -294,15 +300,10 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 // what happens to the key in between. So it records a miss without a cas, and that set
 // is not stored.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
-	if t.Op <= wire.Gats && !t.Route.GetErrors && l.g != nil && !l.g.Ablation.Failed {
-		l.record(t, missed{})
+	if t.Op <= wire.Gats && !t.Route.GetErrors && !l.g.Ablation.Failed {
+		l.record(t, nil)
 	}
 	t.Answer(r, nil)
-}
-
-// failed ends the read t, because the server's reply can't be used. why is the error message.
-func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
-	l.unanswered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
 }
 
 // Refused is called for a task that no handler has served. If its client gets a miss, Refused
@@ -316,132 +317,130 @@ func (g *Guard) Refused(t *task.Task) {
 	l.fast.arrive(g)
 	l.cancelFastLease()
 	if t.Op <= wire.Gats && !t.Route.GetErrors {
-		l.record(t, missed{})
+		l.record(t, nil)
 	}
 }
 
-// miss records a miss and answers t with it.
-func (l *rule) miss(t *task.Task, what missed) *Miss {
-	m := l.record(t, what)
+// miss records a miss and answers t with it. s is the item that t has seen: see record.
+func (l *rule) miss(t *task.Task, s *Item) *Miss {
+	m := l.record(t, s)
 	t.AnswerKind(task.MissKind(t))
 	return m
 }
 
-// onLease handles the reply r to the read t, which grants the lease to t's client. While the
-// server of the key is in WARM, onLease first reads the value from the substitute server.
+// onLease handles the reply r to the read t, which grants the lease of the item s to t's client. While
+// the server of the key is in WARM, onLease first reads the value from the substitute server.
 func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
-	seen := s.Clone()
-	what := missed{s: &seen, via: r.ConnEpoch, at: r.Asked, won: true}
+	l.lease = s.Clone()
+	l.lease.Won = true
 	if l.Role == health.Warming && s.IsPlaceholder() {
-		if l.tags != nil {
-			l.lent(t, what)
-			return
+		line := t.Meta("mg", l.Keys[1], " f v t", nil)
+		if tg := l.tags; tg != nil {
+			tg.ownKnown, tg.ownVia = tg.known, tg.via
+			line = l.readLine(t, l.Keys[1], nil, false)
 		}
-		l.askAt(t, 1, t.Meta("mg", l.Keys[1], " f v t", nil), func(r *upstream.Result) { l.bring(t, r, what) })
+		l.inspect(t, 1, line, (*rule).lent)
 		return
 	}
 	if !s.IsPlaceholder() && !s.IsInvalidated() {
 		l.Learned.Count(stats.GuardEarly)
 	}
-	l.checkLease(t, what)
+	l.checkLease(t)
 }
 
 // checkLease grants the lease to t. If the later set of t's client may be sent to another server
 // process than the one that sent the item's cas, checkLease first reads the item again.
-func (l *rule) checkLease(t *task.Task, what missed) {
-	if l.copies != nil {
-		l.grantLease(t, what)
-		return
+func (l *rule) checkLease(t *task.Task) {
+	if l.copies == nil {
+		if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(l.lease.Via) {
+			// Another loop got the reply, and the connection that will carry the set was opened
+			// later. So the item is read again before the client gets its reply.
+			l.look(t, (*rule).lookedAtLease)
+			return
+		}
 	}
-	if c, _, _ := l.server(t).Pick(t.Asker, false); c == nil || !c.IsSameProcess(what.via) {
-		// Another loop got the reply, and the connection that will carry the set was opened
-		// later. So the item is read again before the client gets its reply.
-		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-			what.won, what.via = string(s.Cas) == string(what.s.Cas), epoch
-			if what.s = s; s.IsAbsent() {
-				what.s = nil
-			}
-			l.grantLease(t, what)
-		})
-		return
-	}
-	l.grantLease(t, what)
+	l.grantLease(t, &l.lease)
 }
 
-// grantLease answers t with a miss. If what.won is set, it records that t's client is the lease
-// holder.
-func (l *rule) grantLease(t *task.Task, what missed) {
+// lookedAtLease handles the reply to the look of checkLease.
+func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, s *Item) {
+	if l.answered(t, r) {
+		s.At, s.Won, s.Void = l.lease.At, string(s.Cas) == string(l.lease.Cas), s.Tags != stamp.Stands
+		l.grantLease(t, s)
+	}
+}
+
+// grantLease answers t with a miss of the item s. If s.Won is set, it records that t's client is the
+// lease holder.
+func (l *rule) grantLease(t *task.Task, s *Item) {
 	l.Learned.Won(l.g.Now)
-	strike := l.g.neverFilled.Won(t.Hash, l.RouteGuard, l.g.Now)
-	if m := l.miss(t, what); m != nil && what.won {
+	strike := l.g.rebuilds.Of(t.Hash).Won(l.RouteGuard, l.g.Now)
+	if m := l.miss(t, s); m != nil && s.Won {
 		l.g.misses.Won(m, strike, l.g.Now)
 	}
 }
 
-// bring handles r, the substitute server's reply to a read of t's key. It copies the value to the
-// key's own server, where it replaces the placeholder that t has created.
-func (l *rule) bring(t *task.Task, r *upstream.Result, what missed) {
-	rep := &r.Reply
+// lent handles r, the substitute server's reply to the read t, while the key's own server is in WARM and
+// has only the placeholder that t has created. A value is copied to the key's own server, where it
+// replaces the placeholder. A value with tags is only served, because the versions of its tags do not
+// match those of another server.
+func (l *rule) lent(t *task.Task, r *upstream.Result, s *Item) {
+	tg := l.tags
 	l.View.CountWarmRead(l.First.Server, false)
-	if rep.Kind != wire.Value || task.Expiring(r.Bytes, rep) {
-		l.checkLease(t, what)
-		return
-	}
-	s := parseItem(rep, r.Bytes)
-	if s.IsMiss() { // the substitute server has no value either, only an item that is to be rebuilt
-		l.checkLease(t, what)
-		return
-	}
-	flags := " C" + string(what.s.Cas) + " F" + string(s.Flags)
-	if left := s.SecondsLeft(); left > 0 && left < math.MaxInt64 {
-		flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
-	}
-	l.ask(t, t.Meta("ms", l.name, flags, rep.Body.Of(r.Bytes)), func(r *upstream.Result) {
-		if l.answered(t, r) { // the value is stored, or the item has changed since the read: t reads the key again in both cases
-			l.again(t, func() { l.read(t) })
+	usable := s.Tags == stamp.Stands && s.Kind == wire.Value && !s.IsMiss() // otherwise, the substitute server has no value either, or only an item that is to be rebuilt
+	switch {
+	case tg != nil && usable && !mustBeFresh(t):
+		l.g.cancelLease(l.RouteGuard, l.here(t), &l.lease)
+		s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
+		l.show(t, r, s)
+	case tg != nil: // a rebuild is stored on the key's own server, with its versions
+		tg.known, tg.via = tg.ownKnown, tg.ownVia
+		l.checkLease(t)
+	case !usable || task.Expiring(r.Bytes, &r.Reply):
+		l.checkLease(t)
+	default:
+		flags := " C" + string(l.lease.Cas) + " F" + string(s.Flags)
+		if left := s.SecondsLeft(); left > 0 && left < math.MaxInt64 {
+			flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
 		}
-	})
+		l.ask(t, t.Meta("ms", l.name, flags, r.Reply.Body.Of(r.Bytes)), (*rule).cleared) // the value is stored, or the item has changed since the read: t reads the key again in both cases
+	}
 }
 
 // late handles the reply r, which says that another client rebuilds the item s. t then waits, or
 // gets a miss.
 func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
 	if l.Hide {
-		l.miss(t, missed{})
+		l.miss(t, nil)
 		return
 	}
-	what := missed{s: s, via: r.ConnEpoch, at: r.Asked}
 	if m := l.misses(t); l.rebuilds(t, s) { // t's client is itself expected to rebuild, so it must not wait for the rebuild
-		what.won = m.Won
+		s.Won = m.Won
 		won := m.Win
-		if m = l.record(t, what); m != nil {
+		if m = l.miss(t, s); m != nil {
 			m.Win = won
 		}
-		t.AnswerKind(task.MissKind(t))
 		return
 	}
-	l.watch(t, r, s)
-	seen := s.Clone()
-	if what.s = &seen; l.g.hold(t, l, what) {
-		return
+	l.watch(t, s)
+	if seen := s.Clone(); !l.g.hold(t, l, seen) {
+		l.unheld(t, &seen)
 	}
-	if l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t) {
-		l.final = true
-		l.read(t)
-		return
-	}
-	l.missLate(t, what)
 }
 
-// missLate answers t with a miss although another client rebuilds. The miss is recorded. So a set
-// of t's client can't overwrite a newer value of the other client, or restore a value after a
-// delete.
-func (l *rule) missLate(t *task.Task, what missed) {
-	if l.g.Ablation.Late {
+// unheld continues the get t, which does not wait, or does not wait any longer, for the rebuild of the
+// item s. A miss is recorded although another client rebuilds. So a set of t's client can't overwrite a
+// newer value of the other client, or restore a value after a delete.
+func (l *rule) unheld(t *task.Task, s *Item) {
+	switch {
+	case l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t):
+		l.final = true
+		l.read(t)
+	case l.g.Ablation.Late:
 		t.AnswerKind(task.MissKind(t))
-		return
+	default:
+		l.miss(t, s)
 	}
-	l.miss(t, what)
 }
 
 // rebuilds reports whether t's client already has a miss of the item s, so it is expected to
@@ -455,19 +454,23 @@ func (l *rule) rebuilds(t *task.Task, s *Item) bool {
 // Overdue reports whether the lease holder of an item with this cas has not filled it for the
 // time of a lease.
 func (g *Guard) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte) bool {
-	return g.winners.Overdue(rt, hash, cas, g.Now)
+	return g.rebuilds.Overdue(rt, hash, cas, g.Now)
 }
 
 // watch cancels the lease of the item s if the lease holder has not filled it for the time of a
 // lease. The next get then rebuilds.
-func (l *rule) watch(t *task.Task, r *upstream.Result, s *Item) {
-	g := l.g
-	if s.IsTombstone() || len(s.Cas) == 0 || g.Ablation.Watch || g.winners.New(t.Hash, s.Cas, g.Now) || !g.Overdue(l.RouteGuard, t.Hash, s.Cas) {
+func (l *rule) watch(t *task.Task, s *Item) {
+	if s.IsTombstone() || len(s.Cas) == 0 || l.g.Ablation.Watch {
 		return
 	}
-	l.Learned.Count(stats.GuardLeaseExpired)
-	g.cancelLease(l.RouteGuard, l.here(t), s, r.ConnEpoch)
-	delete(g.winners, t.Hash)
+	switch is := l.g.rebuilds.Of(t.Hash); {
+	case is.holder != string(s.Cas):
+		is.holder, is.since = string(s.Cas), l.g.Now
+	case l.g.Overdue(l.RouteGuard, t.Hash, s.Cas):
+		l.Learned.Count(stats.GuardLeaseExpired)
+		l.g.cancelLease(l.RouteGuard, l.here(t), s)
+		is.holder = ""
+	}
 }
 
 // token returns the function that converts a cas of the key's server to the token that the client
@@ -482,14 +485,13 @@ func (l *rule) token() task.Token {
 
 // serve answers t with the value r.
 func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
-	tag := l.token()
 	switch {
 	case touches(t):
-		l.retouch(t, tag)
+		l.retouch(t)
 	case l.lacks(t):
-		l.askAgain(t)
+		l.inspect(t, l.at, l.readLine(t, l.name, nil, false), (*rule).readOwn)
 	default:
-		l.show(t, r, s, tag)
+		l.show(t, r, s)
 	}
 }
 
@@ -502,30 +504,20 @@ func (l *rule) lacks(t *task.Task) bool {
 	return slices.ContainsFunc([]byte("kOsthl"), t.Req.Letters.Has)
 }
 
-// askAgain reads the item with the flags that t asks for.
-func (l *rule) askAgain(t *task.Task) {
-	l.inspect(t, l.at, t.WithKey(l.name, appendToLine(t, l.more(t, nil))), func(r *upstream.Result) {
-		l.own = true
-		l.found(t, r)
-	})
-}
-
 // serveOld answers t with r, a reply with an old value. The reply to the client has no cas, so no
 // client can store a value that is derived from the old one by a cas command. A binary reply has
 // the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
-	if l.lacks(t) {
-		l.askAgain(t)
-		return
+	if !l.lacks(t) {
+		l.Learned.Count(stats.GuardStale)
+		l.watch(t, s)
+		s.Cas, l.outdated = nil, true
 	}
-	l.Learned.Count(stats.GuardStale)
-	l.watch(t, r, s)
-	s.Cas, l.outdated = nil, true
 	l.serve(t, r, s)
 }
 
 // show answers t with the value r in the client's protocol.
-func (l *rule) show(t *task.Task, r *upstream.Result, s *Item, tag task.Token) {
+func (l *rule) show(t *task.Task, r *upstream.Result, s *Item) {
 	if !l.outdated {
 		l.knows(t, Found)
 	}
@@ -536,7 +528,7 @@ func (l *rule) show(t *task.Task, r *upstream.Result, s *Item, tag task.Token) {
 		shown := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
 		b = appendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
 	}
-	t.Answer(t.Result(l.server(t), b), tag)
+	t.Answer(t.Result(l.server(t), b), l.token())
 }
 
 // asMeta returns the reply r without the flags that the client has not asked for.

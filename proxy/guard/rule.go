@@ -19,7 +19,9 @@ import (
 	"ringside/proxy/wire"
 )
 
-// rule runs one command on a guarded key.
+// rule runs one command on a guarded key. It sends requests, and each request names the method that
+// handles its reply. What the command must know between a request and its reply is in the fields of
+// the rule.
 type rule struct {
 	failover.Spot
 	*routing.RouteGuard
@@ -39,7 +41,9 @@ type rule struct {
 	tags   *tagged       // nil: the route has no tags
 	copies *replicaReply // nil: the key has one replica only
 
-	then     []func(r *upstream.Result) // functions that handle the replies to the requests of this command, by the number of the request; nil: the reply is ignored
+	sent     []request // the requests of this command, by number
+	flags    []byte    // of a read of a key with several replicas: the guard's meta flags, for the read at the primary
+	judges   onItem    // gets the reply to the read of the item that is in progress
 	tries    int
 	own      bool // the last reply is the reply to this command's own read, with the meta flags of its client, and not the reply to a poll
 	sealed   bool // no client may refresh the stored value before it expires: see storedTTL
@@ -47,7 +51,36 @@ type rule struct {
 	final    bool // the get has waited for a rebuild already, so it may get an old value now
 	outdated bool // the value that the client gets is an old one
 
+	lease Item            // of a get that was granted a lease: the item with the lease
+	old   Item            // of a get that may serve the old value in the kept reply: the item with this value
+	kept  upstream.Result // the server's reply that the client gets, unless the reply to another request changes that; Bytes is nil if there is none
+	kind  wire.Kind       // the kind of reply that the client of a write gets if there is no kept reply
+
+	open    int       // of a delete: number of its requests without a reply
+	removed wire.Kind // of a delete: the reply to its md
+
+	mode byte   // mode of the ms with the client's value
+	cas  string // cas that this ms requires; empty: none
+
+	number  []byte // of an incr or decr: the number that Ringside stores; nil: the server computes it
+	left    int64  // of the item that an incr or decr finds: its time to live, in seconds
+	created bool   // the incr or decr creates its item
+
 	bound *boundSet // a set of this command that was sent with the cas that an earlier miss has seen; nil: none
+}
+
+// onReply handles r, the reply to a request of the command t.
+type onReply func(l *rule, t *task.Task, r *upstream.Result)
+
+// onItem handles r, the reply to a read of the item s. The verdict on the tags of its value is known.
+type onItem func(l *rule, t *task.Task, r *upstream.Result, s *Item)
+
+// request is a request of a command.
+type request struct {
+	onReply           // nil: the reply is ignored, or it has a version
+	at      int       // the server that gets the request: see rule.at
+	of      version   // what the requested version is of
+	tag     stamp.Tag // the tag whose version is requested, or the version of whose bucket
 }
 
 // maxTries is how often a command starts again because the item has changed in
@@ -61,32 +94,42 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 	return t.Route.Server(l.Place(l.at).Server)
 }
 
-// ask sends the request `line` to the server of the key. The function `then` gets the reply.
-func (l *rule) ask(t *task.Task, line []byte, then func(r *upstream.Result)) {
-	l.askAt(t, l.at, line, then)
-}
-
-func (l *rule) askAt(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
-	if l.copies != nil {
-		l.step(t, line, then)
+// ask sends the request `line` to the server of the key. The function `then` gets the reply; if it is
+// nil, the reply is ignored.
+func (l *rule) ask(t *task.Task, line []byte, then onReply) {
+	if l.copies == nil {
+		l.send(t, line, request{onReply: then, at: l.at})
 		return
 	}
-	l.then = append(l.then, then)
-	t.Ask(len(l.then)-1, t.Route.Server(l.Place(at).Server), line)
-}
-
-// step sends the request `line` of t through package replication. The function `then` gets the reply.
-func (l *rule) step(t *task.Task, line []byte, then func(r *upstream.Result)) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		heard := *r
 		l.copies.Heard(&heard, token, line)
-		then(&heard)
+		then(l, t, &heard)
 	})
 }
 
-func (l *rule) HandleReply(_ *task.Task, id int, r *upstream.Result) {
-	if f := l.then[id]; f != nil {
-		f(r)
+// send sends the request `line` to the server that q.at selects. The key has one replica.
+func (l *rule) send(t *task.Task, line []byte, q request) {
+	t.Ask(l.add(q), t.Route.Server(l.Place(q.at).Server), line)
+}
+
+// sendOwn sends the request `line` to the server of the key although t's client does not wait for it.
+func (l *rule) sendOwn(t *task.Task, line []byte, then onReply) {
+	t.AskAs(true, l.add(request{onReply: then}), l.server(t), line)
+}
+
+// add returns the number of the request q, which is sent next.
+func (l *rule) add(q request) int {
+	l.sent = append(l.sent, q)
+	return len(l.sent) - 1
+}
+
+func (l *rule) HandleReply(t *task.Task, id int, r *upstream.Result) {
+	switch q := l.sent[id]; {
+	case q.of != noVersion:
+		l.heardVersion(t, q, r)
+	case q.onReply != nil:
+		q.onReply(l, t, r)
 	}
 }
 
@@ -99,99 +142,110 @@ func (l *rule) Begin(t *task.Task) {
 	default:
 		l.Learned.Count(stats.GuardWrite)
 		if l.Role == health.Warming || l.Role == health.Settling {
-			l.deleteAt(t, 1, func() { l.write(t) })
-			return
+			l.deleteAt(t, 1, (*rule).write)
+		} else {
+			l.write(t, nil)
 		}
-		l.write(t)
 	}
 }
 
 // deleteAt deletes the key at the server that `at` selects (see rule.at), while the key moves
 // between its two servers.
-func (l *rule) deleteAt(t *task.Task, at int, then func()) {
-	l.askAt(t, at, t.Meta("md", l.Keys[at], "", nil), func(r *upstream.Result) {
-		if !r.Reply.Kind.Answered() {
-			l.broken(t, r)
-			return
-		}
-		then()
-	})
+func (l *rule) deleteAt(t *task.Task, at int, then onReply) {
+	l.send(t, t.Meta("md", l.Keys[at], "", nil), request{onReply: then, at: at})
 }
 
 // broken ends a write with the error r, because a server has not executed a request of the write.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	l.release(Failed, 0, upstream.ConnEpoch{})
-	l.undo(t)
+	if l.wrote && t.Op.Stores() && l.copies == nil {
+		l.sendOwn(t, t.Meta("md", l.name, "", nil), nil)
+	}
 	t.Answer(r, nil)
 }
 
-func (l *rule) undo(t *task.Task) {
-	if l.wrote && t.Op.Stores() && l.copies == nil {
-		l.then = append(l.then, nil)
-		t.AskAs(true, len(l.then)-1, l.server(t), t.Meta("md", l.name, "", nil))
-	}
-}
-
-// end calls f, which answers a write. Before that, if the key's own server is in RETURN, end
-// deletes the older item on that server. It also checks that all instances see the write.
-func (l *rule) end(t *task.Task, f func()) {
+// end answers a write with r, or with a reply of kind k if r is nil. Before that, if the key's own
+// server is in RETURN, end deletes the older item on that server. It also checks that all instances
+// see the write.
+func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
 	l.g.wake(t)
-	safely := func() {
-		if l.copies == nil && !l.Sure(t) {
-			l.undo(t)
-			t.Fail("not sure that everybody sees the write: it was undone", stats.Unavailable)
-			return
-		}
-		f()
+	if l.kind = k; r == nil {
+		l.kept.Bytes = nil
+	} else {
+		l.kept = t.Keep(r)
+		l.kept.Server = l.server(t)
 	}
 	if l.Role == health.Returning {
-		l.deleteAt(t, 0, safely)
-		return
+		l.deleteAt(t, 0, (*rule).finish)
+	} else {
+		l.finish(t, nil)
 	}
-	safely()
 }
 
-func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, func() { t.AnswerKind(k) }) }
+// finish is the last step of end. r is the reply to the delete of the older item; nil: none was sent.
+func (l *rule) finish(t *task.Task, r *upstream.Result) {
+	switch {
+	case r != nil && !l.answered(t, r):
+	case l.copies == nil && !l.Sure(t):
+		l.failed(t, "not sure that everybody sees the write: it was undone", stats.Unavailable)
+	case l.kept.Bytes != nil:
+		t.Answer(&l.kept, l.token())
+	default:
+		t.AnswerKind(l.kind)
+	}
+}
+
+func (l *rule) say(t *task.Task, k wire.Kind) { l.end(t, k, nil) }
 
 // answered reports whether r is a server's reply and not an error. If r is an error, answered
 // ends t.
 func (l *rule) answered(t *task.Task, r *upstream.Result) bool {
-	if r.Reply.Kind.Answered() {
+	switch {
+	case r.Reply.Kind.Answered():
 		return true
-	}
-	if t.Op <= wire.Gats {
+	case t.Op <= wire.Gats:
 		l.unanswered(t, r)
-	} else {
+	default:
 		l.broken(t, r)
 	}
 	return false
 }
 
-// inspectItem reads the item without starting a rebuild. Only a soft-deleted item (X) still grants
-// its lease to such a read.
-func (l *rule) inspectItem(t *task.Task, then func(s *Item, epoch upstream.ConnEpoch)) {
+// failed ends t with the error message `why`.
+func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
+	l.answered(t, &upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o}})
+}
+
+// again starts t again, because the item has changed in between. After maxTries attempts it fails t.
+func (l *rule) again(t *task.Task) {
+	switch l.tries++; {
+	case l.tries > maxTries:
+		l.failed(t, "others change this key all the time", stats.QueueFull)
+	case l.bound != nil: // nothing was stored yet, but the miss is used up
+		l.stamp(t)
+	case t.Op <= wire.Gats:
+		l.read(t)
+	default:
+		l.write(t, nil)
+	}
+}
+
+// look reads the item without starting a rebuild. Only a soft-deleted item (X) still grants its lease
+// to such a read.
+func (l *rule) look(t *task.Task, then onItem) {
 	l.Learned.Count(stats.GuardExtraRequest)
 	flags := " s f c t R0"
 	if l.tags != nil {
 		flags = " v" + flags
 	}
-	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), func(r *upstream.Result) {
-		l.judged(t, l.at, r, func() { l.inspectItem(t, then) }, func(r *upstream.Result, v stamp.Verdict) {
-			if l.answered(t, r) {
-				s := parseItem(&r.Reply, r.Bytes)
-				s = s.Clone()
-				s.TagsChanged = v != stamp.Stands
-				then(&s, r.ConnEpoch)
-			}
-		})
-	})
+	l.inspect(t, l.at, t.Meta("mg", l.name, flags, nil), then)
 }
 
 // nothing reports whether the client sees no value, for a command that then stores nothing. If the
 // read of the item was granted the lease of a deleted item, the function cancels that lease.
-func (l *rule) nothing(t *task.Task, s *Item, epoch upstream.ConnEpoch) bool {
+func (l *rule) nothing(t *task.Task, s *Item) bool {
 	if s.IsMiss() && s.HasLease() {
-		l.g.cancelLease(l.RouteGuard, l.here(t), s, epoch)
+		l.g.cancelLease(l.RouteGuard, l.here(t), s)
 	}
 	return l.isGone(s)
 }
@@ -208,31 +262,15 @@ func hasExpired(rt *routing.RouteGuard, left int64) bool {
 	return rt.Stale > 0 && left <= int64(rt.Stale/time.Second)
 }
 
-// again starts the command again by calling f, because the item has changed in between. After
-// maxTries attempts it fails t.
-func (l *rule) again(t *task.Task, f func()) {
-	if l.tries++; l.tries > maxTries {
-		const why = "others change this key all the time"
-		l.release(Failed, 0, upstream.ConnEpoch{})
-		if t.Op <= wire.Gats {
-			l.failed(t, why, stats.QueueFull)
-		} else {
-			t.Fail(why, stats.QueueFull)
-		}
-		return
-	}
-	f()
-}
-
 // cancelLease cancels the lease of the item s on the server `at`, so that the next get rebuilds.
 // A value that is neither deleted nor expired stays unchanged.
-func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item, epoch upstream.ConnEpoch) {
+func (g *Guard) cancelLease(rt *routing.RouteGuard, at itemPlace, s *Item) {
 	if s.IsPlaceholder() || s.IsInvalidated() || hasExpired(rt, s.SecondsLeft()) {
 		keep := int64(0)
 		if rt.Stale > 0 && !s.IsInvalidated() && s.SecondsLeft() < math.MaxInt64 { // an expired value is kept as long as it may be served, and for the spare time of a rebuild
 			keep = s.SecondsLeft() + spare(rt)
 		}
-		g.cancelLeaseAt(at, string(s.Cas), epoch, s.IsPlaceholder(), keep)
+		g.cancelLeaseAt(at, string(s.Cas), s.Via, s.IsPlaceholder(), keep)
 	}
 }
 

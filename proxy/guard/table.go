@@ -3,11 +3,13 @@ package guard
 // This file has missTable: all recorded misses of a loop.
 
 import (
+	"container/list"
 	"slices"
 	"time"
 
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 )
 
@@ -16,15 +18,12 @@ import (
 // A client can have most of the entries. So every method except DropClient processes a limited
 // number of entries. The caller of DropClient sets the limit.
 type missTable struct {
-	misses         map[key]*Miss
-	clients        map[*missClient]owned
-	oldest, newest *Miss          // ends of the list of the Miss records that are not Busy
-	wins           []*leaseRecord // granted leases, the oldest first; some of them may have ended
-	visits         int            // number of Miss records that drop and DropClient have processed, for leavePiece and for tests
+	misses  map[key]*Miss
+	clients map[*missClient]*list.List // the Miss records of each client, in the order in which they were created
+	aged    list.List                  // the Miss records that are not Busy, in the order of their last change
+	wins    []*leaseRecord             // granted leases, the oldest first; some of them may have ended
+	visits  int                        // number of Miss records that drop and DropClient have processed, for leavePiece and for tests
 }
-
-// owned is the list of a client's Miss records, in the order in which they were created.
-type owned struct{ first, last *Miss }
 
 // agePiece is how many Miss records, and how many leases, one call of age ends at most. Each call
 // of Record adds at most one of each, so records and leases that are due do not pile up.
@@ -45,7 +44,7 @@ func keyOf(s Scope, c *missClient, name string) key {
 
 // newMissTable returns an empty table.
 func newMissTable() *missTable {
-	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]owned{}}
+	return &missTable{misses: map[key]*Miss{}, clients: map[*missClient]*list.List{}}
 }
 
 // Find returns the Miss record of the key `name` in the scope of the client c, or nil.
@@ -56,18 +55,9 @@ func (t *missTable) Find(s Scope, c *missClient, name string) *Miss {
 // Seen describes a miss that a client gets, and the item that its get has found.
 type Seen struct {
 	missOrigin
-	CAS       uint64 // cas of the item that the get has found; 0: unknown
-	Gone, Won bool
-	Hash      uint64
-	Route     *routing.RouteGuard
-	Now       int64
-}
-
-// event returns the Event for the miss s, with the kind Missed.
-func (s *Seen) event() Event {
-	ev := At(s.Route, s.Now)
-	ev.Kind, ev.CAS, ev.Gone, ev.Won = Missed, s.CAS, s.Gone, s.Won
-	return ev
+	Event // its kind is Missed
+	Hash  uint64
+	Route *routing.RouteGuard
 }
 
 // At returns an Event without a kind: it has the time `now`, and the lease times of the route rt.
@@ -91,18 +81,16 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 			c.count(1, seen.Hash)
 		}
 		seen.Route.Learned.Misses.Add(1)
-	} else {
-		t.unlink(m)
 	}
 	oldest := m.tagsRead
 	if m.N > 0 && !m.missOrigin.same(&seen.missOrigin) {
 		m.KeyMisses, _, _ = Decide(s, m.KeyMisses, Event{Kind: Unplaced, Now: m.Last, LeaseMax: int64(seen.Route.LeaseMax)})
 	}
 	fits := !s.one() && m.N > 0 && m.CAS == seen.CAS
-	if ev := seen.event(); fits && oldest.differ(&seen.tagsRead) {
-		m.Mixed, fits = m.Last+ev.Lease, false
+	if fits && oldest.differ(&seen.tagsRead) {
+		m.Mixed, fits = m.Last+seen.Lease, false
 	}
-	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, seen.event())
+	m.KeyMisses, _, _ = Decide(s, m.KeyMisses, seen.Event)
 	if m.missOrigin, m.Route = seen.missOrigin, seen.Route; fits {
 		m.tagsRead = oldest
 	}
@@ -112,9 +100,9 @@ func (t *missTable) Record(s Scope, c *missClient, name string, seen Seen, most 
 	t.age(seen.Now)
 	// Only agePiece records are dropped at a time, because a reload may have lowered the maximum
 	// by much.
-	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest != nil && t.oldest != m; over-- {
-		t.oldest.Route.Learned.Count(stats.GuardForgotten)
-		t.drop(t.oldest)
+	for over := min(len(t.misses)-most, agePiece); over > 0 && t.oldest() != nil && t.oldest() != m; over-- {
+		t.oldest().Route.Learned.Count(stats.GuardForgotten)
+		t.drop(t.oldest())
 	}
 	return m
 }
@@ -138,9 +126,6 @@ func (t *missTable) Apply(s Scope, m *Miss, ev Event) (act Act, cas uint64) {
 	return act, cas
 }
 
-// Await queues f, which sends a set of the key, until the set that is in flight is done.
-func (m *Miss) Await(f func()) { m.waiting = append(m.waiting, f) }
-
 // boundSet is a set that is sent with the cas of the item that an earlier miss has seen. The
 // server stores the set only if the item still has that cas.
 type boundSet struct {
@@ -155,8 +140,8 @@ type boundSet struct {
 func (m *Miss) Bind(cas uint64) *boundSet { return &boundSet{m, m.missOrigin, cas, m.Won} }
 
 // Done ends the set b after its reply, which arrived on a connection with the given epoch. It
-// returns the functions that send the sets that have waited for b.
-func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []func()) {
+// returns the sets that have waited for b.
+func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoch) (waiting []*task.Task) {
 	m := b.Miss
 	ev.Kind, ev.Bound = SetDone, b.CAS
 	if !m.missOrigin.same(&b.missOrigin) { // the newest miss has seen an item of another server process, where another item may have the same cas
@@ -179,72 +164,48 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	return waiting
 }
 
+// oldest returns the Miss record that has not changed for the longest time, of those that are not
+// Busy; nil: there is none.
+func (t *missTable) oldest() *Miss {
+	if first := t.aged.Front(); first != nil {
+		return first.Value.(*Miss)
+	}
+	return nil
+}
+
 // relink makes m the newest in the list of the Miss records that are not Busy. A Busy record is
 // not in the list, because it is needed when its set is done.
 func (t *missTable) relink(m *Miss) {
-	t.unlink(m)
-	if m.Busy {
-		return
+	if t.unlink(m); !m.Busy {
+		m.aged = t.aged.PushBack(m)
 	}
-	if m.older = t.newest; m.older != nil {
-		m.older.next = m
-	} else {
-		t.oldest = m
-	}
-	t.newest, m.listed = m, true
 }
 
 // unlink removes m from the list of the Miss records that are not Busy, if it is in this list.
 func (t *missTable) unlink(m *Miss) {
-	if !m.listed {
-		return
+	if m.aged != nil {
+		t.aged.Remove(m.aged)
+		m.aged = nil
 	}
-	if m.older != nil {
-		m.older.next = m.next
-	} else {
-		t.oldest = m.next
-	}
-	if m.next != nil {
-		m.next.older = m.older
-	} else {
-		t.newest = m.older
-	}
-	m.older, m.next, m.listed = nil, nil, false
 }
 
 // own adds m to the list of the Miss records of the client c.
 func (t *missTable) own(m *Miss, c *missClient) {
-	m.Client, m.owned = c, true
-	list := t.clients[c]
-	if m.before = list.last; m.before != nil {
-		m.before.after = m
-	} else {
-		list.first = m
+	if t.clients[c] == nil {
+		t.clients[c] = list.New()
 	}
-	list.last = m
-	t.clients[c] = list
+	m.Client, m.owned = c, t.clients[c].PushBack(m)
 }
 
 // disown removes m from the list of the Miss records of its client, if it is in such a list.
 func (t *missTable) disown(m *Miss) {
-	if !m.owned {
+	if m.owned == nil {
 		return
 	}
-	list := t.clients[m.Client]
-	if m.before != nil {
-		m.before.after = m.after
-	} else {
-		list.first = m.after
-	}
-	if m.after != nil {
-		m.after.before = m.before
-	} else {
-		list.last = m.before
-	}
-	if m.before, m.after, m.owned = nil, nil, false; list.first == nil {
+	of := t.clients[m.Client]
+	of.Remove(m.owned)
+	if m.owned = nil; of.Len() == 0 {
 		delete(t.clients, m.Client)
-	} else {
-		t.clients[m.Client] = list
 	}
 }
 
@@ -267,7 +228,7 @@ func (t *missTable) drop(m *Miss) {
 // lease time. Decide disregards a miss that is too old, so age may drop it late.
 func (t *missTable) age(now int64) {
 	for range agePiece {
-		m := t.oldest
+		m := t.oldest()
 		if m == nil || now-m.Last <= int64(m.Route.LeaseMax) {
 			break
 		}
@@ -292,19 +253,16 @@ func (t *missTable) age(now int64) {
 // processes at most `most` records; more reports whether there are others. It keeps a record if a
 // set of the key is in flight, or if the hash of the key is in the sorted parameter `sets`. A
 // record that is kept ends with its set, or after lease_max.
-func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (list []*Miss, more bool) {
-	for range most {
-		m := t.clients[c].first
-		if m == nil {
-			return list, false
-		}
+func (t *missTable) DropClient(c *missClient, sets []uint64, most int) (dropped []*Miss, more bool) {
+	for ; most > 0 && t.clients[c] != nil; most-- {
+		m := t.clients[c].Front().Value.(*Miss)
 		if _, pending := slices.BinarySearch(sets, m.Hash); m.Busy || pending {
 			t.visits++
 			t.disown(m)
-			continue
+		} else {
+			dropped = append(dropped, m)
+			t.drop(m)
 		}
-		list = append(list, m)
-		t.drop(m)
 	}
-	return list, t.clients[c].first != nil
+	return dropped, t.clients[c] != nil
 }

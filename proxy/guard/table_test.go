@@ -26,7 +26,7 @@ func TestTableVisits(t *testing.T) {
 	rt := newGuarded()
 	fill := func(tb *missTable, c *missClient, from, to int, now int64, most int) {
 		for i := from; i < to; i++ {
-			tb.Record(Scope{}, c, fmt.Sprint("k", i), Seen{Hash: uint64(i), Route: rt, Now: now}, most)
+			tb.Record(Scope{}, c, fmt.Sprint("k", i), Seen{Event: At(rt, now), Hash: uint64(i), Route: rt}, most)
 		}
 	}
 	within := func(t *testing.T, what string, tb *missTable, most int) {
@@ -39,7 +39,7 @@ func TestTableVisits(t *testing.T) {
 	t.Run("leave", func(t *testing.T) {
 		tb, c, other := newMissTable(), &missClient{ID: 1}, &missClient{ID: 2}
 		fill(tb, c, 0, n, 0, n+1)
-		tb.Record(Scope{}, other, "k0", Seen{Route: rt}, n+1)
+		tb.Record(Scope{}, other, "k0", Seen{Event: At(rt, 0), Route: rt}, n+1)
 		busy := tb.Find(Scope{}, c, "k7")
 		busy.CAS = 5
 		if act, _ := tb.Apply(Scope{}, busy, Event{Kind: Set, LeaseMax: int64(rt.LeaseMax)}); act != Bind {
@@ -88,7 +88,7 @@ func TestTableVisits(t *testing.T) {
 			m.CAS = 5
 			tb.Apply(Scope{}, m, Event{Kind: Set, LeaseMax: int64(rt.LeaseMax)})
 		}
-		if tb.oldest != nil || tb.newest != nil {
+		if tb.oldest() != nil {
 			t.Fatal("entries with a set in flight are in the list")
 		}
 		fill(tb, c, n, n+3, 0, n) // each of them drops the one before

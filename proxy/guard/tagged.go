@@ -28,15 +28,31 @@ type tagged struct {
 	also   []stamp.Tag // tags that the key's last value had, so that the next read requests their versions too
 
 	known   stamp.Known        // versions of the tags that were requested
-	via     upstream.ConnEpoch // epoch of the connection on which all versions in known have arrived
+	buckets stamp.Known        // versions of the buckets of these tags that were requested, by tag
+	via     upstream.ConnEpoch // epoch of the connection on which all these versions have arrived
 	trouble *upstream.Result   // reply to a request for a version that has failed; nil: none has failed
+	open    int                // number of requests for versions without a reply
+	next    onReply            // continues when there are none; nil: nothing waits for the versions
 
-	changed bool // a tag's version has changed between a miss of the client and the set that follows the miss
+	ownKnown stamp.Known        // while a value of the substitute server is judged: known and via of the key's own server
+	ownVia   upstream.ConnEpoch // see ownKnown
 
-	c0   uint64 // cas that the client's cas command compares; 0: t is not a cas
+	at     int  // the server whose versions are requested: see rule.at
+	second bool // all versions that the value in rule.kept needs have been requested
+
+	c0   uint64 // cas of the item that the client has read before it stores a value; 0: unknown, or it has read none
 	head []byte // header of the value to store, or of the value that a look has found; nil: no tags
 	body []byte // the value that a look has found, without its header
 }
+
+// version says what a requested version is of.
+type version uint8
+
+const (
+	noVersion version = iota
+	ofTag
+	ofBucket
+)
 
 // Tag records which tags t's client has named for the value in its request. It must be called
 // after Enroll, and before t is admitted.
@@ -67,164 +83,153 @@ func (tg *tagged) mine() []stamp.Tag {
 	return list
 }
 
-// renamed returns the number that is part of the names of all keys and tags on a server that has
-// rejected a flush; 0: the names are unchanged. The parameter `at` selects the server: see
-// rule.at.
-func (l *rule) renamed(at int) uint64 {
-	if l.View == nil {
-		return 0
+// askVersion requests the version of a tag, or of its bucket. The server creates the version if there
+// is none.
+func (l *rule) askVersion(t *task.Task, tag stamp.Tag, of version) {
+	key, at, renamed := tag.AppendKey(nil), l.tags.at, uint64(0)
+	if of == ofBucket {
+		key = tag.AppendBucket(nil)
 	}
-	return uint64(l.View.Renamed(l.Place(at).Server))
+	if l.View != nil { // a server that has rejected a flush has other names of tags
+		renamed = uint64(l.View.Renamed(l.Place(at).Server))
+	}
+	l.tags.open++
+	line := append([]byte("mg "), divert.AppendKey(nil, renamed, key)...)
+	l.send(t, append(line, " c N0\r\n"...), request{at: at, of: of, tag: tag})
 }
 
-// askVersion requests the version of a tag, or of a bucket of tags. The server creates the
-// version if there is none.
-func (l *rule) askVersion(t *task.Task, at int, key []byte, then func(cas uint64, r *upstream.Result)) {
-	line := append([]byte("mg "), divert.AppendKey(nil, l.renamed(at), key)...)
-	l.askAt(t, at, append(line, " c N0\r\n"...), func(r *upstream.Result) {
-		if !r.Reply.Kind.Answered() {
-			kept := t.Keep(r)
-			l.tags.trouble = &kept
-			then(0, r)
-			return
-		}
-		s := parseItem(&r.Reply, r.Bytes)
-		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-		then(cas, r)
-	})
-}
-
-// askKnown requests the version of a tag, adds it to l.tags.known, and then calls the function
-// `then`.
-func (l *rule) askKnown(t *task.Task, at int, tag stamp.Tag, then func()) {
+// heardVersion handles r, the reply to the request q for a version.
+func (l *rule) heardVersion(t *task.Task, q request, r *upstream.Result) {
 	tg := l.tags
-	l.askVersion(t, at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
-		if len(tg.known) > 0 && !l.oneProcess(t, at, tg.via, r.ConnEpoch) {
-			tg.known = tg.known[:0]
+	if !r.Reply.Kind.Answered() {
+		kept := t.Keep(r)
+		tg.trouble = &kept
+	} else {
+		if len(tg.known)+len(tg.buckets) > 0 && !l.oneProcess(t, tg.via, r.ConnEpoch) {
+			tg.known, tg.buckets = nil, nil
 		}
 		tg.via = r.ConnEpoch
-		if i := slices.IndexFunc(tg.known, func(v stamp.Version) bool { return v.Tag == tag }); i >= 0 {
-			tg.known[i].Cas = cas
+		s := itemOf(r)
+		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		if q.of == ofTag {
+			tg.known.Set(q.tag, cas)
 		} else {
-			tg.known = append(tg.known, stamp.Version{Tag: tag, Cas: cas})
+			tg.buckets.Set(q.tag, cas)
 		}
-		then()
-	})
+	}
+	if tg.open--; tg.open == 0 && tg.next != nil {
+		tg.next(l, t, r)
+	}
 }
 
 // oneProcess reports whether two replies with the connection epochs v and w were sent by the same
-// process of the server that `at` selects. They may have arrived on connections of different
+// process of the server whose versions are requested. They may have arrived on connections of different
 // loops.
-func (l *rule) oneProcess(t *task.Task, at int, v, w upstream.ConnEpoch) bool {
+func (l *rule) oneProcess(t *task.Task, v, w upstream.ConnEpoch) bool {
 	if v.Same(w) {
 		return true
 	}
-	c, _, _ := t.Route.Server(l.Place(at).Server).Pick(t.Asker, t.ClientDone)
+	c, _, _ := t.Route.Server(l.Place(l.tags.at).Server).Pick(t.Asker, t.ClientDone)
 	return c != nil && c.IsSameProcess(v) && c.IsSameProcess(w)
 }
 
 // inspect sends line, a read of the key's item, to the server that `at` selects. Before this read
-// it requests the versions of the key's tags, so that judged can check the value.
-func (l *rule) inspect(t *task.Task, at int, line []byte, then func(r *upstream.Result)) {
+// it requests the versions of the key's tags, so that judged can check the value. Then the method
+// `judges` gets the reply.
+func (l *rule) inspect(t *task.Task, at int, line []byte, judges onItem) {
+	l.judges = judges
 	if tg := l.tags; tg != nil {
-		tg.known, tg.trouble = nil, nil
+		tg.forget(at)
 		list := tg.mine()
 		for _, tag := range tg.also {
 			list = stamp.Add(list, tag)
 		}
 		for _, tag := range list {
-			l.askKnown(t, at, tag, func() {})
+			l.askVersion(t, tag, ofTag)
 		}
 	}
-	l.askAt(t, at, line, then)
+	if at == l.at {
+		l.ask(t, line, (*rule).judged)
+	} else {
+		l.send(t, line, request{onReply: (*rule).judged, at: at})
+	}
+}
+
+// forget forgets the known versions, before those of the server `at` are requested.
+func (tg *tagged) forget(at int) {
+	tg.at, tg.known, tg.buckets, tg.trouble, tg.next = at, nil, nil, nil, nil
 }
 
 // unreadable is the verdict on a value if its header can't be parsed.
 const unreadable = stamp.Unknown
 
-// judged checks the tags of the value in r, the reply to a read. It calls the function `then`
-// with the verdict, and with the reply without the header. If the versions of some tags are
-// unknown, or are older than the value, judged requests these versions first. So a value is
-// invalid only if a version differs that was read after the value, or that is newer than the
-// value's. If the server has restarted in between, judged calls the function `again`, which
-// repeats the read.
-func (l *rule) judged(t *task.Task, at int, r *upstream.Result, again func(), then func(r *upstream.Result, v stamp.Verdict)) {
-	tg, rep := l.tags, &r.Reply
-	if tg == nil || !rep.Kind.Answered() {
-		then(r, stamp.Stands)
+// judged checks the tags of the value in r, the reply to a read. It passes the item, and the reply
+// without the header, to l.judges. If the versions of some tags are unknown, or are older than the
+// value, judged requests these versions first. So a value is invalid only if a version differs that was
+// read after the value, or that is newer than the value's. If the server has restarted in between,
+// judged starts the command again.
+func (l *rule) judged(t *task.Task, r *upstream.Result) {
+	tg, s := l.tags, itemOf(r)
+	if tg == nil || !s.Kind.Answered() {
+		l.judges(l, t, r, &s)
 		return
 	}
-	told := then
-	then = func(r *upstream.Result, v stamp.Verdict) {
-		t.Invalidated = v == stamp.Fallen
-		told(r, v)
-	}
-	if tg.trouble != nil {
-		then(tg.trouble, stamp.Stands)
-		return
-	}
-	tg.head, tg.body = nil, nil
-	s := parseItem(rep, r.Bytes)
+	second := tg.second
+	tg.head, tg.body, tg.second = nil, nil, false
 	switch {
-	case rep.Kind != wire.Value || s.IsPlaceholder() || s.IsTombstone():
-		then(r, stamp.Stands)
-		return
-	case string(s.Flags) != stamp.Flags:
-		v := stamp.Stands
-		if len(tg.always) > 0 && !tg.Read { // the value was stored by a client that does not use tags, although the key must have some
-			tg.Learned.Count(stats.TagInvalid)
-			v = stamp.Fallen
+	case tg.trouble != nil:
+		r, s = tg.trouble, itemOf(tg.trouble)
+	case s.Kind != wire.Value || s.IsPlaceholder() || s.IsTombstone():
+	case string(s.Flags) == stamp.Flags:
+		h, ok := stamp.ReadHead(r.Reply.Body.Of(r.Bytes))
+		if !ok {
+			tg.Learned.Count(stats.TagBroken)
+			s.Tags = unreadable
+			break
 		}
-		then(r, v)
-		return
+		if !tg.via.Same(r.ConnEpoch) && !(second && l.oneProcess(t, tg.via, r.ConnEpoch)) {
+			tg.known = nil
+		}
+		switch s.Tags = tg.known.Judge(h); {
+		case second && !tg.known.HasAll(h):
+			l.again(t)
+			return
+		case second && s.Tags == stamp.Unknown: // the version in the header was assigned by another process of the server
+			s.Tags = stamp.Fallen
+		case s.Tags == stamp.Unknown && !s.HasLease():
+			l.askMore(t, r, h)
+			return
+		}
+		tg.count(h, &s.Tags)
+		r = tg.uncover(r, h, &s)
+	case len(tg.always) > 0 && !tg.Read: // the value was stored by a client that does not use tags, although the key must have some
+		tg.Learned.Count(stats.TagInvalid)
+		s.Tags = stamp.Fallen
 	}
-	h, ok := stamp.ReadHead(rep.Body.Of(r.Bytes))
-	if !ok {
-		tg.Learned.Count(stats.TagBroken)
-		then(r, unreadable)
-		return
-	}
-	if !tg.via.Same(r.ConnEpoch) {
-		tg.known = nil
-	}
-	if v := tg.known.Judge(h); v != stamp.Unknown || rep.Letters.Has('W') {
-		tg.count(h, &v)
-		then(tg.without(r, h), v)
-		return
-	}
-	kept := t.Keep(r)
+	t.Invalidated = s.Tags == stamp.Fallen
+	l.judges(l, t, r, &s)
+}
+
+// askMore requests the versions that are missing to judge the value with the header h in the reply r.
+func (l *rule) askMore(t *task.Task, r *upstream.Result, h stamp.Head) {
+	tg := l.tags
+	l.kept = t.Keep(r)
 	tg.Learned.Count(stats.TagSecondRound)
 	tg.remember(t, h)
-	open := 1
-	done := func() {
-		if open--; open > 0 {
-			return
-		}
-		if tg.trouble != nil {
-			then(tg.trouble, stamp.Stands)
-			return
-		}
-		h, _ := stamp.ReadHead(kept.Reply.Body.Of(kept.Bytes))
-		if !tg.known.HasAll(h) || !l.oneProcess(t, at, tg.via, kept.ConnEpoch) {
-			tg.known = nil
-			l.again(t, again)
-			return
-		}
-		v := tg.known.Judge(h)
-		if v == stamp.Unknown { // the version in the header was assigned by another process of the server
-			v = stamp.Fallen
-		}
-		tg.count(h, &v)
-		then(tg.without(&kept, h), v)
-	}
+	tg.second, tg.next = true, (*rule).judgedKept
 	for i := range h.Len() {
 		v := h.At(i)
 		if cas, ok := tg.known.Of(v.Tag); !ok || v.Cas > cas {
-			open++
-			l.askKnown(t, at, v.Tag, done)
+			l.askVersion(t, v.Tag, ofTag)
 		}
 	}
-	done()
+}
+
+// judgedKept judges the value in l.kept, after the missing versions have arrived.
+func (l *rule) judgedKept(t *task.Task, _ *upstream.Result) {
+	kept := l.kept
+	l.kept.Bytes = nil
+	l.judged(t, &kept)
 }
 
 // count changes the verdict *v to invalid if the value with the header h lacks a tag that the
@@ -252,96 +257,52 @@ func (tg *tagged) remember(t *task.Task, h stamp.Head) {
 	tg.Learned.Remember(t.Hash, tags, t.Loop.Clients.Limits.TagKeys)
 }
 
-// without returns the reply r without the header h of its value.
-func (tg *tagged) without(r *upstream.Result, h stamp.Head) *upstream.Result {
+// uncover removes the header h from the value of the item s, and returns the reply r without it. The
+// client flags in the text of the reply stay those of the stored value: s has the client's.
+func (tg *tagged) uncover(r *upstream.Result, h stamp.Head, s *Item) *upstream.Result {
 	tg.head, tg.body = bytes.Clone(h), bytes.Clone(r.Reply.Body.Of(r.Bytes)[len(h):])
+	s.Flags, s.Size = strconv.AppendUint(nil, uint64(h.Flags()), 10), len(tg.body)
 	bare := *r
-	bare.SetAnswer(wire.Get, wire.Meta, appendBare(nil, r.Bytes, &r.Reply, h))
+	bare.Reply.Body.Start += uint32(len(h))
 	return &bare
 }
 
-// fallen handles the reply r if its value is invalid, because a tag has changed. It marks the
-// value as stale, as a delete does, so that one client rebuilds it.
-func (l *rule) fallen(t *task.Task, r *upstream.Result, s *Item, v stamp.Verdict) {
-	if l.Hide {
-		l.miss(t, missed{})
-		return
-	}
-	l.mark(t, r, s, l.keep(), v != unreadable)
-}
-
-// lent serves the value of the substitute server, while the key's own server is in WARM. Values
-// with tags are not copied between servers, because their versions do not match those of another
-// server. So lent cancels the lease.
-func (l *rule) lent(t *task.Task, what missed) {
-	known, epoch := l.tags.known, l.tags.via // the tag versions and the connection epoch of the key's own server are kept, because a rebuild is stored there; the reads below overwrite them
-	rebuild := func() {
-		l.tags.known, l.tags.via = known, epoch
-		l.checkLease(t, what)
-	}
-	line := t.Meta("mg", l.Keys[1], " f v c", nil)
-	if t.Req.Dialect == wire.Meta && !touches(t) {
-		line = t.WithKey(l.Keys[1], appendToLine(t, l.more(t, nil)))
-	}
-	l.inspect(t, 1, line, func(r *upstream.Result) {
-		l.judged(t, 1, r, rebuild, func(r *upstream.Result, v stamp.Verdict) {
-			l.View.CountWarmRead(l.First.Server, false)
-			if v != stamp.Stands || mustBeFresh(t) || r.Reply.Kind != wire.Value {
-				rebuild()
-				return
-			}
-			s := parseItem(&r.Reply, r.Bytes)
-			if s.IsMiss() {
-				rebuild()
-				return
-			}
-			l.g.cancelLease(l.RouteGuard, l.here(t), what.s, what.via)
-			s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
-			l.show(t, r, &s, nil)
-		})
-	})
-}
-
 // retouch reads the key again, and sets the time to live that t's client requests. It serves the
-// value that this second read finds. If another client has deleted the value in between, retouch
-// starts t again.
-func (l *rule) retouch(t *task.Task, tag task.Token) {
-	flags := l.more(t, nil)
+// value that this second read finds. If another client has deleted the value in between, it starts t
+// again.
+func (l *rule) retouch(t *task.Task) {
+	flags := " f v c T" + t.Exptime()
+	if t.Req.Dialect == wire.Meta {
+		flags = l.more(t, nil)
+	}
 	if l.copies != nil && t.Op != wire.Gats && !t.Req.Letters.Has('c') { // c is sent only if the client has requested it, because package replication serves reads with a cas differently
 		flags = strings.Replace(flags, " c", "", 1)
 	}
-	line := t.WithKey(l.name, appendToLine(t, flags))
-	if t.Req.Dialect == wire.Text {
-		flags = " f v c T"
-		if l.copies != nil && t.Op != wire.Gats {
-			flags = " f v T"
-		}
-		line = t.Meta("mg", l.name, flags+t.Exptime(), nil)
+	line := t.Meta("mg", l.name, flags, nil)
+	if t.Req.Dialect == wire.Meta {
+		line = t.WithKey(l.name, appendToLine(t, flags))
 	}
-	again := func() { l.read(t) }
-	l.inspect(t, l.at, line, func(r *upstream.Result) {
-		l.judged(t, l.at, r, again, func(r *upstream.Result, v stamp.Verdict) {
-			if !l.answered(t, r) {
-				return
-			}
-			s := parseItem(&r.Reply, r.Bytes)
-			if v == stamp.Stands && !s.IsMiss() {
-				l.show(t, r, &s, tag)
-				return
-			}
-			if s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide { // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
-				l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), func(*upstream.Result) {})
-			}
-			l.again(t, again)
-		})
-	})
+	l.inspect(t, l.at, line, (*rule).retouched)
 }
 
-// stamp creates the header of the value that t stores, and calls then(true). It calls then(false)
-// if a tag may have changed since the miss that t follows.
+// retouched handles the reply to the read of retouch.
+func (l *rule) retouched(t *task.Task, r *upstream.Result, s *Item) {
+	switch {
+	case !l.answered(t, r):
+		return
+	case s.Tags == stamp.Stands && !s.IsMiss():
+		l.show(t, r, s)
+		return
+	case s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide: // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
+		l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), nil)
+	}
+	l.again(t)
+}
+
+// stamp creates the header of the value that t stores, and then sends the value (put).
 //
-// A value with the tag versions of that miss is never valid if a tag has changed since the miss.
-// So the present versions are only needed for the reply to the client (changed). They are
+// A value with the tag versions of its miss is never valid if a tag has changed since the miss.
+// So the present versions are only needed for the reply to the client (rebuilt). They are
 // requested in the same write as the set. If the set may replace a live value, it is sent after
 // the present versions are known, because a set that is not stored must not remove anything.
 //
@@ -349,92 +310,95 @@ func (l *rule) retouch(t *task.Task, tag task.Token) {
 // such a tag, stamp relies on the order of the server's cas ids, which only grow. The tag must be
 // older than the miss. If the tag was created since, its bucket must be older. An invalidation
 // writes the bucket first and then deletes the tag, so stamp reads the tag first.
-func (l *rule) stamp(t *task.Task, then func(ok bool)) {
+func (l *rule) stamp(t *task.Task) {
 	tg := l.tags
 	tags := tg.mine()
 	if tg.head = nil; len(tags) == 0 || tg.Read {
-		then(true)
+		l.put(t)
 		return
 	}
-	c0 := tg.c0
-	if l.bound != nil {
-		c0 = l.bound.missOrigin.First
+	b := l.bound
+	if b != nil {
+		tg.c0 = b.missOrigin.First
 	}
-	versions := make([]stamp.Version, len(tags))
-	open, late, asked, invalidated := 1, false, false, false
-	var epoch upstream.ConnEpoch
-	done := func() {
-		if open--; open > 0 {
-			return
-		}
-		switch c := l.conn(t); {
-		case tg.trouble != nil:
-			l.broken(t, tg.trouble)
-			return
-		case invalidated:
-			tg.Learned.Count(stats.TagLateSet)
-			then(false)
-			return
-		case c != nil && (asked && !c.IsSameProcess(epoch) || l.bound != nil && !l.bound.missOrigin.Reachable(l.here(t), c)):
-			late = true
-		}
-		if late && c0 == 0 {
-			l.again(t, func() { l.stamp(t, then) })
-			return
-		}
-		if late {
-			tg.Learned.Count(stats.TagLateSet)
-			if l.bound != nil {
-				l.cancelBound(l.bound)
-			}
-			then(false)
-			return
-		}
-		tg.head = stamp.AppendHead(nil, wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)), versions)
-		then(true)
-	}
-	note := func(cas uint64, r *upstream.Result) {
-		if !asked {
-			asked, epoch = true, r.ConnEpoch
-		}
-		late = late || cas == 0 || !epoch.Same(r.ConnEpoch)
-		done()
-	}
-	tg.trouble, tg.changed = nil, false
-	for i, tag := range tags {
-		versions[i].Tag = tag
-		if l.bound != nil && !l.g.Ablation.Stamp {
-			if cas, ok := l.bound.missOrigin.Known.Of(tag); ok && cas != 0 {
-				versions[i].Cas = cas
-				waits := !l.bound.Gone
-				if waits {
-					open++
-				}
-				l.askVersion(t, l.at, tag.AppendKey(nil), func(now uint64, _ *upstream.Result) {
-					if tg.changed = tg.changed || now != cas; waits {
-						invalidated = invalidated || now != cas
-						done()
-					}
-				})
-				continue
+	waits := b == nil || !b.Gone
+	tg.forget(l.at)
+	for _, tag := range tags {
+		l.askVersion(t, tag, ofTag)
+		if l.readBefore(tag) == 0 {
+			if waits = true; tg.c0 != 0 {
+				l.askVersion(t, tag, ofBucket)
 			}
 		}
-		made := false // the tag was created after the miss, or after the client's read before its cas command
-		open++
-		l.askVersion(t, l.at, tag.AppendKey(nil), func(cas uint64, r *upstream.Result) {
-			versions[i].Cas = cas
-			made = c0 != 0 && cas >= c0
-			note(cas, r)
-		})
-		if c0 != 0 {
-			open++
-			l.askVersion(t, l.at, tag.AppendBucket(nil), func(cas uint64, r *upstream.Result) {
-				late = late || made && cas >= c0 && !l.g.Ablation.Order
-				note(cas, r)
-			})
+	}
+	if waits {
+		tg.next = (*rule).stampNow
+	} else {
+		l.putStamped(t, tags)
+	}
+}
+
+// readBefore returns the version of a tag that was read before the miss that the set t follows; 0: none
+// was read.
+func (l *rule) readBefore(tag stamp.Tag) uint64 {
+	if l.bound == nil || l.g.Ablation.Stamp {
+		return 0
+	}
+	cas, _ := l.bound.missOrigin.Known.Of(tag)
+	return cas
+}
+
+// tagsChanged reports whether the version of a tag has changed since the miss that the set t follows.
+func (l *rule) tagsChanged() bool {
+	return slices.ContainsFunc(l.tags.known, func(v stamp.Version) bool {
+		cas := l.readBefore(v.Tag)
+		return cas != 0 && cas != v.Cas
+	})
+}
+
+// stampNow continues stamp when the present versions are known.
+func (l *rule) stampNow(t *task.Task, _ *upstream.Result) {
+	tg, tags, c := l.tags, l.tags.mine(), l.conn(t)
+	late := c != nil && (!c.IsSameProcess(tg.via) || l.bound != nil && !l.bound.missOrigin.Reachable(l.here(t), c)) // a tag may have changed since the miss
+	for _, tag := range tags {
+		if l.readBefore(tag) == 0 {
+			now, _ := tg.known.Of(tag)
+			bucket, _ := tg.buckets.Of(tag)
+			late = late || now == 0 || tg.c0 != 0 && (bucket == 0 || now >= tg.c0 && bucket >= tg.c0 && !l.g.Ablation.Order)
 		}
 	}
-	done()
+	switch {
+	case tg.trouble != nil:
+		l.broken(t, tg.trouble)
+	case !l.tagsChanged() && !late:
+		l.putStamped(t, tags)
+	case !l.tagsChanged() && tg.c0 == 0:
+		l.again(t)
+	default:
+		tg.Learned.Count(stats.TagLateSet)
+		if l.bound == nil {
+			l.look(t, (*rule).looked)
+			return
+		}
+		if !l.tagsChanged() {
+			l.cancelBound(l.bound)
+		}
+		l.tooLate(t, wire.Exists)
+	}
+}
+
+// putStamped stores t's value with its tags.
+func (l *rule) putStamped(t *task.Task, tags []stamp.Tag) {
+	var versions []stamp.Version
+	for _, tag := range tags {
+		cas := l.readBefore(tag)
+		if cas == 0 {
+			cas, _ = l.tags.known.Of(tag)
+		}
+		versions = append(versions, stamp.Version{Tag: tag, Cas: cas})
+	}
+	l.tags.head = stamp.AppendHead(nil, wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)), versions)
+	l.put(t)
 }
 
 // stamped returns the edits of t's request that add the header to the value, and the meta flags
@@ -457,37 +421,13 @@ func (l *rule) stamped(t *task.Task) (edits []task.Edit, flags string) {
 
 // compare serves a cas command: it replaces the value only if the value has the client's cas.
 func (l *rule) compare(t *task.Task) {
-	differs := func(exists func()) { // differs handles a cas that does not match: it calls exists if the client sees a value, and replies NOT_FOUND otherwise
-		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-			if l.nothing(t, s, epoch) {
-				l.say(t, wire.NotFound)
-			} else {
-				exists()
-			}
-		})
-	}
-	sayExists := func() { l.say(t, wire.Exists) }
 	cas, ok := l.clientCas(t)
 	if !ok || cas == 0 { // memcached has no item with cas 0
-		differs(sayExists)
+		l.look(t, (*rule).looked)
 		return
 	}
 	l.tags.c0 = cas
-	l.store(t, 'S', strconv.FormatUint(cas, 10), false, func(k wire.Kind, r *upstream.Result) {
-		if r == nil { // a tag may have changed since the client read the value
-			differs(sayExists)
-			return
-		}
-		switch k {
-		case wire.Exists: // the cas may differ because the item is a placeholder, which clients see as a miss
-			kept := t.Keep(r)
-			differs(func() { l.answerStore(t, k, &kept) })
-			return
-		case wire.Stored:
-			l.knows(t, Changed)
-		}
-		l.answerStore(t, k, r)
-	})
+	l.store(t, 'S', strconv.AppendUint(nil, cas, 10))
 }
 
 // clientCas returns the cas on the server that the client's token stands for. ok is false if
@@ -511,28 +451,48 @@ func (l *rule) matches(t *task.Task, s *Item) bool {
 	return ok && (cas == 0 || strconv.FormatUint(cas, 10) == string(s.Cas))
 }
 
-// change stores body in place of the value that a look has found (the item s). If the value has
-// tags, the header stays in front of it. The meta flags in the parameter `more` are added. The
-// time to live stays the same, unless these flags set it.
-func (l *rule) change(t *task.Task, s *Item, body []byte, more string, then func(r *upstream.Result), again func()) {
+// change stores body in place of the value that a look has found (the item s), or creates the item if
+// s is nil. If the value has tags, the header stays in front of it. The meta flags in the parameter
+// `more` are added. The time to live stays the same, unless these flags set it.
+func (l *rule) change(t *task.Task, s *Item, body []byte, more string) {
 	var flags string
-	if string(s.Cas) != "0" { // a server without cas shows 0, and would reject a request with the cas 0
+	switch {
+	case s == nil:
+		flags = " ME"
+	case string(s.Cas) != "0": // a server without cas shows 0, and would reject a request with the cas 0
 		flags = " C" + string(s.Cas)
 	}
 	if l.tags != nil && l.tags.head != nil {
 		flags, body = flags+" F"+stamp.Flags, slices.Concat(l.tags.head, body)
 	}
-	if left := s.SecondsLeft(); left < math.MaxInt64 && !strings.Contains(more, " T") {
-		flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
+	if s != nil && s.SecondsLeft() < math.MaxInt64 && !strings.Contains(more, " T") {
+		flags += " T" + strconv.FormatInt(task.ExptimeFor(s.SecondsLeft(), l.g.Wall), 10)
 	}
-	l.ask(t, t.Meta("ms", l.name, flags+more, body), func(r *upstream.Result) {
-		switch {
-		case !l.answered(t, r):
-		case r.Reply.Kind == wire.Stored:
-			l.wrote = true
-			then(r)
-		default:
-			l.again(t, again)
+	l.ask(t, t.Meta("ms", l.name, flags+more, body), (*rule).changed)
+}
+
+// changed handles the reply to the ms of change. It makes the reply to t that memcached would have sent.
+func (l *rule) changed(t *task.Task, r *upstream.Result) {
+	switch {
+	case !l.answered(t, r):
+		return
+	case r.Reply.Kind != wire.Stored:
+		l.again(t)
+		return
+	}
+	l.wrote = true
+	l.knows(t, Changed)
+	line := append(slices.Clone(l.number), wire.CRLF...)
+	if t.Req.Dialect == wire.Meta {
+		s := itemOf(r)
+		flags, _ := l.echo(t, s.Cas)
+		if l.number == nil {
+			line = slices.Concat([]byte("HD"), flags, line)
+		} else {
+			line = slices.Concat(strconv.AppendInt([]byte("VA "), int64(len(l.number)), 10), flags, []byte(wire.CRLF), line)
 		}
-	})
+	} else if l.number == nil {
+		line = []byte("STORED\r\n")
+	}
+	l.reply(t, t.Result(nil, line))
 }

@@ -33,10 +33,10 @@ type poll struct {
 // held is a get that waits for another client's rebuild.
 type held struct {
 	t     *task.Task
-	l     *rule  // state of the command t
-	since int64  // when the wait began, on the loop's clock
-	until int64  // when the wait times out, on the loop's clock
-	seen  missed // the item in the last reply for the key
+	l     *rule // state of the command t
+	since int64 // when the wait began, on the loop's clock
+	until int64 // when the wait times out, on the loop's clock
+	seen  Item  // the item in the last reply for the key
 }
 
 const (
@@ -47,17 +47,20 @@ const (
 
 // hold makes the get t wait for the rebuild of another client and returns true. It returns false
 // if t may not wait.
-func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
-	p := l.party
-	if l.Wait == 0 || p == nil || p.Shared.Load() || l.many || g.isNeverFilled(t, l) || !l.Learned.Holds() {
+func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
+	p, until := l.party, l.since+int64(l.Wait)
+	if l.Wait == 0 || p.Shared.Load() || l.many {
 		return false
 	}
+	if g.rebuilds.NeverFilled(t.Hash, g.Now) {
+		l.Learned.Count(stats.GuardNeverFilled)
+		return false
+	}
+	name, here := nameOf(t), l.here(t)
+	q := g.polling[name]
+	fresh := q != nil && len(q.held) == 0 && !q.asking // no get waits yet
 	loops, _ := g.Loops.Count(g.Tasks)
-	if g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) {
-		return false
-	}
-	until := l.since + int64(l.Wait)
-	if until <= g.Now {
+	if !l.Learned.Holds() || g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) || until <= g.Now || q != nil && !fresh && !here.Copied && q.here != here {
 		return false
 	}
 	p.held.Add(1)
@@ -65,21 +68,13 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 		p.held.Add(-1)
 		return false
 	}
-	name := nameOf(t)
-	q := g.polling[name]
 	if q == nil {
-		q = &poll{g: g, key: name, rt: l.RouteGuard, here: l.here(t), interval: firstPoll}
+		q = &poll{g: g, key: name, rt: l.RouteGuard, here: here, interval: firstPoll}
 		g.polling[name] = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
-	}
-	switch here := l.here(t); {
-	case len(q.held) == 0 && !q.asking, here.Copied && here.Seal != 0: // no get waits yet, or each waiting get of a replicated key will read the key itself: poll the newest server
+	} else if fresh || here.Copied && here.Seal != 0 { // each waiting get of a replicated key will read the key itself: poll the newest server
 		q.here = here
-	case here.Copied:
-	case q.here != here:
-		p.held.Add(-1)
-		return false
 	}
 	q.held = append(q.held, &held{t: t, l: l, since: g.Now, until: until, seen: seen})
 	g.waiting++
@@ -87,16 +82,6 @@ func (g *Guard) hold(t *task.Task, l *rule, seen missed) bool {
 	l.Learned.Waiting.Add(1)
 	g.At(link.GuardTimer, q.next())
 	return true
-}
-
-// isNeverFilled reports whether clients never fill t's key, so that waiting for a value is
-// pointless. It counts this case for the statistics.
-func (g *Guard) isNeverFilled(t *task.Task, l *rule) bool {
-	barren := g.neverFilled.Has(t.Hash, g.Now)
-	if barren {
-		l.Learned.Count(stats.GuardNeverFilled)
-	}
-	return barren
 }
 
 // jitter returns the time until the next poll: q.interval, changed at random by up to 30 %. It
@@ -134,9 +119,7 @@ func (q *poll) tick() {
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
 	if !q.here.Copied && !q.stays(first) { // the server of the key has changed its health phase, or the key has moved
-		for len(q.held) > 0 {
-			q.end(q.held[0], false)
-		}
+		q.endAll()
 		return
 	}
 	next := g.nextPoll[q.here.Server]
@@ -154,7 +137,7 @@ func (q *poll) ask() {
 	q.asking, q.again = true, false
 	line := []byte(plainLine("mg ", q.here.Name, " s f t c"))
 	if !q.here.Copied {
-		line = first.l.readLine(first.t, true)
+		line = first.l.readLine(first.t, first.l.name, first.l.guardFlags(first.t), true)
 	}
 	limit := first.t.Route.Timeouts
 	g.Servers.Ask(c, q, 0, &limit, line, true)
@@ -171,51 +154,35 @@ func (q *poll) Client() uint64 { return 0 }
 
 // Answered handles the reply to a poll: the waiting gets end or continue to wait.
 func (q *poll) Answered(_ int, r *upstream.Result) {
-	g, rep := q.g, &r.Reply
+	g, s, n := q.g, itemOf(r), len(q.held)
 	q.asking = false
 	if q.again {
 		q.nextAt = g.Now
 	}
+	if q.here.Copied {
+		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
+		s.Cas = strconv.AppendUint(nil, cas^q.here.Seal, 10)
+	}
 	switch {
-	case q.here.Copied:
-		q.answeredCopy(r)
-	case len(q.held) == 0:
-		if rep.Kind.Answered() {
-			if s := parseItem(rep, r.Bytes); s.HasLease() {
-				g.cancelLease(q.rt, q.here, &s, r.ConnEpoch)
-			}
+	case n == 0:
+		if s.HasLease() && !q.here.Copied {
+			g.cancelLease(q.rt, q.here, &s)
 		}
-	case !rep.Kind.Answered():
-		for len(q.held) > 0 {
-			h := q.take(0)
-			h.l.unanswered(h.t, r)
-			h.t.CatchUp()
+	case q.held[0].l.mustWait(&s):
+		seen := s.Clone()
+		if q.here.Copied && q.here.Seal == 0 { // the token of the cas is not known, so the guard can't use the cas
+			seen.Cas = nil
 		}
+		for _, h := range q.held {
+			seen.At = h.seen.At
+			h.seen = seen
+		}
+		q.held[0].l.watch(q.held[0].t, &s)
+	case !q.here.Copied && (s.HasLease() || s.IsAbsent()): // the first waiting get is granted the lease and rebuilds; if the item is absent, it gets a miss
+		q.release(r, false)
 	default:
-		s := parseItem(rep, r.Bytes)
-		switch first := q.held[0]; {
-		case s.HasLease() || s.IsAbsent(): // the first waiting get is granted the lease and rebuilds; if the item is absent, it gets a miss
-			q.take(0)
-			first.l.own = false
-			first.l.found(first.t, r)
-			first.t.CatchUp()
-		case s.IsPlaceholder() || s.IsTombstone() || s.IsInvalidated() && !first.l.mayServe(&s) || first.l.waitsFirst() && first.l.isOld(&s):
-			seen := s.Clone()
-			for _, h := range q.held {
-				h.seen.s, h.seen.via = &seen, r.ConnEpoch
-			}
-			first.l.watch(first.t, r, &s)
-		default:
-			for n := len(q.held); n > 0; n-- { // the loop ends after n gets, because found may make h wait again
-				h := q.take(0)
-				h.l.Learned.Count(stats.GuardSaved)
-				if h.l.tags != nil {
-					h.l.tags.known = nil // judged requests the tag versions again, because h's own versions are from its first read
-				}
-				h.l.own = false
-				h.l.found(h.t, r)
-				h.t.CatchUp()
-			}
+		for ; n > 0; n-- { // the loop ends after n gets, because a get may wait again
+			q.release(r, s.Kind.Answered())
 		}
 	}
 	g.At(link.GuardTimer, q.next())
@@ -224,30 +191,36 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	}
 }
 
-// answeredCopy handles r, the reply to a poll of a key with several replicas. Once the key has no
-// placeholder and no tombstone, each waiting get reads the key itself.
-func (q *poll) answeredCopy(r *upstream.Result) {
-	if r.Reply.Kind.Answered() && len(q.held) > 0 {
-		s := parseItem(&r.Reply, r.Bytes)
-		n, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-		s.Cas = strconv.AppendUint(nil, n^q.here.Seal, 10)
-		if (s.IsPlaceholder() || s.IsTombstone()) && !s.HasLease() {
-			seen := s.Clone()
-			if q.here.Seal == 0 { // the token of the cas is not known, so the guard can't use the cas
-				seen.Cas = nil
-			}
-			for _, h := range q.held {
-				h.seen.s, h.seen.via = &seen, r.ConnEpoch
-			}
-			q.held[0].l.watch(q.held[0].t, r, &s)
-			return
+// mustWait reports whether a waiting get continues to wait if it finds the item s.
+func (l *rule) mustWait(s *Item) bool {
+	switch {
+	case !s.Kind.Answered() || s.HasLease() || s.IsAbsent():
+		return false
+	case s.IsPlaceholder() || s.IsTombstone():
+		return true
+	}
+	return s.IsInvalidated() && !l.mayServe(s) || l.waitsFirst() && l.isOld(s)
+}
+
+// release ends the wait of the first waiting get with r, the reply to the poll. If the key has several
+// replicas, the get reads the key itself. value means that r may have a value.
+func (q *poll) release(r *upstream.Result, value bool) {
+	h := q.take(0)
+	l := h.l
+	switch {
+	case q.here.Copied:
+		l.read(h.t)
+	default:
+		if value {
+			l.Learned.Count(stats.GuardSaved)
 		}
+		if value && l.tags != nil {
+			l.tags.known = nil // judged requests the tag versions again, because h's own versions are from its first read
+		}
+		l.own = false
+		l.found(h.t, r)
 	}
-	for n := len(q.held); n > 0; n-- { // the loop ends after n gets, because read may make h wait again
-		h := q.take(0)
-		h.l.read(h.t)
-		h.t.CatchUp()
-	}
+	h.t.CatchUp()
 }
 
 // take removes the get with the index i from the waiting gets of the key, and returns it.
@@ -273,14 +246,16 @@ func (q *poll) end(h *held, over bool) {
 			return
 		}
 	}
-	if h.l.waitsFirst() && h.l.mayServe(h.seen.s) && !mustBeFresh(h.t) {
-		h.l.final = true
-		h.l.read(h.t)
-		h.t.CatchUp()
-		return
+	h.seen.At = h.since
+	h.l.unheld(h.t, &h.seen)
+	h.t.CatchUp()
+}
+
+// endAll ends all waits for the key.
+func (q *poll) endAll() {
+	for len(q.held) > 0 {
+		q.end(q.held[0], false)
 	}
-	h.seen.at = h.since
-	h.l.missLate(h.t, h.seen)
 }
 
 // wake makes the poll of a key start at once, because t has just changed the key.

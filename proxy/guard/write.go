@@ -3,6 +3,7 @@ package guard
 // This file has the writes of guarded keys.
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -25,51 +26,84 @@ func (l *rule) takesOwn(t *task.Task) bool {
 	return wire.SameFlags(flags, tombstoneFlags) || l.tags != nil && wire.SameFlags(flags, stamp.Flags)
 }
 
-func (l *rule) write(t *task.Task) {
-	if l.takesOwn(t) {
+// write begins a write. r is the reply to the delete at the other server of a key that moves; nil: there
+// was no such delete.
+//
+// Some commands are sent at once: set, add, cas, and incr and decr of values without tags that are not
+// old. All others look at the item first. After the look, or if the first request could not be
+// executed because of what is stored, looked decides.
+func (l *rule) write(t *task.Task, r *upstream.Result) {
+	switch {
+	case r != nil && !l.answered(t, r):
+	case l.takesOwn(t):
 		l.refuse(t)
 		t.Reject(wire.AppendClientError(nil, ownFlags))
-		return
-	}
-	if l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores() { // Ringside stores no tags on this route (Read), so no read could check the named tags
+	case l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores(): // Ringside stores no tags on this route (Read), so no read could check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
+	case t.Op <= wire.Replace && l.rebuild(t):
+	case t.Op == wire.Set:
+		l.store(t, 'S', nil)
+	case t.Op == wire.Add:
+		l.store(t, 'E', nil)
+	case t.Op == wire.Cas:
+		l.compare(t)
+	case (t.Op == wire.Incr || t.Op == wire.Decr) && l.Stale == 0 && l.tags == nil:
+		l.kept.Bytes = nil
+		l.sendAsIs(t)
+	case t.Removal():
+		l.refuse(t)
+		l.erase(t)
+	case t.Op == wire.Delete && (l.Stale == 0 || l.Hide):
+		l.erase(t)
+	default:
+		l.look(t, (*rule).looked)
+	}
+}
+
+// looked continues a write after a look. Each request that it sends changes the item only if the item
+// has not changed since. So it can't change or restore a value that was deleted in between.
+func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
+	counts := t.Op == wire.Incr || t.Op == wire.Decr
+	switch s.Void = s.Tags != stamp.Stands; {
+	case !l.answered(t, r):
+	case t.Op == wire.Delete:
+		l.retire(t, s)
+	case t.Op == wire.Add && s.IsAbsent():
+		l.again(t)
+	case t.Op == wire.Add && (!l.isGone(s) || s.IsTombstone()):
+		l.say(t, wire.NotStored)
+	case t.Op == wire.Add:
+		l.storeOver(t, s)
+	case counts && t.Req.Letters.Has('N') && t.Req.Dialect == wire.Meta && l.isGone(s):
+		l.create(t, s)
+	case l.nothing(t, s) && !(t.Op == wire.Touch && l.g.Ablation.Touch):
+		l.say(t, task.MissKind(t))
+	case t.Op == wire.Touch:
+		l.sendAsIs(t)
+	case l.kept.Bytes != nil: // the server's reply to the client's own command
+		l.reply(t, &l.kept)
+	case t.Op == wire.Replace:
+		l.storeOver(t, s)
+	case t.Op == wire.Cas, !l.matches(t, s):
+		l.say(t, wire.Exists)
+	case counts:
+		l.count(t, s)
+	default:
+		l.extend(t, s)
+	}
+}
+
+// sendAsIs sends the client's own command, which is not bound to the item that a look has found.
+func (l *rule) sendAsIs(t *task.Task) { l.ask(t, t.WithKey(l.name), (*rule).sentAsIs) }
+
+func (l *rule) sentAsIs(t *task.Task, r *upstream.Result) {
+	if r.Reply.Kind == wire.ClientError && t.Op != wire.Touch && l.kept.Bytes == nil { // there is no number: perhaps the item is a placeholder
+		l.kept = t.Keep(r)
+		l.look(t, (*rule).looked)
 		return
 	}
-	switch t.Op {
-	case wire.Set:
-		l.set(t)
-	case wire.Cas:
-		l.compare(t)
-	case wire.Add:
-		l.add(t)
-	case wire.Replace:
-		l.replace(t)
-	case wire.Append, wire.Prepend:
-		l.extend(t)
-	case wire.Incr, wire.Decr:
-		l.count(t)
-	case wire.Touch:
-		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-			if l.nothing(t, s, epoch) && !l.g.Ablation.Touch {
-				l.say(t, wire.NotFound)
-				return
-			}
-			l.ask(t, t.WithKey(l.name), func(r *upstream.Result) { l.pass(t, r) })
-		})
-	default:
-		if t.Removal() {
-			l.refuse(t)
-		}
-		l.remove(t, func(found bool) {
-			l.knows(t, Deleted)
-			if found {
-				l.say(t, wire.Deleted)
-			} else {
-				l.say(t, wire.NotFound)
-			}
-		})
-	}
+	l.pass(t, r)
 }
 
 // byToken sends t as its client wrote it, and then handles the reply. If t is a cas command and
@@ -87,10 +121,12 @@ func (l *rule) byToken(t *task.Task) {
 			return
 		}
 		kept := t.Keep(r)
-		l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-			if l.nothing(t, s, epoch) {
+		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+			switch s.Void = s.Tags != stamp.Stands; {
+			case !l.answered(t, r):
+			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
-			} else {
+			default:
 				t.Answer(&kept, token)
 			}
 		})
@@ -121,30 +157,33 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 	if hasChanged(t, r.Reply.Kind) {
 		l.knows(t, Changed)
 	}
-	kept := t.Keep(l.counterReply(t, r))
-	kept.Server = l.server(t)
-	l.end(t, func() { t.Answer(&kept, l.token()) })
+	l.reply(t, r)
 }
 
-// counterReply returns the reply r to an incr or decr. If r is a meta reply with a TTL, it
-// replaces the TTL by the one that clients must see: the server keeps the item longer.
-func (l *rule) counterReply(t *task.Task, r *upstream.Result) *upstream.Result {
-	rep := &r.Reply
-	if l.Stale == 0 || t.Req.Dialect != wire.Meta || !t.Req.Letters.Has('t') || rep.Kind != wire.Value && rep.Kind != wire.Header {
-		return r
+// reply answers t with the server's reply r. A meta reply has the flags that the client has asked for.
+func (l *rule) reply(t *task.Task, r *upstream.Result) {
+	switch {
+	case t.Req.Dialect == wire.Meta && r.Reply.Kind.Answered():
+		s := itemOf(r)
+		r = t.Result(nil, l.asMeta(t, r, &s))
+	case t.Op.Stores():
+		l.say(t, r.Reply.Kind)
+		return
 	}
-	s := parseItem(rep, r.Bytes)
-	return t.Result(r.Server, l.asMeta(t, r, &s))
+	l.end(t, 0, r)
 }
 
-// storeLine returns the request that stores t's value in the mode S, E, A, P or R. If cas is not
-// empty, the server stores the value only if the item has this cas. A server without cas shows 0
-// for each item, so 0 is not sent. If token is set, the reply shows the new cas.
-func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte {
-	var flags string
-	if cas != "" && cas != "0" {
-		flags = " C" + cas
+// storeLine returns the request that stores t's value in the mode S, E, A, P or R (l.mode). If l.cas is
+// not empty, the server stores the value only if the item has this cas. A server without cas shows 0
+// for each item, so 0 is not sent. If other misses follow the one of a bound set, the reply shows the
+// new cas, which their sets need.
+func (l *rule) storeLine(t *task.Task) []byte {
+	var flags, more string
+	if l.cas != "" && l.cas != "0" {
+		flags = " C" + l.cas
 	}
+	more = " M" + string(l.mode)
+	token := l.bound != nil && (l.scope() != Scope{} || l.bound.N > 1)
 	if t.Req.Dialect == wire.Meta {
 		edits, head := l.stamped(t)
 		flags += head
@@ -153,17 +192,15 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 		case flags == head: // an add with C is an add
 			edits = append(edits, task.Edit{At: wire.Span{Start: at.Start - uint32(len(" C")), End: at.End}})
 		default:
-			edits, flags = append(edits, task.Edit{At: at, With: []byte(cas)}), head
+			edits, flags = append(edits, task.Edit{At: at, With: []byte(l.cas)}), head
 		}
 		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
-			edits = append(edits, task.Edit{At: at, With: []byte{mode}})
-		} else {
-			flags += " M" + string(mode)
+			edits, more = append(edits, task.Edit{At: at, With: []byte{l.mode}}), ""
 		}
 		if token && !t.Req.Letters.Has('c') {
-			flags += " c"
+			more += " c"
 		}
-		return t.WithKey(l.name, append(edits, appendToLine(t, flags))...)
+		return t.WithKey(l.name, append(edits, appendToLine(t, flags+more))...)
 	}
 	body := t.Body()
 	if l.tags != nil && l.tags.head != nil {
@@ -175,52 +212,75 @@ func (l *rule) storeLine(t *task.Task, mode byte, cas string, token bool) []byte
 	if e := t.Exptime(); e != "0" {
 		flags += " T" + e
 	}
-	if flags += " M" + string(mode); token {
-		flags += " c"
+	if token {
+		more += " c"
 	}
-	return t.Meta("ms", l.name, flags, body)
+	return t.Meta("ms", l.name, flags+more, body)
 }
 
-// store sends the request of storeLine, and calls the function `then` with the kind of its reply.
-// An error ends t. If a tag of the value may have changed, nothing is sent, and the function gets
-// Exists and a nil result.
-func (l *rule) store(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
+// storeOver stores t's value over the item s.
+func (l *rule) storeOver(t *task.Task, s *Item) { l.store(t, overItem[t.Op].mode, s.Cas) }
+
+// store stores t's value with an ms of the given mode, only over the item with the given cas if that
+// is not empty. The value gets the present versions of its tags.
+func (l *rule) store(t *task.Task, mode byte, cas []byte) {
+	l.mode, l.cas = mode, string(cas)
 	switch {
 	case l.tags == nil:
+		l.put(t)
 	case mode == 'A' || mode == 'P':
 		l.tags.head = nil
+		l.put(t)
 	default:
-		l.stamp(t, func(ok bool) {
-			if ok {
-				l.storeNow(t, mode, cas, token, then)
-			} else {
-				then(wire.Exists, nil)
-			}
-		})
-		return
+		l.stamp(t)
 	}
-	l.storeNow(t, mode, cas, token, then)
 }
 
-func (l *rule) storeNow(t *task.Task, mode byte, cas string, token bool, then func(k wire.Kind, r *upstream.Result)) {
-	l.ask(t, l.storeLine(t, mode, cas, token), func(r *upstream.Result) {
-		if r.Reply.Kind.Failed() {
-			// The value is too large, or the server has no memory for it. The server has removed the
-			// old item, unless Ringside has not sent the request.
-			if b := l.bound; b != nil && r.Unsent {
-				l.cancelBound(b)
-			}
-			l.release(Refused, 0, upstream.ConnEpoch{})
-			l.g.neverFilled.AddMiss(t.Hash, Unfilled+1, l.RouteGuard, l.g.Now)
-			l.g.wake(t)
-		}
-		if l.answered(t, r) {
-			l.wrote = r.Reply.Kind == wire.Stored
-			then(r.Reply.Kind, r)
-		}
-	})
-	if l.sealed && mode == 'S' {
+// put sends the ms of store, or that of create.
+func (l *rule) put(t *task.Task) {
+	if l.number != nil {
+		_, exptime := l.echo(t, nil)
+		l.change(t, nil, l.number, " T"+exptime+" c")
+		return
+	}
+	l.ask(t, l.storeLine(t), (*rule).stored)
+	if l.sealed && l.mode == 'S' {
 		l.seal(t)
+	}
+}
+
+// stored handles the reply to the ms of store.
+func (l *rule) stored(t *task.Task, r *upstream.Result) {
+	k := r.Reply.Kind
+	if k.Failed() {
+		// The value is too large, or the server has no memory for it. The server has removed the
+		// old item, unless Ringside has not sent the request.
+		if b := l.bound; b != nil && r.Unsent {
+			l.cancelBound(b)
+		}
+		l.release(Refused, 0, upstream.ConnEpoch{})
+		l.g.rebuilds.Of(t.Hash).Add(Unfilled+1, l.RouteGuard, l.g.Now)
+		l.g.wake(t)
+	}
+	if !l.answered(t, r) {
+		return
+	}
+	switch l.wrote = k == wire.Stored; {
+	case l.bound != nil:
+		l.rebuilt(t, r)
+	case l.wrote:
+		l.knows(t, Changed)
+		l.g.rebuilds.Filled(t.Hash)
+		l.reply(t, r)
+	case l.mode == 'E' && k == wire.NotStored: // perhaps the item is a placeholder
+		l.look(t, (*rule).looked)
+	case t.Op == wire.Cas && k == wire.Exists: // the same
+		l.kept = t.Keep(r)
+		l.look(t, (*rule).looked)
+	case l.cas != "" && t.Op != wire.Cas:
+		l.again(t)
+	default:
+		l.reply(t, r)
 	}
 }
 
@@ -236,138 +296,46 @@ func (l *rule) cancelBound(b *boundSet) {
 // seal uses up the lease for an early rebuild of the value that t has just stored. It reads the
 // value with N and R, so that no later get is granted that lease.
 func (l *rule) seal(t *task.Task) {
-	here := l.here(t)
 	l.Learned.Count(stats.GuardExtraRequest)
-	told := func(r *upstream.Result) {
-		if r.Reply.Kind == wire.NoReply {
-			return
-		}
-		at := here
-		if l.copies != nil { // the cas token belongs to the server that has sent the last reply, so the lease is canceled there
-			at = l.here(t)
-		}
-		if s := parseItem(&r.Reply, r.Bytes); s.HasLease() { // cancelLease leaves a stored value unchanged; if nothing was stored, it removes the placeholder that this read has created
-			l.g.cancelLease(l.RouteGuard, at, &s, r.ConnEpoch)
-		}
-	}
-	line := " s f c N" + strconv.FormatInt(leaseSeconds(l.RouteGuard), 10) + " R100000"
+	line := t.Meta("mg", l.name, " s f c N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R100000", nil)
 	if l.copies != nil {
-		l.ask(t, t.Meta("mg", l.name, line, nil), told)
+		l.ask(t, line, (*rule).sealedValue)
+	} else {
+		l.sendOwn(t, line, (*rule).sealedValue)
+	}
+}
+
+// sealedValue handles r, the reply to the read of seal. cancelLease leaves a stored value unchanged; if
+// nothing was stored, it removes the placeholder that this read has created.
+func (l *rule) sealedValue(t *task.Task, r *upstream.Result) {
+	if s := itemOf(r); s.HasLease() {
+		l.g.cancelLease(l.RouteGuard, l.here(t), &s)
+	}
+}
+
+// extend sends an append or prepend to the value s.
+func (l *rule) extend(t *task.Task, s *Item) {
+	headed := l.tags != nil && l.tags.head != nil
+	body := t.Body()
+	switch {
+	case l.outgrows(t, s):
+		l.say(t, wire.NotStored)
+		return
+	case s.IsPlainEmpty(): // the flags of an empty value are special: the longer value must get the client's flags
+		if headed {
+			l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
+		}
+	case headed && t.Op == wire.Prepend: // the header must stay in front of the value, so the value is written as a whole
+		body = slices.Concat(body, l.tags.body)
+	default:
+		l.storeOver(t, s)
 		return
 	}
-	l.then = append(l.then, told)
-	t.AskAs(true, len(l.then)-1, here.Server, t.Meta("mg", l.name, line, nil))
-}
-
-// answerStore answers the store t with the kind k of the server's reply r.
-func (l *rule) answerStore(t *task.Task, k wire.Kind, r *upstream.Result) {
-	if t.Req.Dialect == wire.Text || t.Req.Letters.Has('I') || r.Reply.Kind == wire.NoReply {
-		l.say(t, k)
-		return
+	more := ""
+	if t.Req.Letters.Has('c') {
+		more = " c"
 	}
-	s := parseItem(&r.Reply, r.Bytes)
-	b := l.asMeta(t, r, &s)
-	l.end(t, func() { t.Answer(t.Result(l.server(t), b), l.token()) })
-}
-
-// set stores a value. If the set follows a miss of its client, it is stored only if the key still
-// has the item of that miss.
-func (l *rule) set(t *task.Task) {
-	if l.rebuild(t, Set, 'S') {
-		return
-	}
-	l.store(t, 'S', "", false, func(k wire.Kind, r *upstream.Result) {
-		if k == wire.Stored {
-			delete(l.g.neverFilled, t.Hash)
-		}
-		l.answerStore(t, k, r)
-	})
-}
-
-// add stores a value if the key has none. A placeholder counts as none.
-func (l *rule) add(t *task.Task) {
-	if l.rebuild(t, Add, 'S') {
-		return
-	}
-	l.store(t, 'E', "", false, func(k wire.Kind, r *upstream.Result) {
-		if k != wire.NotStored {
-			l.answerStore(t, k, r)
-			return
-		}
-		l.inspectItem(t, func(s *Item, _ upstream.ConnEpoch) {
-			switch {
-			case s.IsAbsent():
-				l.again(t, func() { l.add(t) })
-			case !l.isGone(s) || s.IsTombstone():
-				l.say(t, wire.NotStored)
-			default:
-				l.over(t, 'S', s, func() { l.add(t) })
-			}
-		})
-	})
-}
-
-// replace stores a value if the key has one. A placeholder counts as none.
-func (l *rule) replace(t *task.Task) {
-	if m := l.misses(t); m != nil && m.N > 0 {
-		if m.Gone { // at the miss there was no value to replace, and a newer value of another client must not be replaced
-			l.refuse(t)
-			l.say(t, wire.NotStored)
-			return
-		}
-		if l.rebuild(t, Set, 'R') {
-			return
-		}
-	}
-	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-		if l.nothing(t, s, epoch) {
-			l.say(t, wire.NotStored)
-		} else {
-			l.over(t, 'R', s, func() { l.replace(t) })
-		}
-	})
-}
-
-// extend serves append and prepend. It reads the item first, and changes the item only if it has
-// not changed since. Otherwise it could restore a value that was deleted in between.
-func (l *rule) extend(t *task.Task) {
-	mode := byte('A')
-	if t.Op == wire.Prepend {
-		mode = 'P'
-	}
-	l.inspectItem(t, func(s *Item, epoch upstream.ConnEpoch) {
-		if l.nothing(t, s, epoch) {
-			l.say(t, wire.NotStored)
-			return
-		}
-		if !l.matches(t, s) {
-			l.say(t, wire.Exists)
-			return
-		}
-		if l.outgrows(t, s) {
-			l.say(t, wire.NotStored)
-			return
-		}
-		headed := l.tags != nil && l.tags.head != nil
-		change := func(body []byte) {
-			more := ""
-			if t.Req.Letters.Has('c') {
-				more = " c"
-			}
-			l.change(t, s, body, more, func(r *upstream.Result) { l.extended(t, r) }, func() { l.extend(t) })
-		}
-		switch {
-		case s.IsPlainEmpty(): // the flags of an empty value are special: the longer value must get the client's flags
-			if headed {
-				l.tags.head = stamp.Head(l.tags.head).WithFlags(0)
-			}
-			change(t.Body())
-		case headed && mode == 'P': // the header must stay in front of the value, so the value is written as a whole
-			change(slices.Concat(t.Body(), l.tags.body))
-		default:
-			l.over(t, mode, s, func() { l.extend(t) })
-		}
-	})
+	l.change(t, s, body, more)
 }
 
 // outgrows reports whether the value s would be too large for the server after the append or prepend
@@ -380,88 +348,79 @@ func (l *rule) outgrows(t *task.Task, s *Item) bool {
 	return srv.ExceedsItem(len(l.name), old+part, flags) && !srv.ExceedsItem(len(l.name), part, false)
 }
 
-// extended answers an append or prepend after Ringside has stored the longer value with an ms. r
-// is the reply to the ms.
-func (l *rule) extended(t *task.Task, r *upstream.Result) {
-	l.knows(t, Changed)
-	if t.Req.Dialect == wire.Text {
-		l.say(t, wire.Stored)
+// retire marks the value s as stale, so that it is served during its rebuild. It removes an item that is
+// no value.
+func (l *rule) retire(t *task.Task, s *Item) {
+	if s.IsAbsent() {
+		l.deleted(t, wire.NotFound)
 		return
 	}
-	s := parseItem(&r.Reply, r.Bytes)
-	flags, _ := l.echo(t, forEver, false, s.Cas)
-	line := slices.Concat([]byte("HD"), flags, []byte(wire.CRLF))
-	l.end(t, func() { t.Answer(t.Result(l.server(t), line), l.token()) })
-}
-
-// over stores t's value in place of s, the item that a look has found. If the item has changed
-// since the look, over calls the function `again`.
-func (l *rule) over(t *task.Task, mode byte, s *Item, again func()) {
-	l.store(t, mode, string(s.Cas), false, func(k wire.Kind, r *upstream.Result) {
-		if k == wire.Stored {
-			l.knows(t, Changed)
-			l.answerStore(t, k, r)
-		} else {
-			l.again(t, again)
+	flags := " C" + string(s.Cas)
+	if s.IsInvalidated() && !s.IsPlaceholder() || !l.isGone(s) {
+		flags = " I" + flags
+		if !s.IsInvalidated() { // a second delete must not extend how long the old value is served
+			flags += " T" + strconv.FormatInt(l.keep(), 10)
 		}
-	})
-}
-
-// remove deletes the key, or marks its value as stale so that it is served during the
-// rebuild. It calls the function `then` with true if the key had a value.
-func (l *rule) remove(t *task.Task, then func(found bool)) {
-	if l.Stale == 0 || l.Hide || t.Removal() {
-		l.erase(t, then)
-		return
 	}
-	l.inspectItem(t, func(s *Item, _ upstream.ConnEpoch) {
-		if s.IsAbsent() {
-			then(false)
-			return
-		}
-		flags := " C" + string(s.Cas)
-		if s.IsInvalidated() && !s.IsPlaceholder() || !l.isGone(s) {
-			flags = " I" + flags
-			if !s.IsInvalidated() { // a second delete must not extend how long the old value is served
-				flags += " T" + strconv.FormatInt(l.keep(), 10)
-			}
-		}
-		l.ask(t, t.Meta("md", l.name, flags, nil), func(r *upstream.Result) {
-			switch {
-			case !l.answered(t, r):
-			case r.Reply.Kind == wire.Deleted:
-				then(!l.isGone(s))
-			case l.tries >= maxTries:
-				l.erase(t, then)
-			default:
-				l.tries++
-				l.remove(t, then)
-			}
-		})
-	})
+	l.kind = kindOfDelete(!l.isGone(s))
+	l.ask(t, t.Meta("md", l.name, flags, nil), (*rule).retired)
+}
+
+// retired handles the reply to the md of retire.
+func (l *rule) retired(t *task.Task, r *upstream.Result) {
+	switch {
+	case !l.answered(t, r):
+	case r.Reply.Kind == wire.Deleted:
+		l.deleted(t, l.kind)
+	case l.tries >= maxTries:
+		l.erase(t)
+	default:
+		l.again(t)
+	}
 }
 
 // erase deletes the key. A read before the delete finds out whether the key had a value. If the read
 // fails, the reply to the delete says so, although the deleted item may have been a placeholder.
-func (l *rule) erase(t *task.Task, then func(found bool)) {
-	found, known, removed, open := false, false, false, 2
-	done := func() {
-		if open--; open == 0 {
-			then(found || !known && removed)
-		}
-	}
+func (l *rule) erase(t *task.Task) {
 	l.Learned.Count(stats.GuardExtraRequest)
-	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), func(r *upstream.Result) {
-		if known = r.Reply.Kind.Answered(); known {
-			s := parseItem(&r.Reply, r.Bytes)
-			found = !s.IsMiss()
-		}
-		done()
-	})
-	l.ask(t, t.Meta("md", l.name, "", nil), func(r *upstream.Result) {
-		if l.answered(t, r) {
-			removed = r.Reply.Kind == wire.Deleted
-			done()
-		}
-	})
+	l.kind, l.open = wire.NoReply, 2
+	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), (*rule).sawErased)
+	l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
+}
+
+// sawErased handles the reply to the read of erase.
+func (l *rule) sawErased(t *task.Task, r *upstream.Result) {
+	if s := itemOf(r); s.Kind.Answered() {
+		l.kind = kindOfDelete(!s.IsMiss())
+	}
+	l.finishErase(t)
+}
+
+// erased handles the reply to the delete of erase.
+func (l *rule) erased(t *task.Task, r *upstream.Result) {
+	if l.answered(t, r) {
+		l.removed = r.Reply.Kind
+		l.finishErase(t)
+	}
+}
+
+// finishErase answers t after the replies to the two requests of erase.
+func (l *rule) finishErase(t *task.Task) {
+	if l.open--; l.open == 0 {
+		l.deleted(t, cmp.Or(l.kind, l.removed))
+	}
+}
+
+// deleted answers a delete.
+func (l *rule) deleted(t *task.Task, k wire.Kind) {
+	l.knows(t, Deleted)
+	l.say(t, k)
+}
+
+// kindOfDelete returns the reply to a delete of a key that had a value (found) or had none.
+func kindOfDelete(found bool) wire.Kind {
+	if found {
+		return wire.Deleted
+	}
+	return wire.NotFound
 }

@@ -109,6 +109,17 @@ func (k Known) Of(t Tag) (cas uint64, ok bool) {
 	return 0, false
 }
 
+// Set sets the version of tag t.
+func (k *Known) Set(t Tag, cas uint64) {
+	for i := range *k {
+		if (*k)[i].Tag == t {
+			(*k)[i].Cas = cas
+			return
+		}
+	}
+	*k = append(*k, Version{t, cas})
+}
+
 // HasAll reports whether the versions of all tags of h are in the list.
 func (k Known) HasAll(h Head) bool {
 	for i := range h.Len() {
