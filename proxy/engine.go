@@ -211,8 +211,6 @@ func (e *Engine) due(t link.Timer) {
 		e.FireTimers()
 	case link.ResyncTimer:
 		e.Tend()
-	case link.CounterTimer:
-		e.Counters.Flush()
 	case link.GuardTimer:
 		e.guards.Tick()
 	case link.NearTimer:

@@ -3,7 +3,6 @@ package counters
 // This file creates a counter when incr or decr does not find it.
 
 import (
-	"bytes"
 	"cmp"
 	"strconv"
 	"time"
@@ -20,7 +19,6 @@ import (
 type Counters struct {
 	*task.Tasks
 	sums     map[string]*sum // the sums of buffered increments, by pool and key
-	schedule schedule        // the sums with a time at which they are sent, earliest first
 	Draining bool            // the process ends, so nothing is buffered any more
 }
 
@@ -77,67 +75,69 @@ func Counts(r *wire.Request) bool {
 type creation struct {
 	table.Autocreate
 	then func(r *upstream.Result, token task.Token)
-	why  string // why the last try did not count, usually the server's error; empty: no try has ended yet
+	why  string // why the last request did not count, usually the server's error; empty: none has ended yet
 }
 
 // Begin sends the client's command.
-func (c *creation) Begin(t *task.Task) {
-	if t.Loop.Now >= t.Deadline {
-		c.then(&upstream.Result{Failure: upstream.Failure{Why: cmp.Or(c.why, task.TooLong), Outcome: stats.TimedOut}}, nil)
-		return
-	}
-	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
-		if task.Missed(r) {
-			c.create(t)
-		} else {
-			c.then(r, token)
-		}
-	})
-}
+func (c *creation) Begin(t *task.Task) { c.send(t, counting) }
 
 // HandleReply is never called. c sends all its requests with Task.Step, which passes the reply to a
 // callback instead.
 func (c *creation) HandleReply(*task.Task, int, *upstream.Result) {}
 
-// create creates the missing counter.
-func (c *creation) create(t *task.Task) {
-	flags := " N" + strconv.FormatInt(int64(c.TTL/time.Second), 10) + " J" + strconv.FormatUint(c.first(t), 10)
-	var line []byte
-	if t.Req.Dialect == wire.Meta {
-		end := t.Req.Line.End
-		line = t.WithKey(t.Key, task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(flags)})
-	} else {
-		flags += " v D" + strconv.FormatUint(t.Delta(), 10)
-		if t.Op == wire.Decr {
-			flags += " MD"
-		}
-		line = t.Meta("ma", t.Key, flags, nil)
+// send sends the request m, and does what follows its reply.
+func (c *creation) send(t *task.Task, m making) {
+	line := t.Raw
+	switch {
+	case t.Loop.Now >= t.Deadline:
+		c.then(&upstream.Result{Failure: upstream.Failure{Why: cmp.Or(c.why, task.TooLong), Outcome: stats.TimedOut}}, nil)
+		return
+	case m == creating:
+		line = c.create(t)
+	case m == adding:
+		line = c.add(t)
 	}
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		rep := &r.Reply
-		switch {
-		case r.Foreign && wire.PlainKey(t.Key):
-			c.add(t)
-		case r.Foreign: // the server is too old for meta commands, and no other command can name this key
-			c.then(r, token)
-		case rep.Kind == wire.ClientError && t.Rule != nil: // the request found a value that was stored in between, or the placeholder of a repair
+		next, what := m.next(rep.Kind, r.Foreign, wire.PlainKey(t.Key), t.Rule != nil)
+		if c.why = "the counter comes and goes"; rep.Kind == wire.ClientError {
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
-			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case task.Missed(r) && t.Rule != nil: // a replicated key: a replica lost the item while the counter was created, so this request missed
-			c.why = "the counter comes and goes"
-			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
-		case !rep.Kind.Answered():
-			c.then(r, token)
-		case task.Missed(r):
-			c.then(t.Result(r.Server, wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)), nil)
-		default:
-			t.Loop.Count.CountersMade++
-			if t.Req.Dialect == wire.Text {
-				r.SetAnswer(t.Op, wire.Text, append(bytes.Clone(rep.Body.Of(r.Bytes)), wire.CRLF...))
-			}
-			c.then(r, token)
 		}
+		switch what {
+		case goOn:
+			c.send(t, next)
+			return
+		case again:
+			t.Loop.Park(t, min(t.Deadline, t.Loop.Now+task.ParkedLook), func() uint64 { return 0 })
+			return
+		case giveAbsent:
+			r, token = t.Result(r.Server, wire.AppendAnswer(nil, t.Raw, &t.Req, wire.NotFound)), nil
+		case giveNumber:
+			t.Loop.Count.CountersMade++
+			_, n := outcomeOf(r)
+			if m == adding {
+				n = c.first(t)
+			}
+			if m == adding || t.Req.Dialect == wire.Text {
+				r.SetAnswer(t.Op, t.Req.Dialect, numberReply(t, n))
+			}
+		}
+		c.then(r, token)
 	})
+}
+
+// create returns the request that creates the missing counter.
+func (c *creation) create(t *task.Task) []byte {
+	flags := " N" + strconv.FormatInt(int64(c.TTL/time.Second), 10) + " J" + strconv.FormatUint(c.first(t), 10)
+	if t.Req.Dialect == wire.Meta {
+		end := t.Req.Line.End
+		return t.WithKey(t.Key, task.Edit{At: wire.Span{Start: end, End: end}, With: []byte(flags)})
+	}
+	flags += " v D" + strconv.FormatUint(t.Delta(), 10)
+	if t.Op == wire.Decr {
+		flags += " MD"
+	}
+	return t.Meta("ma", t.Key, flags, nil)
 }
 
 // first returns the counter's value after t has created it.
@@ -148,28 +148,11 @@ func (c *creation) first(t *task.Task) uint64 {
 	return c.Initial + t.Delta()
 }
 
-// add creates the missing counter on a server that does not support ma.
-func (c *creation) add(t *task.Task) {
+// add returns the request that creates the missing counter on a server that does not support ma.
+func (c *creation) add(t *task.Task) []byte {
 	number := strconv.AppendUint(nil, c.first(t), 10)
 	line := append([]byte("add "), t.Key...)
 	line = strconv.AppendInt(append(line, " 0 "...), int64(c.TTL/time.Second), 10)
 	line = strconv.AppendInt(append(line, ' '), int64(len(number)), 10)
-	line = append(append(append(line, wire.CRLF...), number...), wire.CRLF...)
-	t.Step(line, func(r *upstream.Result, token task.Token) {
-		switch kind := r.Reply.Kind; {
-		case !kind.Answered():
-			c.then(r, token)
-		case kind != wire.Stored: // another client has created the counter in between
-			c.why = "the counter comes and goes"
-			c.Begin(t)
-		default:
-			t.Loop.Count.CountersMade++
-			answer := append(number, wire.CRLF...)
-			if t.Req.Dialect == wire.Meta {
-				answer = wire.AppendAsMeta(nil, t.Raw, &t.Req, wire.Incr, answer)
-			}
-			r.SetAnswer(t.Op, t.Req.Dialect, answer)
-			c.then(r, token)
-		}
-	})
+	return append(append(append(line, wire.CRLF...), number...), wire.CRLF...)
 }

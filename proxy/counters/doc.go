@@ -24,7 +24,24 @@
 //
 // Reads may run together. Everything else runs alone: the request that sends the sum, or a
 // command that needs the exact number. A sum that was sent and has no reply may have counted. So
-// it is only sent again if no server has received a byte of the request (Result.Unsent).
+// it is only sent again if no server has received a byte of the request (Result.Unsent). A command
+// that follows the sum then fails, because it would not find these increments.
+//
+// Both rules, that of buffered increments (buffered) and that of missing counters (making), are pure
+// functions in rule.go. explore_test.go runs them in all orders of events, and checks:
+//
+//   - B1: no increment is counted twice.
+//   - B2: an increment that was answered is counted, waits, or was reported as lost. It is lost to a set
+//     or delete only if that may have been executed.
+//   - B3: a read returns all increments that were answered before it, and each once.
+//   - B4: a set or delete removes the increments that were answered before it.
+//   - B5: the number in the reply to a buffered increment has all increments that were answered before.
+//   - B6: increments that wait are sent at some time, and no command waits for ever.
+//   - B7: a command that needs the exact number runs after all increments that were answered before it.
+//   - M1: an increment that was answered with a number has counted once, others at most once.
+//   - M2: an increment fails only if its first request fails, or a request gets no reply.
+//
+// Not covered: a request that runs after its timeout.
 //
 // # Guarantees
 //

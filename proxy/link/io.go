@@ -95,7 +95,6 @@ const (
 	ParkedTimer               // parked commands: they wait until servers change their phase, or until it is known which servers are out
 	TaskTimer                 // commands that continue at a set time, such as reads that try one more replica
 	ResyncTimer               // work for replicas that have missed writes
-	CounterTimer              // increments that wait to be sent
 	GuardTimer                // reads that wait while a client rebuilds the value, and requests that Ringside sends for them
 	NearTimer                 // values of the near cache that expire
 	LogTimer                  // lines of the log that wait: see LogLimited

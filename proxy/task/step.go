@@ -14,7 +14,7 @@ type step struct {
 	of   *Task
 	then func(r *upstream.Result, token Token)
 
-	asked bool // a server may have received some bytes of the step's request
+	asked bool // a server may have received some bytes of a request of the step that has ended
 }
 
 // Token converts a server's cas to the client's cas token. It is nil if they are the same.

@@ -243,6 +243,9 @@ func (t *Task) Run(id int, r *upstream.Result) {
 		t.Rule.Begin(t)
 	} else {
 		t.Open--
+		if t.step != nil && !r.Unsent {
+			t.step.asked = true
+		}
 		t.Rule.HandleReply(t, id, r)
 	}
 	t.CatchUp()
@@ -324,9 +327,6 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 		return true
 	}
 	t.Open++
-	if t.step != nil {
-		t.step.asked = true
-	}
 	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
 	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain) && !t.counts()
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // guards and replicas need the cas in each reply, which an old server does not return to a binary client's request
@@ -494,7 +494,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 // Fail ends the task's part of the exchange with an error.
 func (t *Task) Fail(why string, o stats.Outcome) {
 	if t.step != nil {
-		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked}}, nil)
+		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked && t.Open == 0}}, nil)
 		return
 	}
 	t.conclude("", why, func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
