@@ -63,7 +63,7 @@ staticcheck:
 # models. A data race is not possible there, so they run without the race detector.
 RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
-SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
+SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)

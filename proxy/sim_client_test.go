@@ -64,8 +64,7 @@ type want struct {
 	seq   int
 	op    string // opaque of a meta command
 
-	spelled string // the key as sent
-	quiet   []*want
+	quiet []*want
 }
 
 // wantRead is the expected result for one key.
@@ -302,12 +301,11 @@ func (c *simClient) meta(w *want, q string) []byte {
 	c.opaque++
 	w.op = fmt.Sprintf("O%dx%d", c.id, c.opaque)
 	spelled := func(k *simKey) string {
-		w.spelled = k.name
 		if c.w.d.one(4) {
-			w.spelled = base64.StdEncoding.EncodeToString([]byte(k.name))
 			q += " b"
+			return base64.StdEncoding.EncodeToString([]byte(k.name))
 		}
-		return w.spelled
+		return k.name
 	}
 	switch c.w.d.n(5) {
 	case 0, 1:

@@ -1,6 +1,6 @@
 package proxy_test
 
-// The simulation's servers: small memcached models that reply when the scheduler runs
+// The simulation's servers: those of package memnode, which reply when the scheduler runs
 // them.
 
 import (
@@ -9,7 +9,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"ringside/internal/memnode"
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -18,16 +20,19 @@ import (
 // simServer is one address. Its items survive its connections.
 type simServer struct {
 	name    string
-	items   map[string]simItem
+	store   *memnode.Node
+	line    *memnode.Line
 	refuses bool // refuses connections
 	hangs   bool // accepts and reads, but does not reply
 	cut     bool // network partition: nothing arrives in either direction
 }
 
-type simItem struct {
-	flags string
-	body  []byte
-	cas   int
+func (w *world) newServer(name string) *simServer {
+	store, err := memnode.New(memnode.Options{Now: func() time.Time { return time.Unix(0, w.now) }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return &simServer{name: name, store: store, line: store.Line()}
 }
 
 // simConn is one connection from the engine to a server. Bytes wait in three places: in
@@ -84,7 +89,7 @@ func (c *simConn) process() bool {
 		used += n + 2
 	}
 	c.w.log("%s does %.60q", c.srv.name, line)
-	answer, ok := c.srv.command(c.w, f, body)
+	answer, ok := c.srv.command(c.w, f, in[:used], body)
 	switch {
 	case !c.old:
 	case f[0] == "version":
@@ -169,130 +174,31 @@ func dataLength(f []string) int {
 	return n
 }
 
-func (s *simServer) command(w *world, f []string, body []byte) (answer []byte, ok bool) {
-	say := func(format string, args ...any) ([]byte, bool) { return fmt.Appendf(nil, format, args...), true }
+// command executes one command. ok is false if the engine must not have sent it.
+func (s *simServer) command(w *world, f []string, request []byte, body []byte) (answer []byte, ok bool) {
 	switch {
-	case f[0] == "version":
-		return say("VERSION 1.6.18\r\n")
-	case f[0] == "mn":
-		return say("MN\r\n")
-	case f[0] == "flush_all":
-		clear(s.items)
-		return say("OK\r\n")
-	case f[0] == "stats":
-		return say("STAT pid 1\r\nSTAT curr_items %d\r\nEND\r\n", len(s.items))
-	case len(f) < 2:
+	case f[0] == "stats": // those of memnode depend on the machine
+		return fmt.Appendf(nil, "STAT pid 1\r\nSTAT curr_items %d\r\nEND\r\n", len(s.store.Keys())), true
+	case slices.Contains(f, "noreply"), len(f[0]) == 2 && slices.Contains(f[1:], "q"): // replies could not be counted
 		return nil, false
-	case f[0] == "get" || f[0] == "gets":
-		return s.read(f[1:], f[0] == "gets"), true
-	case f[0] == "gat" && len(f) > 2:
-		return s.read(f[2:], false), true
 	}
-	key := f[1]
-	base64 := f[0][0] == 'm' && slices.Contains(f[2:], "b")
-	if base64 {
-		b, ok := wire.DecodeKey(nil, []byte(key))
-		if !ok {
-			return nil, false
-		}
-		key = string(b)
-	}
-	item, have := s.items[key]
-	switch {
-	case f[0] == "delete" && len(f) == 2:
-		delete(s.items, key)
-		if !have {
-			return say("NOT_FOUND\r\n")
-		}
-		return say("DELETED\r\n")
-	case f[0] == "touch" && len(f) == 3 && have:
-		return say("TOUCHED\r\n")
-	case f[0] == "touch" && len(f) == 3:
-		return say("NOT_FOUND\r\n")
-	case f[0] == "incr" && len(f) == 3:
-		if !have {
-			return say("NOT_FOUND\r\n")
-		}
-		n, _ := strconv.Atoi(string(item.body))
-		s.items[key] = simItem{flags: item.flags, body: fmt.Append(nil, n+1), cas: item.cas + 1}
-		return say("%d\r\n", n+1)
-	case (f[0] == "set" || f[0] == "add" || f[0] == "replace") && len(f) == 5:
-		w.checkStored(key, f[2], body)
-		if f[0] != "set" && have != (f[0] == "replace") {
-			return say("NOT_STORED\r\n")
-		}
-		s.items[key] = simItem{f[2], append([]byte(nil), body...), item.cas + 1}
-		return say("STORED\r\n")
-	}
-	return s.meta(w, key, f, body)
-}
-
-func (s *simServer) read(keys []string, cas bool) (answer []byte) {
-	for _, key := range keys {
-		item, have := s.items[key]
-		if !have {
-			continue
-		}
-		answer = fmt.Appendf(answer, "VALUE %s %s %d", key, item.flags, len(item.body))
-		if cas {
-			answer = fmt.Appendf(answer, " %d", item.cas)
-		}
-		answer = append(append(append(answer, "\r\n"...), item.body...), "\r\n"...)
-	}
-	return append(answer, "END\r\n"...)
-}
-
-// meta supports the flags that the simulation's clients use, O k v f F, and those of
-// the engine's own requests: c s t.
-func (s *simServer) meta(w *world, key string, f []string, body []byte) (answer []byte, ok bool) {
-	item, have := s.items[key]
-	flags, value, client := "", false, "0"
-	for _, flag := range f[2:] {
-		switch {
-		case flag == "":
-			return nil, false
-		case flag[0] == 'O':
-			flags += " " + flag
-		case flag == "k":
-			flags += " k" + f[1]
-			if slices.Contains(f[2:], "b") {
-				flags += " b"
+	if body != nil {
+		key, flags := f[1], "0"
+		if f[0] != "ms" {
+			flags = f[2]
+		} else {
+			for _, flag := range f[3:] {
+				switch flag[0] {
+				case 'F':
+					flags = flag[1:]
+				case 'b':
+					b, _ := wire.DecodeKey(nil, []byte(f[1]))
+					key = string(b)
+				}
 			}
-		case flag == "b":
-		case flag == "f" && have:
-			flags += " f" + item.flags
-		case flag == "c" && have:
-			flags += fmt.Sprintf(" c%d", item.cas)
-		case flag == "s" && have:
-			flags += fmt.Sprintf(" s%d", len(item.body))
-		case flag == "t" && have:
-			flags += " t-1"
-		case flag == "v":
-			value = true
-		case flag[0] == 'F':
-			client = flag[1:]
-		case flag == "q": // must not reach a server, because its replies could not be counted
-			return nil, false
 		}
+		w.checkStored(key, flags, body)
 	}
-	switch {
-	case f[0] == "mg" && !have:
-		return []byte("EN" + flags + "\r\n"), true // the opaque tells which request it belongs to
-	case f[0] == "mg" && value:
-		answer = fmt.Appendf(nil, "VA %d%s\r\n", len(item.body), flags)
-		return append(append(answer, item.body...), "\r\n"...), true
-	case f[0] == "mg":
-		return []byte("HD" + flags + "\r\n"), true
-	case f[0] == "ms":
-		w.checkStored(key, client, body)
-		s.items[key] = simItem{client, append([]byte(nil), body...), item.cas + 1}
-		return []byte("HD" + flags + "\r\n"), true
-	case f[0] == "md":
-		delete(s.items, key)
-		if !have {
-			return []byte("NF" + flags + "\r\n"), true
-		}
-		return []byte("HD" + flags + "\r\n"), true
-	}
-	return nil, false
+	answer = s.line.Do(request)
+	return answer, !bytes.HasPrefix(answer, []byte("ERROR")) && !bytes.HasPrefix(answer, []byte("CLIENT_ERROR"))
 }

@@ -154,7 +154,7 @@ func simulate(t testing.TB, d *dice, name string, narrow bool) {
 		w.narrow, w.storm, w.steady, w.getErrors, w.tight, w.heavy = true, true, true, true, false, false
 	}
 	for i := range w.some(4, 1) {
-		w.servers = append(w.servers, &simServer{name: fmt.Sprintf("s%d", i+1), items: map[string]simItem{}})
+		w.servers = append(w.servers, w.newServer(fmt.Sprintf("s%d", i+1)))
 	}
 	w.limits()
 	w.lay()

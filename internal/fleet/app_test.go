@@ -332,6 +332,7 @@ func (a *app) lock() *op {
 
 // flush empties all servers.
 func (a *app) flush() *op {
+	a.f.flushing = a.f.now + a.f.bound() + 2*slowed
 	return &op{kind: "flush", text: []byte("flush_all\r\n"), keys: a.f.values}
 }
 

@@ -147,6 +147,10 @@ var promises = []scenario{
 	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
 	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
 	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
+	{name: "strict, bad records, proxies cut off", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"garble", "lose", "alone", "alone", "links", "hang"}, count: 5, exact: true},
+	{name: "strict, split", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"split"}, count: 2, exact: true},
+	{name: "strict beside relaxed", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, unlike: true, aimed: true, faults: []string{"drain at the last"}, count: 3, exact: true},
+	{name: "relaxed, faults overlap", sidecars: 3, servers: 4, mode: table.Rehash, faults: anything, count: 6, apart: 2 * second},
 	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true},
 	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true, again: []uint64{627}},
 	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: table.Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
@@ -312,6 +316,9 @@ func TestFailoverAblations(t *testing.T) {
 			c.sidecars, c.apps, c.faults, c.brief, c.count, c.cold = 6, 1, []string{"hang"}, true, 8, 2
 		}},
 		{"the same key for diverted data", ablations{sameKey: true}, nil},
+		{"split, relaxed", ablations{}, func(c *scenario) {
+			*c = scenario{sidecars: 3, servers: 3, mode: table.Rehash, loose: true, faults: []string{"split"}, count: 2}
+		}},
 		{"no stay for the only copy", ablations{Set: ablation.Set{OnlyCopy: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
 		}},
@@ -331,10 +338,11 @@ func TestFailoverAblations(t *testing.T) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},
 	}
-	if hurried() {
-		cases = cases[9:10]
-	}
+	quick := []string{"no flush", "no dual writes", "whoever answers is taken for the server"}
 	for _, c := range cases {
+		if hurried() && !slices.Contains(quick, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			one := fleet

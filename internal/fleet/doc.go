@@ -10,6 +10,10 @@
 //	 │                                                                                   ▲
 //	 └──► judge: allowed replies, given all earlier ones                faults, sequences of faults, and reloads, by seed
 //
+// At every step it also checks the rules of package health (rules_test.go): phases follow each other
+// in the allowed order, a strict proxy uses a server only with the leases that this requires, and no
+// proxy reads from a server that is being flushed.
+//
 // The list promises (cases_test.go) contains the cases that must hold. The list herds
 // (herds_test.go) contains guarded routes, on which apps rebuild missing values. An ablation
 // disables one part of the protocol, and the simulation must detect that. This proves that

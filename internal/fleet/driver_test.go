@@ -27,6 +27,8 @@ type sidecar struct {
 	edition int // edition of its configuration
 	drivers []*driver
 	members []stats.PhaseSnapshot // last decisions of its keeper
+	pinged  []int64               // when it sent the last ping to each server that returned a record
+	records int                   // number of records that pings have returned and after which its leases were not checked
 	decided uint64                // value of Decided for servers
 	memory  int64                 // bytes in use when it is idle
 }
@@ -53,6 +55,7 @@ func (s *sidecar) start() {
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
 	s.p.Hash, s.p.Ablation = hash, f.ablate.Set
 	s.drivers, s.members, s.decided = nil, nil, 0
+	s.pinged = make([]int64, len(f.nodes))
 	s.take()
 	for range f.engines {
 		tune := link.DefaultTune
@@ -73,7 +76,7 @@ func (s *sidecar) start() {
 // take applies the current configuration.
 func (s *sidecar) take() {
 	s.edition = s.f.edition
-	s.p.SetTable(s.f.table())
+	s.p.SetTable(s.table())
 }
 
 // snapshot returns the counters and decisions of its engines.
@@ -104,7 +107,9 @@ func (s *sidecar) reload() {
 // looked calls the judge if the keeper has decided something.
 func (s *sidecar) looked() {
 	if n := s.p.Decided(); n != s.decided {
+		before := s.members
 		s.decided, s.members = n, s.snapshot().Phases
+		s.f.decides(s, before)
 		s.f.look()
 	}
 }
@@ -233,6 +238,7 @@ func (d *driver) wake() {
 		}
 		d.carryOut()
 		d.s.looked()
+		d.s.leased()
 		if next = e.Next(); again > 1000 {
 			f.wrong("", "p%d: at %d the engine wants to be called at %d again and again", d.s.id, now, next)
 			return

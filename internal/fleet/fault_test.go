@@ -66,6 +66,17 @@ func (f *fleet) fault() {
 		if n.up && !n.hung {
 			n.store.Line().Do([]byte("delete " + viewKey + "\r\n"))
 		}
+	case "garble": // its view record can't be read
+		if n.up && !n.hung {
+			n.store.Line().Do([]byte("set " + viewKey + " 0 0 18\r\nrs2 something else\r\n"))
+		}
+	case "alone": // a proxy reaches only this server
+		for j, p := range f.paths[s.id] {
+			if j != i {
+				p.cutOff()
+				f.at(until, p.heal)
+			}
+		}
 	case "flush": // by a client, at some time during another fault or after it
 		at := f.now + f.upTo(9*second)
 		f.trouble = max(f.trouble, at+second)

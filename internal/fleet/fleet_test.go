@@ -59,6 +59,7 @@ type scenario struct {
 	brief  bool     // no fault lasts a second
 
 	denies bool  // servers reject flush_all
+	unlike bool  // the last proxy is not strict, and pings more often
 	far    int64 // additional delay of the first proxy's packets to all servers but the first
 	late   int64 // additional delay of one packet in 50 from and to the last server
 
@@ -106,6 +107,9 @@ type fleet struct {
 	history
 	layout
 	won map[string]win // by key, used by herds
+
+	top      []uint32 // highest phase number of each server at any keeper
+	flushing int64    // until when a client's flush_all may run
 
 	// grace is how long a value may still be read after its writer was told that it
 	// failed, although the value is older than another one. The late delete that

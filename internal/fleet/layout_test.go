@@ -45,7 +45,8 @@ func (f *fleet) reload(change func(l *layout)) {
 }
 
 // table returns the configuration of sidecars.
-func (f *fleet) table() *table.Table {
+func (s *sidecar) table() *table.Table {
+	f := s.f
 	pool := func(name string, from, n, gone int) *table.Pool {
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
 		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
@@ -70,9 +71,12 @@ func (f *fleet) table() *table.Table {
 	p := pool("main", 0, f.servers, f.gone)
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},
-		Ping: 250 * time.Millisecond, Lease: time.Second, Request: f.request, AfterFailures: 3}}
+		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline
+	}
+	if f.unlike && s.id == f.scenario.sidecars-1 {
+		p.Failover.Strict, p.Failover.Ping = false, 50*time.Millisecond
 	}
 	if f.renamed {
 		p.Name = "cache"

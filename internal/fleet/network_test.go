@@ -69,6 +69,8 @@ func (p *path) wasCut(at int64) (bool, int64) {
 // packet is a part of the bytes that one end has sent.
 type packet struct {
 	b       []byte
+	at      int64           // when it was sent
+	pinged  int64           // for replies: when the last ping was sent whose record is in it, by the clock of the proxy; 0: none
 	end     link.EffectKind // Close or Abort; Write: the packet is data
 	arrived int64           // when it arrived; 0: not yet
 	lost    bool            // it must be retransmitted
@@ -99,12 +101,15 @@ type pipe struct {
 	up   bool // established, as the engine knows
 	over bool // no engine uses it any more
 
-	life int             // number of the node's process
-	line *memnode.Line   // connection to the node's store
-	sent []*packet       // packets to the node that it has not acknowledged
-	last int64           // when the last of them arrives
-	rcv  []byte          // arrived, not executed by the node
-	gone link.EffectKind // how the engine has ended it, as far as the node knows; Write: it has not
+	life   int             // number of the node's process
+	line   *memnode.Line   // connection to the node's store
+	sent   []*packet       // packets to the node that it has not acknowledged
+	last   int64           // when the last of them arrives
+	rcv    []byte          // arrived, not executed by the node
+	asked  int64           // when the last of it was sent
+	pings  []int64         // when pings were sent that the node has not executed, by the clock of the proxy
+	pinged int64           // when the last ping was sent that has returned a record
+	gone   link.EffectKind // how the engine has ended it, as far as the node knows; Write: it has not
 
 	back     []*packet // packets to the engine that have not arrived
 	backLast int64
@@ -215,6 +220,9 @@ func (c *pipe) write() {
 	for len(c.sent) > 0 && c.sent[0].arrived != 0 && c.acknowledged(c.sent[0]) {
 		c.sent = c.sent[1:]
 	}
+	for range pingsIn(b) {
+		c.pings = append(c.pings, c.d.s.clock(c.p.f.now))
+	}
 	if n > 1 && c.p.f.one(20) { // in two packets
 		at := 1 + c.p.f.rand.IntN(n-1)
 		c.send(&packet{b: b[:at]})
@@ -226,6 +234,7 @@ func (c *pipe) write() {
 
 func (c *pipe) send(k *packet) {
 	f := c.p.f
+	k.at = f.now
 	c.sent = append(c.sent, k)
 	if k.lost = behindLost(c.sent, k); k.lost {
 		k.kept = c.p.cut && c.p.keeps
@@ -254,7 +263,7 @@ func (c *pipe) arrive(k *packet) {
 			c.gone = k.end
 			c.n.work(c)
 		default:
-			c.rcv = append(c.rcv, k.b...)
+			c.rcv, c.asked = append(c.rcv, k.b...), k.at
 			c.n.work(c)
 		}
 	}
@@ -291,7 +300,7 @@ func (c *pipe) reply(b []byte) {
 		return
 	}
 	f := c.p.f
-	k := &packet{b: append([]byte(nil), b...)}
+	k := &packet{b: append([]byte(nil), b...), pinged: c.pinged}
 	c.back = append(c.back, k)
 	if k.lost = behindLost(c.back, k); k.lost {
 		return
@@ -313,6 +322,7 @@ func (c *pipe) comeBack(k *packet) {
 		}
 		c.d.input(func() {
 			if !c.over {
+				c.d.s.hears(c.n, k.pinged)
 				c.d.e.Bytes(c.link, k.b)
 			}
 		})

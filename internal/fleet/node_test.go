@@ -3,6 +3,7 @@ package fleet
 // The fleet's servers: memcached processes that can hang, die and restart.
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"time"
@@ -163,6 +164,7 @@ func (n *node) one(c *pipe, request []byte) []byte {
 			return []byte("CLIENT_ERROR flush_all not allowed\r\n")
 		}
 		n.f.flushes++
+		n.f.empties(n, c)
 	}
 	if answer := n.f.ablate.answer(request); answer != nil {
 		return answer
@@ -170,6 +172,12 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	n.coincide(request)
 	answer := n.f.ablate.restore(request, c.line.Do(n.f.ablate.change(request)))
 	answer = n.f.ablate.spoiled.after(c.line, request, answer)
+	if bytes.HasPrefix(request, []byte(ping)) && len(c.pings) > 0 {
+		if bytes.HasPrefix(answer, []byte("VA ")) {
+			c.pinged = c.pings[0]
+		}
+		c.pings = c.pings[1:]
+	}
 	n.f.replaces(request, string(answer))
 	n.f.wins(n, request, answer)
 	if kind := string(answer[:2]); n.f.copies.Copies > 0 && (kind == "HD" || kind == "VA") {

@@ -155,6 +155,29 @@ var plots = map[string]plot{
 	// A server restarts at once and counts its cas from one.
 	"bounce": func(f *fleet, i int) { f.lasts(f.killFor(i, 10*milli, 40*milli)) },
 
+	// One proxy reaches only one server, and the others all but that one.
+	"split": func(f *fleet, i int) {
+		long := f.between(10*second, 12*second)
+		for j, row := range f.paths {
+			for k, p := range row {
+				if (j == 0) != (k == i) {
+					p.cutOff()
+					f.after(long, p.heal)
+				}
+			}
+		}
+		f.lasts(long)
+	},
+
+	// An operator drains a server at the last proxy, and restores it.
+	"drain at the last": func(f *fleet, i int) {
+		s := f.sidecars[len(f.sidecars)-1]
+		s.order("main", f.nodes[i], health.Drain)
+		long := f.between(7*second, 9*second)
+		f.after(long, func() { s.order("main", f.nodes[i], health.Restore) })
+		f.lasts(long)
+	},
+
 	// A proxy is cut off from all servers. The packets it has sent arrive late.
 	"isolate": func(f *fleet, i int) {
 		s := f.sidecars[i%len(f.sidecars)]

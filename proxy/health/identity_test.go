@@ -24,13 +24,13 @@ func replaced(t *testing.T, began func(w *world) int64, change func(w *world)) (
 	w.run(w.now + 300*ms)
 	w.nodes[0].down = false
 	w.nodes[0].began = began(w)
-	w.nodes[0].items["old"] = item{value: "x"}
+	w.nodes[0].put("old", "x")
 	if change != nil {
 		change(w)
 	}
 	w.run(w.now + 2*sec)
 	w.settle(60 * sec)
-	_, kept = w.nodes[0].items["old"]
+	_, kept = w.nodes[0].value("old")
 	return w, kept
 }
 
@@ -45,7 +45,8 @@ func TestStrangerIsEmptied(t *testing.T) {
 // stranger too, even if the record is of this pool.
 func TestStrangerWithARecordIsEmptied(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, func(w *world) {
-		w.nodes[0].items["__rs_view__:p"] = w.nodes[1].items["__rs_view__:p"]
+		record, _ := w.nodes[1].value("__rs_view__:p")
+		w.nodes[0].put("__rs_view__:p", record)
 	})
 	if kept || w.flushes != 1 {
 		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))

@@ -70,8 +70,8 @@ func TestStrictStartWaits(t *testing.T) {
 		if v := w.proxies[0].k.Verdict(i); v.ValidUntil > w.now {
 			t.Errorf("server %d is used before others must have lost their leases", i)
 		}
-		if len(w.nodes[i].items) > 2 { // the counter of live proxies, but no record
-			t.Errorf("server %d has a record already: %v", i, w.nodes[i].items)
+		if keys := w.nodes[i].Keys(); len(keys) > 2 { // the counter of live proxies, but no record
+			t.Errorf("server %d has a record already: %v", i, keys)
 		}
 	}
 	w.settle(5 * sec)
@@ -96,7 +96,7 @@ func TestRelaxedStartsAtOnce(t *testing.T) {
 	}
 	w.run(w.now + 20*ms)
 	for i, n := range w.nodes {
-		if _, ok := n.items["__rs_view__:p"]; !ok {
+		if _, ok := n.value("__rs_view__:p"); !ok {
 			t.Errorf("server %d has no record", i)
 		}
 	}
@@ -151,13 +151,13 @@ func TestShortHangCostsNoCache(t *testing.T) {
 func TestOutageFromEndToEnd(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		w := whole(t, 3, 3, Settings{Strict: strict})
-		w.nodes[0].items["old"] = item{value: "x"}
+		w.nodes[0].put("old", "x")
 		w.cutAll(0, true)
 		w.until(0, Out)
 		w.stays(0, Out, 10*sec)
 		w.cutAll(0, false)
 		w.until(0, In)
-		if _, ok := w.nodes[0].items["old"]; ok || w.flushes != 1 {
+		if _, ok := w.nodes[0].value("old"); ok || w.flushes != 1 {
 			t.Errorf("strict %t: %d flushes", strict, w.flushes)
 		}
 		if n := w.proxies[0].k.Verdict(0).N; n != 6 {
@@ -478,12 +478,11 @@ func TestOtherMembershipListSuspends(t *testing.T) {
 }
 
 // TestOtherSettingsSuspend runs a strict proxy and a relaxed one with shorter pings on the
-// same servers. The relaxed one must wait until the strict one knows each phase. Both say
-// that they differ.
+// same servers. Both say that they differ. Package internal/fleet checks what clients of both read.
 func TestOtherSettingsSuspend(t *testing.T) {
 	for seed := range uint64(5) {
 		last := Settings{Ping: 50 * time.Millisecond}
-		w := newWorld(t, scenario{seed: seed, proxies: 2, pool: 3, set: Settings{Strict: true}, last: &last, clients: true, pace: 5 * ms})
+		w := newWorld(t, scenario{seed: seed, proxies: 2, pool: 3, set: Settings{Strict: true}, last: &last})
 		w.settle(60 * sec)
 		for range 4 {
 			if err := w.give(1, 0, Drain); err != nil {
@@ -495,9 +494,6 @@ func TestOtherSettingsSuspend(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.until(0, In)
-		}
-		if len(w.stale) > 0 {
-			w.fail("%d stale: %v", len(w.stale), w.stale[0])
 		}
 		for _, p := range w.proxies {
 			if p.k.pool != poolUnlike {
@@ -561,13 +557,14 @@ func TestServerWithoutMetaCommands(t *testing.T) {
 func TestBrokenRecordIsReplaced(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Strict: true})
 	for _, garbage := range []string{"", "rs2 1 1", "\x00\xff", "rs1 1 1 c0=?"} {
-		w.nodes[1].set("__rs_view__:p", garbage, 0, w.now)
+		w.nodes[1].put("__rs_view__:p", garbage)
 		w.log = nil
 		w.run(w.now + 2*sec)
 		if !w.logged("view record refused") {
 			t.Errorf("%q: nobody says so", garbage)
 		}
-		if _, err := parseRecord([]byte(w.nodes[1].items["__rs_view__:p"].value), nil, 0); err != nil {
+		record, _ := w.nodes[1].value("__rs_view__:p")
+		if _, err := parseRecord([]byte(record), nil, 0); err != nil {
 			t.Errorf("%q stays: %v", garbage, err)
 		}
 	}
@@ -579,7 +576,7 @@ func TestLostRecordRestartsTheWait(t *testing.T) {
 	w.cutAll(0, true)
 	w.until(0, Leaving)
 	w.run(w.now + 2500*ms)
-	delete(w.nodes[1].items, "__rs_view__:p")
+	w.nodes[1].drop("__rs_view__:p")
 	w.stays(0, Leaving, 2800*ms)
 	w.until(0, Out)
 }

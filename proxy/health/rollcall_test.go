@@ -46,7 +46,7 @@ func (w *world) hears(p int, want string) {
 func TestRollCall(t *testing.T) {
 	w := whole(t, 3, 3, Settings{})
 	for i, n := range w.nodes {
-		if _, ok := n.items[rollKey]; ok {
+		if _, ok := n.value(rollKey); ok {
 			t.Errorf("server %d has a roll of proxies that have no name", i)
 		}
 	}
@@ -57,9 +57,9 @@ func TestRollCall(t *testing.T) {
 	w.hears(2, "p0 7 ;p1 7 ;")
 	homes := 0
 	for _, n := range w.nodes {
-		if it, ok := n.items[rollKey]; ok {
-			if homes++; len(it.value) > 200 {
-				t.Errorf("the roll has %d bytes", len(it.value))
+		if value, ok := n.value(rollKey); ok {
+			if homes++; len(value) > 200 {
+				t.Errorf("the roll has %d bytes", len(value))
 			}
 		}
 	}
@@ -78,10 +78,10 @@ func TestRollCall(t *testing.T) {
 	w.proxies[0].k.servers[1].incomplete = false
 	w.hears(1, "p0 7 ;p2 7 ;")
 	for i, n := range w.nodes {
-		if _, ok := n.items[rollKey]; ok {
-			n.set(rollKey, "\x00garbage", 0, w.now)
+		if _, ok := n.value(rollKey); ok {
+			n.put(rollKey, "\x00garbage")
 			if i == 0 {
-				delete(n.items, rollKey)
+				n.drop(rollKey)
 			}
 		}
 	}

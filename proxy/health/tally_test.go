@@ -48,7 +48,7 @@ func TestCounterThatIsNoNumber(t *testing.T) {
 	k := w.proxies[0].k.keys
 	for _, n := range w.nodes {
 		for _, key := range append(append([]string{k.Live}, k.Suspects...), k.Refused...) {
-			n.set(key, "abc", 0, w.now)
+			n.put(key, "abc")
 		}
 	}
 	w.run(w.now + 3*sec)

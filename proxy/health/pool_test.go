@@ -1,21 +1,15 @@
 package health
 
-// A simulation of several keepers and clients with model servers, on one clock, with
-// faults drawn from a seed. It checks the rules of the protocol at every step. It also
-// checks that no get returns data older than a write that was acknowledged before the
-// get.
+// Several keepers of one pool with their servers, on one clock. Tests cause the faults. Package
+// internal/fleet simulates keepers in whole proxies, with clients, and with faults by seed.
 
 import (
-	"cmp"
 	"container/heap"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
-
-	"ringside/proxy/ablation"
-	"ringside/proxy/health/divert"
 )
 
 const (
@@ -31,17 +25,6 @@ type scenario struct {
 	gutter  int
 	set     Settings
 	last    *Settings // those of the last proxy, if they are others
-	faults  []string  // the kinds of faults to draw from
-	count   int       // number of faults
-	apart   int64     // average time between the starts of two faults; 0: the next fault starts when the pool is whole again
-	off     ablation.Set
-	single  bool // ablation of the clients: no second write while a server rejoins
-	sameKey bool // ablation of the clients: diverted keys are the same in each outage
-	refuse  bool // servers reject flush_all
-	clients bool
-	targets int   // faults hit only the first so many servers; 0: any
-	long    bool  // faults last long enough to cause an ejection
-	pace    int64 // between two requests of a client; 0: the default
 }
 
 // world is the state of a run.
@@ -57,15 +40,7 @@ type world struct {
 	nodes   []*node
 	cut     [][]bool // by proxy, server
 	proxies []*proxy
-	keys    []*keyState
-	writes  []write
-	top     []uint32 // highest number of each server at any keeper
-	trouble int64    // end of the last fault
 
-	stale   []string
-	gets    int
-	hits    int
-	ejected int
 	flushes int
 	log     []string
 	asked   func(p *proxy, r Request) // called for every request of a keeper, if set
@@ -77,8 +52,6 @@ type proxy struct {
 	k      *Keeper
 	life   int // number of starts; replies to an earlier keeper are dropped
 	dead   bool
-	seen   []uint32
-	pinged []int64 // when the last ping was sent that returned a record
 	tickAt int64
 	conns  map[[2]int]*conn
 }
@@ -153,20 +126,13 @@ func (s scenario) members() []Server {
 func newWorld(t testing.TB, s scenario) *world {
 	s.set = s.set.withDefaults()
 	w := &world{scenario: s, t: t, now: sec, rand: rand.New(rand.NewPCG(s.seed, 1))}
-	for i := range s.pool + s.gutter {
-		n := newNode()
-		n.refuse = s.refuse
-		n.flushed = func() { w.checkFlush(i) }
-		w.nodes = append(w.nodes, n)
+	for range s.pool + s.gutter {
+		w.nodes = append(w.nodes, w.newNode())
 	}
-	w.top = make([]uint32, len(w.nodes))
 	for i := range s.proxies {
 		w.cut = append(w.cut, make([]bool, len(w.nodes)))
 		w.proxies = append(w.proxies, &proxy{id: i})
 		w.start(w.proxies[i])
-	}
-	if s.clients {
-		w.startClients()
 	}
 	return w
 }
@@ -180,9 +146,6 @@ func (w *world) start(p *proxy) {
 		set = *w.last
 	}
 	p.k = New("p", w.members(), set, w.seed*100+uint64(p.id)*10+uint64(p.life))
-	p.k.off = w.off
-	p.seen = make([]uint32, len(w.nodes))
-	p.pinged = make([]int64, len(w.nodes))
 	p.conns = make(map[[2]int]*conn)
 	p.tickAt = 0
 	w.input(p, func() { p.k.Tick(w.now) })
@@ -193,9 +156,6 @@ func (w *world) input(p *proxy, do func()) {
 	do()
 	for _, e := range p.k.Events() {
 		w.note("p%d server %d: %s -> %s (%s)", p.id, e.Server, e.From, e.To, e.Why)
-	}
-	for i := range w.nodes {
-		w.checkNumber(p, i)
 	}
 	for _, r := range p.k.Requests() {
 		w.ask(p, r)
@@ -220,57 +180,13 @@ func (w *world) tick(p *proxy) {
 	})
 }
 
-// checkNumber checks that no number decreases, and that phases follow each other in the
-// allowed order.
-func (w *world) checkNumber(p *proxy, i int) {
-	n := p.k.Verdict(i).N
-	if n < p.seen[i] {
-		w.fail("p%d lowered server %d from %d to %d", p.id, i, p.seen[i], n)
-	}
-	p.seen[i] = n
-	top := w.top[i]
-	if n <= top {
-		return
-	}
-	legal := n == top+1 || n == leaving(top) && PhaseOf(top) != Leaving && PhaseOf(top) != Out
-	if !legal && w.off == (ablation.Set{}) {
-		w.fail("p%d took server %d from %d (%v) to %d (%v)", p.id, i, top, PhaseOf(top), n, PhaseOf(n))
-	}
-	w.top[i] = n
-	if PhaseOf(n) == Out {
-		w.ejected++
-	}
-}
-
-// checkFlush checks that no proxy reads from a server that is being flushed.
-func (w *world) checkFlush(i int) {
-	w.flushes++
-	if !w.set.Strict || w.off != (ablation.Set{}) || len(w.nodes[i].late) > 0 {
-		return // a late flush only costs misses, and can't be prevented
-	}
-	for _, p := range w.proxies {
-		v := p.k.Verdict(i)
-		reads := PhaseOf(v.N) == In || PhaseOf(v.N) == Warming || PhaseOf(v.N) == Settling
-		if !p.dead && reads && !v.Suspect && w.now < v.ValidUntil {
-			w.fail("server %d is flushed while p%d reads from it (%v)", i, p.id, PhaseOf(v.N))
-		}
-	}
-}
-
 // ask sends a request of a keeper.
 func (w *world) ask(p *proxy, r Request) {
 	if w.asked != nil {
 		w.asked(p, r)
 	}
-	sent := w.now
-	ping := strings.HasPrefix(string(r.Line), "mg "+divert.Reserved+"_view__")
-	w.send(p, r.Server, int(r.Conn), func(n *node) string { return n.do(r.Line, w.now) },
-		func(answer string) {
-			if ping && strings.HasPrefix(answer, "VA ") {
-				p.pinged[r.Server] = sent
-			}
-			w.input(p, func() { p.k.Answered(r.ID, []byte(answer), w.now) })
-		},
+	w.send(p, r.Server, int(r.Conn), func(n *node) string { return n.do(r.Line) },
+		func(answer string) { w.input(p, func() { p.k.Answered(r.ID, []byte(answer), w.now) }) },
 		func(hard bool) {
 			why := "timeout"
 			if hard {
@@ -351,8 +267,8 @@ func (w *world) whole() error {
 			switch {
 			case PhaseOf(v.N) != In, v.Suspect:
 				return fmt.Errorf("p%d: server %d is %v, suspect %t: %s", p.id, i, PhaseOf(v.N), v.Suspect, v.Step)
-			case v.N != w.top[i]:
-				return fmt.Errorf("p%d: server %d has %d, others have %d", p.id, i, v.N, w.top[i])
+			case v.N != w.proxies[0].k.Verdict(i).N:
+				return fmt.Errorf("p%d: server %d has %d, p0 has another number", p.id, i, v.N)
 			case v.ValidUntil <= w.now:
 				return fmt.Errorf("p%d: server %d is not to be used", p.id, i)
 			}
@@ -370,80 +286,5 @@ func (w *world) settle(limit int64) {
 	}
 	if err := w.whole(); err != nil {
 		w.fail("not whole %d s after the last fault: %v", limit/sec, err)
-	}
-}
-
-// simulate runs a scenario to its end.
-func simulate(t testing.TB, s scenario) *world {
-	w := newWorld(t, s)
-	w.settle(20 * sec)
-	w.run(w.now + 3*sec)
-	for range s.count {
-		w.fault()
-		if s.apart == 0 {
-			w.run(w.trouble)
-			w.settle(120 * sec)
-			w.run(w.now + w.rand.Int64N(3*sec))
-		} else {
-			w.run(w.now + w.rand.Int64N(2*s.apart))
-		}
-	}
-	w.run(max(w.now, w.trouble))
-	w.settle(120 * sec)
-	w.run(w.now + 3*sec)
-	return w
-}
-
-// fault draws a fault and schedules its end.
-func (w *world) fault() {
-	kind := w.faults[w.rand.IntN(len(w.faults))]
-	i := w.rand.IntN(cmp.Or(w.targets, len(w.nodes)))
-	p := w.proxies[w.rand.IntN(len(w.proxies))]
-	lasts := w.rand.Int64N(12 * sec)
-	if w.rand.IntN(4) == 0 {
-		lasts = w.rand.Int64N(sec)
-	}
-	if w.long {
-		lasts = 8*sec + w.rand.Int64N(4*sec)
-	}
-	until := w.now + lasts
-	w.trouble = max(w.trouble, until)
-	w.note("FAULT %s: server %d, p%d, until %.3f", kind, i, p.id, float64(until)/1e9)
-	switch kind {
-	case "cut": // no proxy reaches the server
-		for j := range w.proxies {
-			w.cut[j][i] = true
-			w.at(until, func() { w.cut[j][i] = false })
-		}
-	case "links": // some proxies do not reach the server
-		for j := range w.proxies {
-			if w.rand.IntN(2) == 0 {
-				w.cut[j][i] = true
-				w.at(until, func() { w.cut[j][i] = false })
-			}
-		}
-	case "alone": // a proxy reaches only one server
-		for j := range w.nodes {
-			if j != i {
-				w.cut[p.id][j] = true
-				w.at(until, func() { w.cut[p.id][j] = false })
-			}
-		}
-	case "hang":
-		w.nodes[i].hung = true
-		w.at(until, func() { w.wake(i) })
-	case "kill":
-		w.nodes[i].down = true
-		w.nodes[i].late = nil
-		w.at(until, w.nodes[i].restart)
-	case "lose": // a server's record
-		delete(w.nodes[i].items, p.k.keys.View)
-	case "garble": // a server's record
-		w.nodes[i].set(p.k.keys.View, "rs2 something else", 0, w.now)
-	case "restart": // a proxy
-		p.dead = true
-		w.at(until, func() { w.start(p) })
-	default:
-		panic(kind)
 	}
 }
