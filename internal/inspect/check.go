@@ -5,6 +5,7 @@ package inspect
 import (
 	"fmt"
 	"io"
+	"iter"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -303,24 +304,19 @@ func SummaryOf(r *table.Route, longest int) routeSummary {
 		}
 	}
 	if n := r.Near; n != nil {
-		s.Near = fmt.Sprintf("values of hot keys are kept here for %v: what is written past this instance is seen that much later", n.TTL)
-		if n.All {
-			s.Near = fmt.Sprintf("all values are kept here for %v: what is written past this instance is seen that much later", n.TTL)
-		}
+		which := map[bool]string{true: "all values", false: "values of hot keys"}[n.All]
+		s.Near = fmt.Sprintf("%s are kept here for %v: what is written past this instance is seen that much later", which, n.TTL)
 	}
 	if b := r.Buffer; b != nil {
 		s.Buffer = fmt.Sprintf("increments wait %v: numbers are not for ids, tickets, stock or limits that must be exact, and a crash of this instance loses what came in that time", b.Every)
 	}
 	s.Guard, s.Tags = guardText(r.Guard), tagsText(r.Tags, longest)
-	switch c := &r.Copies; {
-	case c.Copies == replicate.All:
-		s.Replicas = fmt.Sprint(addresses(r.Pool))
-		s.Lost = lostOfCopies(r)
-	case c.Copies > 1:
-		s.Replicas = fmt.Sprint(c.Copies)
-		s.Lost = lostOfCopies(r)
-	default:
-		s.Lost = lostOfOne(r)
+	n := r.Copies.Copies
+	if n == replicate.All {
+		n = addresses(r.Pool)
+	}
+	if s.Lost = lostOfOne(r); r.Copies.Copies == replicate.All || n > 1 {
+		s.Replicas, s.Lost = fmt.Sprint(n), lostOfCopies(r)
 	}
 	s.Doubts = doubtsOf(r)
 	return s
@@ -454,16 +450,25 @@ func lostOfCopies(r *table.Route) string {
 	return "nothing that was acknowledged; writes of its keys wait until it is out"
 }
 
-// summariesIn returns the summaries of all routes that use the pool p.
-func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
-	for _, l := range t.Listeners {
-		for i := range l.Routes {
-			if r := &l.Routes[i]; r.Pool == p || slices.Contains(r.Also, p) {
-				s := SummaryOf(r, t.Limits.Key)
-				s.Listener = l.Address
-				list = append(list, s)
+// routesTo iterates over the routes that use the pool p, with the address of their listener.
+func routesTo(t *table.Table, p *table.Pool) iter.Seq2[string, *table.Route] {
+	return func(yield func(string, *table.Route) bool) {
+		for _, l := range t.Listeners {
+			for i := range l.Routes {
+				if r := &l.Routes[i]; (r.Pool == p || slices.Contains(r.Also, p)) && !yield(l.Address, r) {
+					return
+				}
 			}
 		}
+	}
+}
+
+// summariesIn returns the summaries of all routes that use the pool p.
+func summariesIn(t *table.Table, p *table.Pool) (list []routeSummary) {
+	for listener, r := range routesTo(t, p) {
+		s := SummaryOf(r, t.Limits.Key)
+		s.Listener = listener
+		list = append(list, s)
 	}
 	return list
 }
@@ -485,12 +490,9 @@ type replicated struct {
 
 // replicatedIn returns all routes that keep replicas in the pool p.
 func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
-	for _, l := range t.Listeners {
-		for i := range l.Routes {
-			r := &l.Routes[i]
-			if c := &r.Copies; c.Copies != 0 && (r.Pool == p || slices.Contains(r.Also, p)) {
-				list = append(list, replicated{l.Address, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
-			}
+	for listener, r := range routesTo(t, p) {
+		if c := &r.Copies; c.Copies != 0 {
+			list = append(list, replicated{listener, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
 		}
 	}
 	return list

@@ -16,8 +16,9 @@ import (
 	"ringside/proxy/table"
 )
 
-// askedWithin is the time limit for all requests of one call of ItemSizes. A server that does not
-// reply in time is not reported, because the configuration may be for another machine.
+// askedWithin is the time limit for all requests and name look-ups of one call. A server that does not
+// reply in time, or whose name is not resolved in time, is not reported, because the configuration may
+// be for another machine.
 const askedWithin = 2 * time.Second
 
 // usualItemSize is the item_size_max in bytes of a memcached that was started without -I.
@@ -33,39 +34,42 @@ func ItemSizes(ctx context.Context, t *table.Table) []string {
 }
 
 func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target) (int, error)) []string {
+	return eachServer(ctx, t, func(ctx context.Context, s table.Target) string {
+		size, err := ask(ctx, s)
+		switch limit := t.Limits.Value; {
+		case err != nil:
+		case size > limit:
+			return fmt.Sprintf("server %s stores items of up to %d bytes (item_size_max), but limits.value rejects values of more than %d bytes; set limits.value to the server's size to store larger values", s.Address, size, limit)
+		case size < limit && size < usualItemSize:
+			return fmt.Sprintf("server %s stores items of up to %d bytes only (item_size_max), and limits.value accepts values of up to %d bytes; start the server with a larger -I, or lower limits.value", s.Address, size, limit)
+		}
+		return ""
+	})
+}
+
+// eachServer calls warn once for each address of a server in the table t, for all at the same time. It
+// returns the warnings that are not empty, in the order of the servers.
+func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Context, s table.Target) string) []string {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()
-	var servers []table.Target
+	var warnings []*string
 	seen := map[string]bool{}
+	var wait sync.WaitGroup
 	for _, p := range t.Pools {
 		for _, s := range p.Servers {
 			if !seen[s.Address] {
 				seen[s.Address] = true
-				servers = append(servers, s)
+				w := new(string)
+				warnings = append(warnings, w)
+				wait.Go(func() { *w = warn(ctx, s) })
 			}
 		}
-	}
-	warnings := make([]string, len(servers))
-	var wait sync.WaitGroup
-	for i, s := range servers {
-		wait.Go(func() {
-			size, err := ask(ctx, s)
-			if err != nil {
-				return
-			}
-			switch limit := t.Limits.Value; {
-			case size > limit:
-				warnings[i] = fmt.Sprintf("server %s stores items of up to %d bytes (item_size_max), but limits.value rejects values of more than %d bytes; set limits.value to the server's size to store larger values", s.Address, size, limit)
-			case size < limit && size < usualItemSize:
-				warnings[i] = fmt.Sprintf("server %s stores items of up to %d bytes only (item_size_max), and limits.value accepts values of up to %d bytes; start the server with a larger -I, or lower limits.value", s.Address, size, limit)
-			}
-		})
 	}
 	wait.Wait()
 	var list []string
 	for _, w := range warnings {
-		if w != "" {
-			list = append(list, w)
+		if *w != "" {
+			list = append(list, *w)
 		}
 	}
 	return list
