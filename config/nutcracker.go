@@ -338,47 +338,40 @@ const (
 )
 
 func writeImport(pools []*twemproxyPool, left []string) []byte {
-	var b strings.Builder
-	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	random := 0
 	for _, p := range pools {
 		if p.distribution == "random" && len(p.servers) > 1 { // random with one server is not counted, because every key has that server as its owner
 			random++
 		}
 	}
+	head := "# Imported from a twemproxy file: every key has the owner it had there, but where the distribution\n# was random, and no key had one.\n"
 	switch random {
 	case 0:
-		line("# Imported from a twemproxy file: every key has the owner it had there.")
+		head = "# Imported from a twemproxy file: every key has the owner it had there.\n"
 	case len(pools):
-		line("# Imported from a twemproxy file, where no key had an owner: its distribution was random.")
-	default:
-		line("# Imported from a twemproxy file: every key has the owner it had there, but where the distribution")
-		line("# was random, and no key had one.")
+		head = "# Imported from a twemproxy file, where no key had an owner: its distribution was random.\n"
 	}
 	for _, note := range left {
-		b.WriteString(comment("", note))
+		head += comment("", note)
 	}
-	line("")
-	line("listen:")
+	listeners, settings := "", ""
 	for _, p := range pools {
-		line("  - address: %s", scalarText(p.listen.text))
-		if p.listen.mode != 0 {
-			line(`    mode: "%04o"`, p.listen.mode)
-		}
-		line("    routes: [{pool: %s}]", scalarText(p.as))
-	}
-	line("")
-	line("# admin: 127.0.0.1:9151  # metrics and health, in place of twemproxy's port 22222")
-	line("")
-	line("pools:")
-	for _, p := range pools {
-		line("  %s:", scalarText(p.as))
+		listeners += fmt.Sprintf("  - address: %s\n%s    routes: [{pool: %s}]\n", scalarText(p.listen.text), when(p.listen.mode != 0, "    mode: \"%04o\"\n", p.listen.mode), scalarText(p.as))
+		settings += fmt.Sprintf("  %s:\n", scalarText(p.as))
 		for _, note := range p.notes {
-			b.WriteString(comment("    ", strings.TrimPrefix(note, "pool "+p.as+": ")))
+			settings += comment("    ", strings.TrimPrefix(note, "pool "+p.as+": "))
 		}
-		p.write(line)
+		settings += p.settings()
 	}
-	return []byte(b.String())
+	return []byte(head + "\nlisten:\n" + listeners + "\n# admin: 127.0.0.1:9151  # metrics and health, in place of twemproxy's port 22222\n\npools:\n" + settings)
+}
+
+// when formats a text if it is to be written, else it returns "".
+func when(is bool, format string, args ...any) string {
+	if !is {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
 }
 
 // comment formats text as an item of a YAML comment. Lines have at most 100 bytes, unless a
@@ -398,48 +391,30 @@ func comment(indent, text string) string {
 	return b.String() + line + "\n"
 }
 
-func (p *twemproxyPool) write(line func(format string, args ...any)) {
-	distribution := "twemproxy"
-	if p.distribution == "modula" {
-		distribution = "modulo-twemproxy"
-	}
-	line("    distribution: %s", distribution)
-	line("    hash: %s", p.hash)
-	if p.hashTag != "" {
-		line("    hash_tag: %s", scalarText(p.hashTag))
-	}
-	line("    get_errors: error  # as twemproxy; miss lets clients go on without the server")
-	line("    multiget_order: request  # as twemproxy; arrival does not wait for the slowest server")
-	line("    flush_all: deny  # as twemproxy")
-	if p.timeout > 0 {
-		t := min(p.timeout, maxTimeout)
-		line("    timeouts: {connect: %dms, request: %dms, deadline: %dms}", t, t, t)
-	}
-	if p.serverConns > 0 {
-		line("    connections: %d", min(p.serverConns, maxConnections))
-	}
-	switch {
-	case p.ejects() && p.failureLimit > 0:
-		line("    failover: {mode: rehash, after_failures: %d}", min(p.failureLimit, maxFailures))
-	case p.ejects():
-		line("    failover: {mode: rehash}")
-	}
-	line("    servers:")
+// settings returns the settings of the pool in a Ringside file.
+func (p *twemproxyPool) settings() string {
 	named := slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.named })
+	servers := ""
 	for _, s := range p.servers {
 		item := scalarText(s.text)
 		if named || s.weight != 1 {
-			item = "{address: " + item
-			if named {
-				item += ", name: " + scalarText(s.label)
-			}
-			if s.weight != 1 {
-				item += fmt.Sprintf(", weight: %d", s.weight)
-			}
-			item += "}"
+			item = fmt.Sprintf("{address: %s%s%s}", item, when(named, ", name: %s", scalarText(s.label)), when(s.weight != 1, ", weight: %d", s.weight))
 		}
-		line("      - %s", item)
+		servers += "      - " + item + "\n"
 	}
+	return fmt.Sprintf(`    distribution: %s
+    hash: %s
+%s    get_errors: error  # as twemproxy; miss lets clients go on without the server
+    multiget_order: request  # as twemproxy; arrival does not wait for the slowest server
+    flush_all: deny  # as twemproxy
+%s%s%s    servers:
+%s`,
+		cmp.Or(map[string]string{"modula": "modulo-twemproxy"}[p.distribution], "twemproxy"), p.hash,
+		when(p.hashTag != "", "    hash_tag: %s\n", scalarText(p.hashTag)),
+		when(p.timeout > 0, "    timeouts: {connect: %[1]dms, request: %[1]dms, deadline: %[1]dms}\n", min(p.timeout, maxTimeout)),
+		when(p.serverConns > 0, "    connections: %d\n", min(p.serverConns, maxConnections)),
+		when(p.ejects(), "    failover: {mode: rehash%s}\n", when(p.failureLimit > 0, ", after_failures: %d", min(p.failureLimit, maxFailures))),
+		servers)
 }
 
 var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)
