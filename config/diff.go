@@ -49,12 +49,9 @@ func usersChanges(old, f *File) (list []string) {
 		}
 		var parts []string
 		removed, added, changed := l.Users.Changes(was)
-		for _, p := range []struct {
-			n    int
-			what string
-		}{{removed, "removed"}, {added, "added"}, {changed, "with another password"}} {
-			if p.n > 0 {
-				parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
+		for i, n := range []int{removed, added, changed} {
+			if n > 0 {
+				parts = append(parts, fmt.Sprint(n, [...]string{" removed", " added", " with another password"}[i]))
 			}
 		}
 		if len(parts) > 0 {

@@ -44,15 +44,15 @@ type pair struct{ key, value *node }
 
 // is describes the node in words, for errors.
 func (n *node) is() string {
+	empty := ""
+	if len(n.items)+len(n.pairs) == 0 {
+		empty = "n empty"
+	}
 	switch {
-	case n.kind == sequence && len(n.items) == 0:
-		return "an empty list"
 	case n.kind == sequence:
-		return "a list"
-	case n.kind == mapping && len(n.pairs) == 0:
-		return "an empty mapping"
+		return "a" + empty + " list"
 	case n.kind == mapping:
-		return "a mapping"
+		return "a" + empty + " mapping"
 	case n.tag == "!!null":
 		return "empty"
 	case n.tag == "!!str":

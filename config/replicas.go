@@ -233,13 +233,8 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	case c.Copies > servers:
 		d.failAt(at, "%s is more than pools.%s has servers: at most %d", wants, p.Name, servers)
 		return
-	case c.Apart == replicate.Zones:
-		for i := range p.Servers {
-			if s := &p.Servers[i]; s.Zone == "" {
-				d.failAt(d.place(&c.Apart, r), "replicas_on: zone needs the zone of each server; pools.%s has none for %s", p.Name, s.label())
-				return
-			}
-		}
+	case d.lacksZone(p, r):
+		return
 	}
 	first := map[Address]*Server{}
 	for i := range p.Servers {
@@ -260,6 +255,17 @@ func (d *document) checkCopiesInPool(p *Pool, r *Route) {
 	}
 }
 
+// lacksZone rejects a route with replicas in different zones if a server of the pool p has no zone. It
+// reports whether it has recorded that error.
+func (d *document) lacksZone(p *Pool, r *Route) bool {
+	i := slices.IndexFunc(p.Servers, func(s Server) bool { return s.Address.Network != "" && s.Zone == "" })
+	if r.Copies.Apart != replicate.Zones || i < 0 {
+		return false
+	}
+	d.failAt(d.place(&r.Copies.Apart, r), "replicas_on: zone needs the zone of each server; pools.%s has none for %s", p.Name, p.Servers[i].label())
+	return true
+}
+
 // checkCopiesOverPools rejects a route with several pools if two of them share a server, host or
 // zone. Such a route could lose two replicas of a key at once.
 func (d *document) checkCopiesOverPools(f *File, r *Route) {
@@ -273,14 +279,13 @@ func (d *document) checkCopiesOverPools(f *File, r *Route) {
 		if p == nil {
 			continue
 		}
+		if d.lacksZone(p, r) {
+			return
+		}
 		for j := range p.Servers {
 			s := &p.Servers[j]
 			if s.Address.Network == "" {
 				continue
-			}
-			if c.Apart == replicate.Zones && s.Zone == "" {
-				d.failAt(d.place(&c.Apart, r), "replicas_on: zone needs the zone of each server; pools.%s has none for %s", name, s.label())
-				return
 			}
 			for _, before := range r.Pools[:i] {
 				q := f.pool(before)
