@@ -43,7 +43,7 @@ func openTerminal(t *testing.T) (f *os.File, seen func() string) {
 // do.
 func TestColours(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.yaml")
-	if err := os.WriteFile(path, []byte(goodFile+"    preconnect: on\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(goodFile+"admin: :9151\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	const red, green, yellow, end = "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"
@@ -51,7 +51,7 @@ func TestColours(t *testing.T) {
 		noColor, term, args string
 		want                []string // empty: no colours
 	}{
-		{"", "xterm", "check " + path, []string{green + path + " is correct" + end, yellow + "warning:" + end + " " + path + ":8:5: "}},
+		{"", "xterm", "check " + path, []string{green + path + " is correct" + end, yellow + "warning:" + end + " " + path + ":8:8: "}},
 		{"", "xterm", "check " + path + ".none", []string{red + "ringside: cannot read the configuration: "}},
 		{"", "xterm", "check --json " + path, nil},
 		{"1", "xterm", "check " + path, nil},

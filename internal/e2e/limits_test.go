@@ -31,12 +31,12 @@ func TestLimitClients(t *testing.T) {
 func TestLimitKeyLineValue(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startMemcacheds(t, 1)
-		r := startRingside(t, driver, front(servers)+"limits: {key: 20, line: 4KiB, value: 1000}\n")
+		r := startRingside(t, driver, front(servers)+"limits: {line: 4KiB, value: 1000}\n")
 		client := dial(t, r.address)
 		direct := dial(t, servers[0].address)
 
-		client.store(strings.Repeat("k", 20), "x")
-		long := strings.Repeat("k", 21)
+		client.store(strings.Repeat("k", 250), "x")
+		long := strings.Repeat("k", 251)
 		client.ask("get "+long, "CLIENT_ERROR bad command line format")
 		client.ask("delete "+long, "CLIENT_ERROR bad command line format")
 
