@@ -35,6 +35,7 @@
 //   - Routes are optional if there is one pool, not counting pools that are only
 //     gutters of others. A listener with its own routes uses only those. A request
 //     for a key that no route matches gets an error.
+//   - A setting that older versions had is an error that says what replaces it.
 //   - A setting of failover or of replicas that has no effect is an error, because
 //     its author relies on it. An inherited setting must have an effect in at
 //     least one pool.
