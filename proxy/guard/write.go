@@ -270,8 +270,9 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 	case l.bound != nil:
 		l.rebuilt(t, r)
 	case l.wrote:
-		l.knows(t, Changed)
-		l.g.rebuilds.Filled(t.Hash)
+		if l.knows(t, Changed); t.Op == wire.Set {
+			l.g.rebuilds.Filled(t.Hash)
+		}
 		l.reply(t, r)
 	case l.mode == 'E' && k == wire.NotStored || t.Op == wire.Cas && k == wire.Exists: // perhaps the item is a placeholder
 		l.lookAfter(t, r)
