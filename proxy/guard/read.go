@@ -485,13 +485,13 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	}
 }
 
-// shown are the meta flags that a read of the guard's own does not request, but a client can.
-const shown wire.Letters = 1<<('k'-'A') | 1<<('O'-'A') | 1<<('s'-'A') | 1<<('t'-'A') | 1<<('h'-'A') | 1<<('l'-'A')
+// itemFlags are the meta flags that a read of the guard's own does not request, but a client can.
+const itemFlags wire.Letters = 1<<('k'-'A') | 1<<('O'-'A') | 1<<('s'-'A') | 1<<('t'-'A') | 1<<('h'-'A') | 1<<('l'-'A')
 
 // lacks reports whether the reply r, with which t is served, lacks meta flags that t has requested: it may
 // be the reply to a poll, which has only f, v and c.
 func lacks(t *task.Task, r *upstream.Result) bool {
-	return t.Req.Dialect == wire.Meta && !touches(t) && t.Req.Letters&^r.Reply.Letters&shown != 0
+	return t.Req.Dialect == wire.Meta && !touches(t) && t.Req.Letters&^r.Reply.Letters&itemFlags != 0
 }
 
 // serveOld answers t with r, a reply with an old value. The reply to the client has no cas, so no
