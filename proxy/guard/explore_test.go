@@ -33,7 +33,7 @@ type config struct {
 	cycles                                                       uint8 // number of gets of each thread
 	writers                                                      uint8 // bit i: thread i also writes
 	deletes, restarts, expiries, ticks, errors, losses, closings uint8
-	adds                                                         bool
+	adds, replaces                                               bool
 	ownDeletes                                                   bool
 	changes                                                      uint8 // commands other than sets that change the item or create it, like ma with N
 
@@ -63,6 +63,7 @@ const (
 	get = iota
 	set
 	add
+	replace
 	del
 	change
 )
@@ -200,15 +201,22 @@ func (x *explorer) vanish(w *world, own int) {
 	x.cause(w, own, false)
 }
 
-// store executes the set or add of t on the server. It returns false if the server
+// store executes the set, add or replace of t (op) on the server. It returns false if the server
 // does not store the value.
-func (x *explorer) store(w *world, t *thread, isAdd bool) bool {
+func (x *explorer) store(w *world, t *thread, op uint8) bool {
+	isAdd := op == add
+	if op == replace && t.bound == 0 && w.item != 2 { // the guard looks at the item first, and binds the replace to it
+		return false
+	}
 	if t.bound != 0 {
 		if w.item == 0 || w.cas != t.bound {
 			return false
 		}
 	} else if isAdd && w.item == 2 {
 		return false
+	}
+	if op == replace && w.item != 2 {
+		x.fail("G7: a replace is stored although the key has no value")
 	}
 	if isAdd {
 		if w.added {
@@ -270,12 +278,15 @@ func (x *explorer) refused(w *world, i int) {
 	t.want = false
 }
 
-// start sends the set or add of thread i, as the rule says.
+// start sends the set, add or replace of thread i, as the rule says.
 func (x *explorer) start(w *world, i int) {
 	t := &w.threads[i]
 	kind := Set
-	if t.op == add {
+	switch t.op {
+	case add:
 		kind = Add
+	case replace:
+		kind = Replace
 	}
 	x.place(w, t.conn)
 	_, k := x.scope(w, t.conn)
@@ -388,6 +399,9 @@ func (x *explorer) begin(from world, i int) {
 			if x.adds {
 				store(add, " add", func(*world, *thread) {})
 			}
+			if x.replaces {
+				store(replace, " replace", func(*world, *thread) {})
+			}
 		} else if x.writers&(1<<i) != 0 && from.db < 3 {
 			store(set, " set, a write", func(w *world, u *thread) {
 				w.db++
@@ -441,11 +455,11 @@ func (x *explorer) execute(from world, i int) {
 	case change:
 		want := t.want
 		t.want = false // it is no rebuild
-		x.store(&w, t, false)
+		x.store(&w, t, set)
 		t.want, t.state = want, executed
 		x.visit(w, name(i)+" change is executed")
 	default:
-		t.ok = x.store(&w, t, t.op == add)
+		t.ok = x.store(&w, t, t.op)
 		t.state = executed
 		x.visit(w, name(i)+" set is executed")
 		if from.losses > 0 && t.bound != 0 {
@@ -636,7 +650,7 @@ func (x *explorer) environment(from world) {
 	if from.late {
 		w := from
 		w.late = false
-		if x.store(&w, &w.lateSet, false) {
+		if x.store(&w, &w.lateSet, set) {
 			x.cause(&w, -1, false) // -1: the misses of the connection that sent the set are marked too, because it treats the set as failed
 		}
 		w.lateSet = thread{}
@@ -712,6 +726,7 @@ var configs = []config{
 	{name: "errors", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 1, deletes: 1, errors: 1, losses: 1},
 	{name: "expiry, closing", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 2, expiries: 1, closings: 1},
 	{name: "locks", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 1, adds: true, deletes: 1},
+	{name: "replaces", threads: []int{0, 1}, instances: []int{0, 0}, cycles: 2, replaces: true, deletes: 1},
 	{name: "shared", threads: []int{0, 0}, instances: []int{0}, declared: true, cycles: 1, deletes: 1},
 	{name: "shared, deletes by others", threads: []int{0, 0, 1}, instances: []int{0, 0}, declared: true, cycles: 1, deletes: 1},
 	{name: "shared, locks", threads: []int{0, 0}, instances: []int{0}, declared: true, cycles: 1, adds: true, deletes: 1},
@@ -862,6 +877,12 @@ func TestMutants(t *testing.T) {
 				next.Gone, next.Won = e.Gone, e.Won
 			}
 			return next, act, cas
+		}}},
+		{"a replace replaces a placeholder", "G7", "replaces", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
+			if ev.Kind == Replace {
+				ev.Kind = Set
+			}
+			return Decide(s, e, ev)
 		}}},
 		{"an add replaces a value", "G6", "shared, locks", mutant{decide: func(s Scope, e KeyMisses, ev Event) (KeyMisses, Act, uint64) {
 			e.Gone = e.Gone || ev.Kind == Add

@@ -23,6 +23,7 @@ package guard
 //	G4  A placeholder has one lease holder.
 //	G5  No client waits for itself, and each can fill the key by a get and a set.
 //	G6  Two adds are not both STORED without a delete or expiry between them.
+//	G7  A replace is STORED only if the key has a value.
 //
 // A miss is outstanding until a set follows it. A connection that pipelines is a shared scope,
 // because the proxy can't see to which of the client's threads a set belongs. In a shared scope a

@@ -5,7 +5,6 @@ package guard
 import (
 	"bytes"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -69,27 +68,18 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 // the lease.
 func (l *rule) read(t *task.Task) {
 	if l.copies == nil {
-		l.inspect(t, l.at, l.readLine(t, l.name, l.guardFlags(t), false), (*rule).readOwn)
+		l.inspect(t, l.at, l.readLine(t, l.name, l.guardFlags(t), false), (*rule).judge)
 		return
 	}
 	l.flags = l.guardFlags(t)
 	first := t.Meta("mg", l.name, " f v t", nil)
 	switch {
-	case l.asksMeta(t):
+	case t.Req.Dialect == wire.Meta && !touches(t):
 		first = l.readLine(t, l.name, nil, false)
 	case mustBeFresh(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
 		first = t.Meta("mg", l.name, " f v c t", nil)
 	}
 	l.ask(t, first, (*rule).readAny)
-}
-
-// asksMeta reports whether the guard sends the read t with the meta flags of its client.
-func (l *rule) asksMeta(t *task.Task) bool { return t.Req.Dialect == wire.Meta && !touches(t) }
-
-// readOwn handles the reply to the read of a key with one replica.
-func (l *rule) readOwn(t *task.Task, r *upstream.Result, s *Item) {
-	l.own = l.asksMeta(t)
-	l.judge(t, r, s)
 }
 
 // readAny handles the reply of any replica.
@@ -98,7 +88,7 @@ func (l *rule) readAny(t *task.Task, r *upstream.Result) {
 		return
 	}
 	s := itemOf(r)
-	if l.own = l.asksMeta(t); !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(l.flags) {
+	if !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(l.flags) {
 		l.serve(t, r, &s)
 		return
 	}
@@ -488,27 +478,27 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	switch {
 	case touches(t):
 		l.retouch(t)
-	case l.lacks(t):
-		l.inspect(t, l.at, l.readLine(t, l.name, nil, false), (*rule).readOwn)
+	case lacks(t, r):
+		l.inspect(t, l.at, l.readLine(t, l.name, nil, false), (*rule).judge)
 	default:
 		l.show(t, r, s)
 	}
 }
 
-// lacks reports whether the reply that t serves may lack meta flags that t has requested. The
-// reply to a poll has only f, v and c.
-func (l *rule) lacks(t *task.Task) bool {
-	if t.Req.Dialect != wire.Meta || l.own || touches(t) {
-		return false
-	}
-	return slices.ContainsFunc([]byte("kOsthl"), t.Req.Letters.Has)
+// itemFlags are the meta flags that a read of the guard's own does not request, but a client can.
+const itemFlags wire.Letters = 1<<('k'-'A') | 1<<('O'-'A') | 1<<('s'-'A') | 1<<('t'-'A') | 1<<('h'-'A') | 1<<('l'-'A')
+
+// lacks reports whether the reply r, with which t is served, lacks meta flags that t has requested: it may
+// be the reply to a poll, which has only f, v and c.
+func lacks(t *task.Task, r *upstream.Result) bool {
+	return t.Req.Dialect == wire.Meta && !touches(t) && t.Req.Letters&^r.Reply.Letters&itemFlags != 0
 }
 
 // serveOld answers t with r, a reply with an old value. The reply to the client has no cas, so no
 // client can store a value that is derived from the old one by a cas command. A binary reply has
 // the cas wire.NoMatch.
 func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
-	if !l.lacks(t) {
+	if !lacks(t, r) {
 		l.Learned.Count(stats.GuardStale)
 		l.watch(t, s)
 		s.Cas, l.outdated = nil, true
@@ -525,8 +515,8 @@ func (l *rule) show(t *task.Task, r *upstream.Result, s *Item) {
 	if t.Req.Dialect == wire.Meta {
 		b = l.asMeta(t, r, s)
 	} else {
-		shown := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
-		b = appendText(nil, l.name, &r.Reply, r.Bytes, s, shown)
+		token := t.Op == wire.Gets || t.Op == wire.Gats || t.Req.Flags&wire.Binary != 0
+		b = appendText(nil, l.name, &r.Reply, r.Bytes, s, token)
 	}
 	t.Answer(t.Result(l.server(t), b), l.token())
 }

@@ -45,7 +45,6 @@ type rule struct {
 	flags    []byte    // of a read of a key with several replicas: the guard's meta flags, for the read at the primary
 	judges   onItem    // gets the reply to the read of the item that is in progress
 	tries    int
-	own      bool // the last reply is the reply to this command's own read, with the meta flags of its client, and not the reply to a poll
 	sealed   bool // no client may refresh the stored value before it expires: see storedTTL
 	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
 	final    bool // the get has waited for a rebuild already, so it may get an old value now

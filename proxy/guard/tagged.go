@@ -37,8 +37,8 @@ type tagged struct {
 	ownKnown stamp.Known        // while a value of the substitute server is judged: known and via of the key's own server
 	ownVia   upstream.ConnEpoch // see ownKnown
 
-	at     int  // the server whose versions are requested: see rule.at
-	second bool // all versions that the value in rule.kept needs have been requested
+	at     int              // the server whose versions are requested: see rule.at
+	second *upstream.Result // the reply with a value whose missing versions have been requested; nil: none
 
 	c0   uint64 // cas of the item that the client has read before it stores a value; 0: unknown, or it has read none
 	head []byte // header of the value to store, or of the value that a look has found; nil: no tags
@@ -174,8 +174,8 @@ func (l *rule) judged(t *task.Task, r *upstream.Result) {
 		l.judges(l, t, r, &s)
 		return
 	}
-	second := tg.second
-	tg.head, tg.body, tg.second = nil, nil, false
+	second := tg.second != nil
+	tg.head, tg.body, tg.second = nil, nil, nil
 	switch {
 	case tg.trouble != nil:
 		r, s = tg.trouble, itemOf(tg.trouble)
@@ -213,10 +213,10 @@ func (l *rule) judged(t *task.Task, r *upstream.Result) {
 // askMore requests the versions that are missing to judge the value with the header h in the reply r.
 func (l *rule) askMore(t *task.Task, r *upstream.Result, h stamp.Head) {
 	tg := l.tags
-	l.kept = t.Keep(r)
+	kept := t.Keep(r)
 	tg.Learned.Count(stats.TagSecondRound)
 	tg.remember(t, h)
-	tg.second, tg.next = true, (*rule).judgedKept
+	tg.second, tg.next = &kept, (*rule).judgedAgain
 	for i := range h.Len() {
 		v := h.At(i)
 		if cas, ok := tg.known.Of(v.Tag); !ok || v.Cas > cas {
@@ -225,12 +225,8 @@ func (l *rule) askMore(t *task.Task, r *upstream.Result, h stamp.Head) {
 	}
 }
 
-// judgedKept judges the value in l.kept, after the missing versions have arrived.
-func (l *rule) judgedKept(t *task.Task, _ *upstream.Result) {
-	kept := l.kept
-	l.kept.Bytes = nil
-	l.judged(t, &kept)
-}
+// judgedAgain judges the value of askMore, after the missing versions have arrived.
+func (l *rule) judgedAgain(t *task.Task, _ *upstream.Result) { l.judged(t, l.tags.second) }
 
 // count changes the verdict *v to invalid if the value with the header h lacks a tag that the
 // route's patterns assign to its key. It then counts the verdict for the statistics.

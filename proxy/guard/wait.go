@@ -182,7 +182,7 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 		q.release(r, false)
 	default:
 		for ; n > 0; n-- { // the loop ends after n gets, because a get may wait again
-			q.release(r, s.Kind.Answered())
+			q.release(r, s.Kind.Answered() && !q.here.Copied)
 		}
 	}
 	g.At(link.GuardTimer, q.next())
@@ -207,17 +207,15 @@ func (l *rule) mustWait(s *Item) bool {
 func (q *poll) release(r *upstream.Result, value bool) {
 	h := q.take(0)
 	l := h.l
-	switch {
-	case q.here.Copied:
-		l.read(h.t)
-	default:
-		if value {
-			l.Learned.Count(stats.GuardSaved)
-		}
-		if value && l.tags != nil {
+	if value {
+		l.Learned.Count(stats.GuardSaved)
+		if l.tags != nil {
 			l.tags.known = nil // judged requests the tag versions again, because h's own versions are from its first read
 		}
-		l.own = false
+	}
+	if q.here.Copied {
+		l.read(h.t)
+	} else {
 		l.found(h.t, r)
 	}
 	h.t.CatchUp()

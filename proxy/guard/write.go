@@ -99,11 +99,17 @@ func (l *rule) sendAsIs(t *task.Task) { l.ask(t, t.WithKey(l.name), (*rule).sent
 
 func (l *rule) sentAsIs(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.ClientError && t.Op != wire.Touch && l.kept.Bytes == nil { // there is no number: perhaps the item is a placeholder
-		l.kept = t.Keep(r)
-		l.look(t, (*rule).looked)
+		l.lookAfter(t, r)
 		return
 	}
 	l.pass(t, r)
+}
+
+// lookAfter looks at the item, because the reply r could have another reason than clients must see. If it
+// has not, the client gets r.
+func (l *rule) lookAfter(t *task.Task, r *upstream.Result) {
+	l.kept = t.Keep(r)
+	l.look(t, (*rule).looked)
 }
 
 // byToken sends t as its client wrote it, and then handles the reply. If t is a cas command and
@@ -178,12 +184,13 @@ func (l *rule) reply(t *task.Task, r *upstream.Result) {
 // for each item, so 0 is not sent. If other misses follow the one of a bound set, the reply shows the
 // new cas, which their sets need.
 func (l *rule) storeLine(t *task.Task) []byte {
-	var flags, more string
+	flags, mode, token := "", " M"+string(l.mode), ""
 	if l.cas != "" && l.cas != "0" {
 		flags = " C" + l.cas
 	}
-	more = " M" + string(l.mode)
-	token := l.bound != nil && (l.scope() != Scope{} || l.bound.N > 1)
+	if l.bound != nil && (l.scope() != Scope{} || l.bound.N > 1) && !t.Req.Letters.Has('c') {
+		token = " c"
+	}
 	if t.Req.Dialect == wire.Meta {
 		edits, head := l.stamped(t)
 		flags += head
@@ -195,12 +202,9 @@ func (l *rule) storeLine(t *task.Task) []byte {
 			edits, flags = append(edits, task.Edit{At: at, With: []byte(l.cas)}), head
 		}
 		if at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'M'); ok {
-			edits, more = append(edits, task.Edit{At: at, With: []byte{l.mode}}), ""
+			edits, mode = append(edits, task.Edit{At: at, With: []byte{l.mode}}), ""
 		}
-		if token && !t.Req.Letters.Has('c') {
-			more += " c"
-		}
-		return t.WithKey(l.name, append(edits, appendToLine(t, flags+more))...)
+		return t.WithKey(l.name, append(edits, appendToLine(t, flags+mode+token))...)
 	}
 	body := t.Body()
 	if l.tags != nil && l.tags.head != nil {
@@ -212,10 +216,7 @@ func (l *rule) storeLine(t *task.Task) []byte {
 	if e := t.Exptime(); e != "0" {
 		flags += " T" + e
 	}
-	if token {
-		more += " c"
-	}
-	return t.Meta("ms", l.name, flags+more, body)
+	return t.Meta("ms", l.name, flags+mode+token, body)
 }
 
 // storeOver stores t's value over the item s.
@@ -269,14 +270,12 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 	case l.bound != nil:
 		l.rebuilt(t, r)
 	case l.wrote:
-		l.knows(t, Changed)
-		l.g.rebuilds.Filled(t.Hash)
+		if l.knows(t, Changed); t.Op == wire.Set {
+			l.g.rebuilds.Filled(t.Hash)
+		}
 		l.reply(t, r)
-	case l.mode == 'E' && k == wire.NotStored: // perhaps the item is a placeholder
-		l.look(t, (*rule).looked)
-	case t.Op == wire.Cas && k == wire.Exists: // the same
-		l.kept = t.Keep(r)
-		l.look(t, (*rule).looked)
+	case l.mode == 'E' && k == wire.NotStored || t.Op == wire.Cas && k == wire.Exists: // perhaps the item is a placeholder
+		l.lookAfter(t, r)
 	case l.cas != "" && t.Op != wire.Cas:
 		l.again(t)
 	default:
