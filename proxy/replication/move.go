@@ -6,6 +6,7 @@ package replication
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 )
 
 const (
-	maxLeft   = 64 << 10                     // maximum number of keys that are remembered because they have left their former servers
+	maxMoves  = 64 << 10                     // maximum number of moves that are remembered after their end
 	moveAgain = int64(50 * time.Millisecond) // delay before a key is moved again after a failure
 )
 
@@ -108,7 +109,7 @@ func (e *Replicator) unsettled() time.Duration {
 // servers.
 func (e *Replicator) enter() {
 	e.stage++
-	e.left, e.moves = map[uint64]struct{}{}, map[uint64]*move{}
+	e.moves = map[uint64]*move{}
 	e.every(func(m *replicaState) bool {
 		if m.left = false; e.handover.Moving() {
 			m.markEmpty(e, false)
@@ -208,11 +209,11 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 		}
 	}
 	formers := e.formersOf(t.Route, t.Key, holders)
-	if _, left := e.left[t.Hash]; left || len(formers) == 0 {
+	m := e.moves[t.Hash]
+	if m == moved || len(formers) == 0 {
 		return false
 	}
 	const why = "a server that has kept the key before a reload can't be asked for it"
-	m := e.moves[t.Hash]
 	if m == nil || m.over && e.Now >= m.again {
 		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
 	}
@@ -255,10 +256,16 @@ type move struct {
 	resync  *resync // the resync that has requested the move; nil: none
 }
 
+// moved is the move of every key that has left its former servers.
+var moved = &move{over: true}
+
 // move starts to move a key away from its former servers. The move does not wait in the key's
 // line: it writes only on the condition of a cas, which protects newer values.
 func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
 	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
+	if len(e.moves) >= maxMoves {
+		maps.DeleteFunc(e.moves, func(_ uint64, m *move) bool { return m.over })
+	}
 	e.moves[hash] = m
 	m.next()
 	return m
@@ -285,11 +292,7 @@ func (m *move) next() {
 	case m.failed:
 		m.again = e.Now + moveAgain
 	default:
-		delete(e.moves, m.hash)
-		if len(e.left) >= maxLeft {
-			clear(e.left)
-		}
-		e.left[m.hash] = struct{}{}
+		e.moves[m.hash] = moved
 	}
 	if m.resync != nil {
 		m.resync.moved(e, !m.failed && e.stage == m.stage)
