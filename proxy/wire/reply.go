@@ -71,13 +71,17 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 	return NextReplyOf(op, d, nil, buf, r)
 }
 
-// NextReplyOf is like NextReply, but it is faster if the next VALUE is for the key
+// NextReplyOf is like NextReply, but it is faster if the next VALUE or VA is for the key
 // awaited. The caller must compare the keys anyway. The comparison costs less than a
 // search for the end of the key.
 func NextReplyOf(op Op, d Dialect, awaited, buf []byte, r *Reply) (int, error) {
 	*r = Reply{}
 	if d == Text && (op == Get || op == Gat) {
 		if size, dataLen := r.plain(awaited, buf); size > 0 {
+			return r.whole(buf, size, dataLen)
+		}
+	} else if op == Get && len(awaited) > 0 && d == Meta {
+		if size, dataLen := r.plainMeta(awaited, buf); size > 0 {
 			return r.whole(buf, size, dataLen)
 		}
 	}
@@ -190,6 +194,46 @@ func (r *Reply) plainUnique(buf []byte, at int) (end int) {
 	}
 	r.Unique = Span{uint32(at + 1), uint32(end)}
 	return end
+}
+
+// plainMeta parses the usual reply to an mg with the flags f, c, t and, at the end, k: a VA line
+// with the key awaited. For all other lines it returns size 0 and does not modify r.
+func (r *Reply) plainMeta(awaited, buf []byte) (size, dataLen int) {
+	const start = len("VA ")
+	if len(buf) < start || string(buf[:start]) != "VA " {
+		return 0, 0
+	}
+	buf = buf[:min(len(buf), maxReplyLine)]
+	at, dataLen := number(buf, start)
+	first := at + 1
+	if uint(at-start-1) > 8 { // the length does not have one to nine digits
+		return 0, 0
+	}
+	var flags Span
+	var letters Letters
+	for at+2 < len(buf) && buf[at] == ' ' {
+		letter := buf[at+1]
+		from := at + 2
+		letters.add(letter)
+		switch at, _ = number(buf, from); letter {
+		case 'f':
+			flags = Span{uint32(from), uint32(at)}
+		case 'c', 't':
+		case 'k':
+			end := from + len(awaited)
+			if end+2 > len(buf) || string(buf[end:end+2]) != "\r\n" || !same(buf[from:end], awaited) {
+				return 0, 0
+			}
+			r.Kind, r.Awaited, r.Last = Value, true, true
+			r.Line = Span{0, uint32(end)}
+			r.Key, r.ClientFlags = Span{uint32(from), uint32(end)}, flags
+			r.MetaFlags, r.Letters = Span{uint32(first), uint32(end)}, letters
+			return end + 2, dataLen
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
 }
 
 // same reports whether two words are equal. For words of 8 to 32 bytes, as most keys are,
@@ -375,8 +419,12 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 		}
 		letters.add(letter)
 		if letter != 'k' && letter != 'O' { // the argument of all other flags is a number, which ends at a space
+			from := p + 1
 			for int(p) < len(line) && line[p] != ' ' {
 				p++
+			}
+			if letter == 'f' {
+				r.ClientFlags = Span{from, p}
 			}
 		} else {
 			word := nextToken(buf, p, end)
