@@ -56,7 +56,6 @@ type Route struct {
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
 	Prefer *BoundPool       // the pool with the replica that reads use first; nil: BoundPool
 	Zone   string           // the zone of this instance: replicas there are nearest
-	Direct bool             // a get may ask one replica without a task
 
 	Guard *RouteGuard // stampede protection of the route; nil: none
 	Tags  *RouteTags  // tag settings of the route; nil: its values have no tags
@@ -64,7 +63,7 @@ type Route struct {
 	Keeps *table.NearSettings // which values the near cache stores; nil: none
 	Near  *near.Store         // the near cache of this loop; nil: none
 
-	Features Features // which features serve the route's tasks
+	Features Features // which features serve the route's commands
 	mayTask  bool     // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
@@ -89,7 +88,7 @@ func Unbound(pool *table.Pool, guard *RouteGuard, getErrors bool) *Route {
 	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
 }
 
-// Features is a set of features that serve the tasks of a route. Each is a bit.
+// Features is a set of features that serve the commands of a route. Each is a bit.
 type Features uint8
 
 // The features.
@@ -98,15 +97,17 @@ const (
 	Counted                         // missing counters are created, or increments are buffered
 	Guarded                         // stampede protection
 	TagNames                        // the route's keys name tags to invalidate, not values
+	Tagged                          // the route's values have tags
 	Near                            // values are kept in the near cache
+	Direct                          // a read may be sent to one server without a task, although other commands need tasks
 
 	FeatureSets = 1 << iota // number of sets
 )
 
-// setFeatures sets Features and mayTask from the other fields of the route. Without a buffer and a
-// keeper, no command needs a task.
+// setFeatures sets Features and mayTask from the other fields of the route. Without a guard, a buffer
+// and a keeper, no command needs a task.
 func (rt *Route) setFeatures() {
-	rt.mayTask = rt.View != nil || rt.Buffer != nil
+	rt.mayTask = rt.Guard != nil || rt.View != nil || rt.Buffer != nil
 	for _, f := range []struct {
 		has     bool
 		feature Features
@@ -115,7 +116,9 @@ func (rt *Route) setFeatures() {
 		{rt.Autocreate != nil || rt.Buffer != nil, Counted},
 		{rt.Guard != nil, Guarded},
 		{rt.Tags != nil && rt.Tags.Command, TagNames},
+		{rt.Tags != nil && !rt.Tags.Command, Tagged},
 		{rt.Keeps != nil, Near},
+		{rt.readsDirectly(), Direct},
 	} {
 		if f.has {
 			rt.Features |= f.feature
@@ -206,7 +209,6 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Strip {
 			made.Strip = r.Prefix
 		}
-		made.Direct = made.readsDirectly()
 		made.setFeatures()
 		l.Routes = append(l.Routes, made)
 		l.InOrder = l.InOrder || r.Pool.InOrder
