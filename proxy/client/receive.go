@@ -138,7 +138,9 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hit(a.Share)
-	x.Lookup.FoundShown(a.Share, a, flags, r.Body.Of(b))
+	if x.Lookup != nil {
+		x.Lookup.FoundShown(a.Share, a, flags, r.Body.Of(b))
+	}
 	if x.Flags&wire.Binary != 0 {
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
@@ -186,10 +188,10 @@ func appendValueHead(dst []byte, a *upstream.Attempt, size int, flags, cas []byt
 func appendDecimal(dst []byte, n int) []byte {
 	var digits [20]byte
 	at := len(digits)
-	for {
+	for left := uint(n); ; {
 		at--
-		digits[at] = byte('0' + n%10)
-		if n /= 10; n == 0 {
+		digits[at] = byte('0' + left%10)
+		if left /= 10; left == 0 {
 			return append(dst, digits[at:]...)
 		}
 	}

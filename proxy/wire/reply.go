@@ -196,44 +196,44 @@ func (r *Reply) plainUnique(buf []byte, at int) (end int) {
 	return end
 }
 
-// plainMeta parses the usual reply to an mg with the flags f, c, t and, at the end, k: a VA line
-// with the key awaited. For all other lines it returns size 0 and does not modify r.
+// plainMeta parses the usual reply to an mg with the flags f, c and, at the end, k: a VA line with
+// the key awaited. t may be between c and k. For all other lines it returns size 0 and does not
+// modify r.
 func (r *Reply) plainMeta(awaited, buf []byte) (size, dataLen int) {
 	const start = len("VA ")
 	if len(buf) < start || string(buf[:start]) != "VA " {
 		return 0, 0
 	}
 	buf = buf[:min(len(buf), maxReplyLine)]
-	at, dataLen := number(buf, start)
-	first := at + 1
-	if uint(at-start-1) > 8 { // the length does not have one to nine digits
+	first, dataLen := number(buf, start)
+	if uint(first-start-1) > 8 || !begins(buf, first, " f") { // the length must have one to nine digits
 		return 0, 0
 	}
-	var flags Span
-	var letters Letters
-	for at+2 < len(buf) && buf[at] == ' ' {
-		letter := buf[at+1]
-		from := at + 2
-		letters.add(letter)
-		switch at, _ = number(buf, from); letter {
-		case 'f':
-			flags = Span{uint32(from), uint32(at)}
-		case 'c', 't':
-		case 'k':
-			end := from + len(awaited)
-			if end+2 > len(buf) || string(buf[end:end+2]) != "\r\n" || !same(buf[from:end], awaited) {
-				return 0, 0
-			}
-			r.Kind, r.Awaited, r.Last = Value, true, true
-			r.Line = Span{0, uint32(end)}
-			r.Key, r.ClientFlags = Span{uint32(from), uint32(end)}, flags
-			r.MetaFlags, r.Letters = Span{uint32(first), uint32(end)}, letters
-			return end + 2, dataLen
-		default:
-			return 0, 0
-		}
+	flags, _ := number(buf, first+2)
+	if !begins(buf, flags, " c") {
+		return 0, 0
 	}
-	return 0, 0
+	at, _ := number(buf, flags+2)
+	letters := Letters(1<<('f'-'A') | 1<<('c'-'A') | 1<<('k'-'A'))
+	if begins(buf, at, " t") {
+		letters.add('t')
+		at, _ = number(buf, at+2)
+	}
+	key := at + 2
+	end := key + len(awaited)
+	if !begins(buf, at, " k") || !begins(buf, end, "\r\n") || !same(buf[key:end], awaited) {
+		return 0, 0
+	}
+	r.Kind, r.Awaited, r.Last = Value, true, true
+	r.Line = Span{0, uint32(end)}
+	r.Key, r.ClientFlags = Span{uint32(key), uint32(end)}, Span{uint32(first + 2), uint32(flags)}
+	r.MetaFlags, r.Letters = Span{uint32(first + 1), uint32(end)}, letters
+	return end + 2, dataLen
+}
+
+// begins reports whether the two bytes of buf from the offset `at` on are word.
+func begins(buf []byte, at int, word string) bool {
+	return at+2 <= len(buf) && string(buf[at:at+2]) == word
 }
 
 // same reports whether two words are equal. For words of 8 to 32 bytes, as most keys are,
