@@ -47,8 +47,6 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			return false
 		}
 		return e.ask(s, raw)
-	case wire.Incr, wire.Decr:
-		return e.count(s, raw)
 	case wire.Bad, wire.Shutdown:
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
@@ -170,7 +168,7 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	switch {
 	case e.near.On && e.near.Serve(x, 0, rt, raw, key):
 		// The near cache has served the get, or makes it wait for a refresh.
-	case rt.NeedsTask(srv) || e.Follows(s, rt, key):
+	case rt.NeedsTask(srv) || e.Follows(s, rt, key) || rt.Autocreate != nil && counters.Counts(r):
 		if !e.readDirectly(x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
 		}
@@ -187,26 +185,6 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	}
 	x.FinishOne()
 	return taken
-}
-
-// count serves incr and decr, and meta arithmetic. On a route with autocreate it
-// creates a task, which creates a missing counter. Otherwise it does what ask does.
-func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
-	lst := e.listener(s)
-	if !lst.Counts || !counters.Counts(&e.Req) {
-		return e.ask(s, raw)
-	}
-	rt, _, key := e.place(lst, e.Req.Key.Of(raw))
-	if rt == nil || rt.Autocreate == nil || unfitKey(rt, key) != "" {
-		return e.ask(s, raw)
-	}
-	x := e.NewExchange(s)
-	setRoute(x, rt)
-	x.Keys = e.Req.NumKeys
-	e.near.Writes(x, rt, key)
-	e.admit(s, x, e.NewTask(x, 0, rt, &e.Req, raw, e.Req.Key.Of(raw), key))
-	x.FinishOne()
-	return false
 }
 
 // setRoute records in x that its key matched the route rt. If rt is nil it does nothing.

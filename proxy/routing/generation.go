@@ -32,7 +32,6 @@ type Listener struct {
 	InOrder bool // a pool has multiget_order: request, so values are sent in the order of the requested keys
 	Tagged  bool // a route has tags on its values
 	Moves   bool // a pool moves keys between servers or keeps replicas
-	Counts  bool // a route creates missing counters
 }
 
 // Route sends keys to a pool.
@@ -172,7 +171,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 	for i := range l.Routes {
 		counts[l.Routes[i].Name()] = l.Routes[i].Count
 	}
-	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves, l.Counts = nil, nil, nil, false, false, false
+	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves = nil, nil, nil, false, false
 	var tagged *Route
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
@@ -194,7 +193,6 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			made.Also = append(made.Also, bound[p])
 		}
 		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
-		l.Counts = l.Counts || r.Autocreate != nil
 		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
 			made.Guard = &RouteGuard{GuardSettings: r.Guard, Learned: learned.Guarded(r.Label())}
