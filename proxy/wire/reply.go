@@ -414,7 +414,7 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 	line, letters := buf[:end], r.Letters
 	for int(p) < len(line) {
 		letter := line[p]
-		if letter|0x20 < 'a' || letter|0x20 > 'z' {
+		if (letter|0x20)-'a' > 'z'-'a' { // as an unsigned number: no letter
 			return false
 		}
 		letters.add(letter)
