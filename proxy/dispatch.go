@@ -13,7 +13,6 @@ import (
 	"ringside/proxy/guard"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
-	"ringside/proxy/replication"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
@@ -48,8 +47,6 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			return false
 		}
 		return e.ask(s, raw)
-	case wire.Incr, wire.Decr:
-		return e.count(s, raw)
 	case wire.Bad, wire.Shutdown:
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
@@ -168,53 +165,26 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 	if r.Op == wire.Get && r.Dialect == wire.Meta && r.Flags&(wire.Quiet|wire.Binary) == 0 { // memcached's reply to a missing key repeats some flags of the request
 		x.Miss = wire.AppendAnswer(x.Miss[:0], raw, r, wire.Miss)
 	}
-	if e.near.On && e.near.Serve(x, 0, rt, raw, key) {
+	switch {
+	case e.near.On && e.near.Serve(x, 0, rt, raw, key):
 		// The near cache has served the get, or makes it wait for a refresh.
-	} else if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) {
-		if !rt.Direct || !e.readReplica(s, x, 0, rt, srv, raw, key) {
+	case rt.NeedsTask(srv) || e.Follows(s, rt, key) || rt.Autocreate != nil && counters.Counts(r):
+		if !e.readDirectly(x, 0, rt, srv, key) {
 			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
 		}
-	} else if rt.Guard != nil {
-		if !e.readGuarded(s, x, 0, rt, srv, key) {
-			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
+	default:
+		if c := e.reach(x, 0, rt, srv); c != nil {
+			a := x.Attempt()
+			if e.Watch.Left--; e.Watch.Left < 0 {
+				e.Watch.Sample(e.Now, a, key, len(rt.Strip), len(raw), false)
+			}
+			before := c.Tail
+			c.Begin(a, &rt.Timeouts)
+			taken = e.send(c, a, before, rt, raw, key[len(rt.Strip):])
 		}
-	} else if c := e.reach(x, 0, rt, srv); c != nil {
-		a := x.Attempt()
-		if e.Watch.Left--; e.Watch.Left < 0 {
-			e.sample(a, rt, key, len(raw))
-		}
-		before := c.Tail
-		c.Begin(a, &rt.Timeouts)
-		taken = e.send(c, a, before, rt, raw, key[len(rt.Strip):])
 	}
 	x.FinishOne()
 	return taken
-}
-
-// sample records a, a request on key, as one of the sampled requests: hot keys and traces are
-// computed from these.
-func (e *Engine) sample(a *upstream.Attempt, rt *routing.Route, key []byte, size int) {
-	e.Watch.Sample(e.Now, a, key, len(rt.Strip), size, rt.Guard != nil || rt.Direct)
-}
-
-// count serves incr and decr, and meta arithmetic. On a route with autocreate it
-// creates a task, which creates a missing counter. Otherwise it does what ask does.
-func (e *Engine) count(s *client.Session, raw []byte) (taken bool) {
-	lst := e.listener(s)
-	if !lst.Counts || !counters.Counts(&e.Req) {
-		return e.ask(s, raw)
-	}
-	rt, _, key := e.place(lst, e.Req.Key.Of(raw))
-	if rt == nil || rt.Autocreate == nil || unfitKey(rt, key) != "" {
-		return e.ask(s, raw)
-	}
-	x := e.NewExchange(s)
-	setRoute(x, rt)
-	x.Keys = e.Req.NumKeys
-	e.near.Writes(x, rt, key)
-	e.admit(s, x, e.NewTask(x, 0, rt, &e.Req, raw, e.Req.Key.Of(raw), key))
-	x.FinishOne()
-	return false
 }
 
 // setRoute records in x that its key matched the route rt. If rt is nil it does nothing.
@@ -224,46 +194,21 @@ func setRoute(x *client.Exchange, rt *routing.Route) {
 	}
 }
 
-// readGuarded handles a text read of one guarded key. It sends the read as a meta request that
-// also returns what stampede protection needs. It returns false and does nothing if the read
-// needs a task.
-func (e *Engine) readGuarded(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
-	if r := &e.Req; r.Dialect != wire.Text || r.Op > wire.Gets || srv == nil || e.refusal != "" {
+// readDirectly sends a text read of one key without a task, if the features of its route permit it:
+// see task.Read. Otherwise it does nothing and returns false.
+func (e *Engine) readDirectly(x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, key []byte) bool {
+	how, r := e.reads[rt.Features], &e.Req
+	if how == nil || r.Op > wire.Gets || r.Dialect != wire.Text || srv == nil || e.refusal != "" || e.Follows(x.Session, rt, key) {
 		return false
 	}
-	c, _, _ := srv.Pick(s.ID, false)
+	c := how.Conn(x, rt, srv, key[len(rt.Strip):])
 	if c == nil {
 		return false
 	}
-	e.endPart(srv) // completes the multi-key read that is being built for this server, because the next request must not be in the middle of it
-	if !e.tags.Ask(x, share, rt, c, key) {
-		return false
-	}
+	e.endPart(c.Server) // completes the multi-key read that is being built for this server, because the next request must not be in the middle of it
+	e.SendRead(how, x, share, rt, c, key)
 	if e.Watch.Left--; e.Watch.Left < 0 {
-		e.sample(c.Tail, rt, key, 0)
-	}
-	return true
-}
-
-// readReplica sends a text get of one replicated key directly to a replica. It returns
-// false and does nothing if the request needs a task.
-func (e *Engine) readReplica(s *client.Session, x *client.Exchange, share int32, rt *routing.Route, srv *upstream.Server, raw, key []byte) bool {
-	if r := &e.Req; r.Op != wire.Get || r.Dialect != wire.Text || r.Flags&wire.Binary != 0 {
-		return false
-	}
-	name := key[len(rt.Strip):]
-	hash := e.Loops.HashKey(name)
-	if s.Tasks > 0 && e.FollowsHash(s, hash) {
-		return false
-	}
-	c := e.ReadAt(s.ID, rt, srv, name, hash)
-	if c == nil {
-		return false
-	}
-	e.endPart(c.Server)
-	replication.Ask(x, share, rt, c, &e.Replicator, raw, key, name, hash)
-	if e.Watch.Left--; e.Watch.Left < 0 {
-		e.sample(c.Tail, rt, key, 0)
+		e.Watch.Sample(e.Now, c.Tail, key, len(rt.Strip), 0, true)
 	}
 	return true
 }
@@ -469,11 +414,9 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 		if e.near.On && e.near.Serve(x, share, rt, raw, key) {
 			continue
 		}
-		moved := rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key)
-		if moved || rt.Guard != nil {
+		if rt.NeedsTask(srv) || e.Follows(s, rt, key) {
 			switch {
-			case !moved && e.readGuarded(s, x, share, rt, srv, key):
-			case rt.Direct && e.readReplica(s, x, share, rt, srv, raw, key):
+			case e.readDirectly(x, share, rt, srv, key):
 			case e.Scarce(task.TaskSize):
 				x.Fail(share, link.OutOfMemory, stats.QueueFull)
 			default:
@@ -489,7 +432,7 @@ func (e *Engine) askKeys(x *client.Exchange, raw []byte, again bool) {
 			}
 			c.AddKey(word, len(key)-len(rt.Strip))
 			if e.Watch.Left--; e.Watch.Left < 0 {
-				e.sample(c.Tail, rt, key, 0)
+				e.Watch.Sample(e.Now, c.Tail, key, len(rt.Strip), 0, false)
 			}
 		}
 	}
@@ -511,7 +454,7 @@ var (
 func (d *handler) ServeQuiet(s *client.Session, key []byte) bool {
 	e := d.Engine
 	rt, srv, _ := e.place(d.Listener, key)
-	if rt == nil || unfitKey(rt, key) != "" || rt.Guard != nil || rt.Near != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
+	if rt == nil || unfitKey(rt, key) != "" || rt.Near != nil || rt.NeedsTask(srv) || e.Watch.Left <= 0 {
 		return false
 	}
 	e.Watch.Left--

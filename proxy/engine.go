@@ -62,6 +62,8 @@ type Engine struct {
 	shared  map[string]*roll.Pools
 	refusal string // why an operator keeps requests from the server that Engine.place has returned last; empty: no override
 
+	reads [routing.FeatureSets]task.ReadStrategy // how reads are sent without a task, by the features of the route; nil: they are not
+
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 
 	draining  bool  // Drain was called: each client is closed when its requests are answered
@@ -100,6 +102,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.TrimMore = func() {
 		e.near.Clear()
 		e.TrimExchanges()
+		e.TrimReads()
 		e.TrimAttempts()
 	}
 	e.Relieve = e.makeRoom
@@ -117,7 +120,8 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards.EachLoop, e.guards.OnLoop = e.eachGuard, e.onGuard
 	e.guards.Ablation, e.Replicator.Ablation = p.Ablation, p.Ablation
 	e.tags = tags.New(e.guards, &p.invalidations)
-	e.Handlers, e.Refused = e.handlers(), e.guards.Refused
+	e.Refused = e.guards.Refused
+	e.serve()
 	e.RunsKeepers = len(before) == 0
 	list := append(slices.Clip(before), e)
 	p.engines.Store(&list)
@@ -251,9 +255,6 @@ func (e *Engine) Idle() bool {
 	}
 	return true
 }
-
-// Guarded returns the part of e that handles guarded keys.
-func (e *Engine) Guarded() *guard.Guard { return e.guards }
 
 // eachGuard calls f with the guard of each loop, on that loop. For this loop, f runs before
 // eachGuard returns.

@@ -4,11 +4,12 @@ package proxy
 
 import (
 	"ringside/proxy/failover"
+	"ringside/proxy/guard"
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
 )
 
-// handlers returns the handlers of tasks, by the features of a route. A task passes through the
+// serve sets how commands are served, by the features of their route. A task passes through the
 // handlers of its route's features in this order:
 //
 //	near cache      a read that waits for the refresh of a value
@@ -20,8 +21,11 @@ import (
 //
 // Each handler serves the task or passes it to the next one. Package config rejects combinations
 // that have no meaning, such as a guard with counters.
-func (e *Engine) handlers() (list [routing.FeatureSets]task.Handler) {
-	for i := range list {
+//
+// A text read on a route with the feature Direct begins without a task (task.Read), at the server of
+// the key if the route has a guard, and else at one of the replicas.
+func (e *Engine) serve() {
+	for i := range routing.FeatureSets {
 		has := func(f routing.Features) bool { return routing.Features(i)&f != 0 }
 		var h task.Handler = failover.SingleCopy{}
 		if has(routing.Replicated) {
@@ -39,7 +43,15 @@ func (e *Engine) handlers() (list [routing.FeatureSets]task.Handler) {
 		if has(routing.Near) {
 			h = nearHandler{e.near, h}
 		}
-		list[i] = h
+		e.Handlers[i] = h
+		switch {
+		case !has(routing.Direct):
+		case has(routing.Tagged):
+			e.reads[i] = e.tags
+		case has(routing.Guarded):
+			e.reads[i] = &guard.Reader{Guard: e.guards}
+		default:
+			e.reads[i] = e.DirectReads()
+		}
 	}
-	return list
 }

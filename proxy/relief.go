@@ -156,7 +156,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	x := e.NewExchange(s)
 	setRoute(x, rt)
 	e.near.Writes(x, rt, key)
-	if rt.NeedsTask(srv) || s.Tasks > 0 && e.Follows(s, rt, key) || rt != nil && rt.Guard != nil {
+	if rt.NeedsTask(srv) || e.Follows(s, rt, key) {
 		e.admit(s, x, e.NewRemoval(x, rt, wrote, key, r.Answer))
 	} else if c := e.reach(x, 0, rt, srv); c != nil {
 		a := x.Attempt()

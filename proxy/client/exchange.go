@@ -352,6 +352,10 @@ func (x *Exchange) finish() {
 		if x.Hits > 0 {
 			x.Outcome = stats.Hit
 		}
+		if x.Flags&wire.Binary == 0 { // the usual case, in which checkReplies has nothing to check
+			x.observe()
+			return
+		}
 	}
 	if x.replies != 1 || x.ended || x.Flags&wire.Quiet != 0 {
 		x.checkReplies()

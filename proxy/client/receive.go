@@ -5,7 +5,6 @@ package client
 
 import (
 	"fmt"
-	"strconv"
 
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -139,47 +138,63 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byte) (taken int) {
 	e := x.e
 	x.Hit(a.Share)
-	x.Lookup.FoundShown(a.Share, a, flags, r.Body.Of(b))
+	if x.Lookup != nil {
+		x.Lookup.FoundShown(a.Share, a, flags, r.Body.Of(b))
+	}
 	if x.Flags&wire.Binary != 0 {
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
 	}
-	q := x.valueHead(a, r.Body.Len(), flags, cas)
+	q := x.dest(a)
 	if q == nil {
 		return 0
 	}
-	body := b[r.Body.Start:r.Size]
-	if x.InOrder != nil || len(b) < link.BigSpan {
-		e.Line = append(e.Line, body...)
-	}
-	if x.InOrder != nil {
-		key, _ := a.Named()
-		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), e.Line)
-		return 0
-	}
-	q.Append(&e.Buffers, e.Line)
-	if len(b) >= link.BigSpan {
+	line := appendValueHead(e.Line[:0], a, r.Body.Len(), flags, cas)
+	if x.InOrder == nil && len(b) >= link.BigSpan {
+		q.Append(&e.Buffers, line)
 		c := e.Take(len(b))
 		c.Start += int(r.Body.Start)
 		q.Push(&e.Buffers, c)
 		return len(b)
 	}
+	line = append(line, b[r.Body.Start:r.Size]...)
+	e.Line = line
+	switch {
+	case x.InOrder != nil:
+		key, _ := a.Named()
+		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), line)
+	case x.endsWith():
+		q.AppendTwo(&e.Buffers, line, wire.AnswerEnd)
+	default:
+		q.Append(&e.Buffers, line)
+	}
 	return 0
 }
 
-// valueHead writes the VALUE line to e.Line, and returns the queue for it; nil if the client is
-// gone.
-func (x *Exchange) valueHead(a *upstream.Attempt, size int, flags, cas []byte) *link.Queue {
-	e := x.e
+// appendValueHead appends to dst the VALUE line for a value of size bytes.
+func appendValueHead(dst []byte, a *upstream.Attempt, size int, flags, cas []byte) []byte {
 	key, _ := a.Named()
-	e.Line = append(append(append(e.Line[:0], "VALUE "...), a.Strip...), key...)
-	e.Line = append(append(e.Line, ' '), flags...)
-	e.Line = strconv.AppendInt(append(e.Line, ' '), int64(size), 10)
+	dst = append(append(append(dst, "VALUE "...), a.Strip...), key...)
+	dst = append(append(dst, ' '), flags...)
+	dst = appendDecimal(append(dst, ' '), size)
 	if cas != nil {
-		e.Line = append(append(e.Line, ' '), cas...)
+		dst = append(append(dst, ' '), cas...)
 	}
-	e.Line = append(e.Line, wire.CRLF...)
-	return x.dest(a)
+	return append(dst, wire.CRLF...)
+}
+
+// appendDecimal appends n to dst. For a number of few digits, it takes a third of the time of
+// strconv.AppendInt.
+func appendDecimal(dst []byte, n int) []byte {
+	var digits [20]byte
+	at := len(digits)
+	for left := uint(n); ; {
+		at--
+		digits[at] = byte('0' + left%10)
+		if left /= 10; left == 0 {
+			return append(dst, digits[at:]...)
+		}
+	}
 }
 
 // BeginValue forwards the head of a value that arrives in pieces as a meta reply, to a client
@@ -196,7 +211,8 @@ func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Rep
 	x.begin(a)
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
-	if q := x.valueHead(a, r.Body.Len(), flags, cas); q != nil {
+	if q := x.dest(a); q != nil {
+		x.e.Line = appendValueHead(x.e.Line[:0], a, r.Body.Len(), flags, cas)
 		q.Append(&x.e.Buffers, x.e.Line)
 		q.Append(&x.e.Buffers, b[r.Body.Start:])
 	}

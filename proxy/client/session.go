@@ -29,7 +29,7 @@ type Session struct {
 	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
 	InFlight   int       // number of exchanges from Head to Tail
 	Tasks      int       // number of shares of the exchanges from Head to Tail that tasks answer
-	Reads      []uint64  // key hashes of reads in flight that need no task, on routes where other commands use tasks: see package task
+	Reads      *OpenRead // the newest read in flight that needs no task, on routes where other commands use tasks: see package task; nil: none
 	Companion  Observer  // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 
 	activity
@@ -47,6 +47,35 @@ type Session struct {
 	Whole     bool  // Out has the end of a reply
 	Owes      bool  // Out has the end of a reply that the client does not have yet; a request that arrives now was sent without waiting for that reply
 	HoldUntil int64 // time on the loop's clock until which Out may wait, so that further replies are sent with it in one write; 0: Out does not wait
+}
+
+// OpenRead is a read in flight that needs no task: an element of the list Session.Reads.
+type OpenRead struct {
+	Session      *Session  // nil: the read is in no list
+	Name         []byte    // its key, as servers know it
+	newer, Older *OpenRead // its neighbors in the list
+}
+
+// Open adds r to the reads of s.
+func (r *OpenRead) Open(s *Session) {
+	r.Session = s
+	if r.Older = s.Reads; r.Older != nil {
+		r.Older.newer = r
+	}
+	s.Reads = r
+}
+
+// Close removes r from the reads of its session.
+func (r *OpenRead) Close() {
+	if r.newer != nil {
+		r.newer.Older = r.Older
+	} else {
+		r.Session.Reads = r.Older
+	}
+	if r.Older != nil {
+		r.Older.newer = r.newer
+	}
+	r.Session, r.newer, r.Older = nil, nil, nil
 }
 
 // Observer is notified of what a client does beside its current requests.

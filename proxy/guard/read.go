@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"ringside/proxy/client"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
@@ -115,18 +114,6 @@ type FastAnswer struct {
 	from             string      // network and address of the server
 	Name             []byte      // the key as it was sent to the server
 	Known            stamp.Known // versions of tags that were read together with the value
-}
-
-// Resume starts a task for a read that was sent without one, because its reply `fast` is not
-// simply a value. The task keeps the place of the read in the order of its client's commands.
-func (g *Guard) Resume(x *client.Exchange, share int32, rt *routing.Route, whole []byte, fast FastAnswer) {
-	t := g.NewRead(x, share, rt, whole)
-	fast.from, fast.Server = fast.Server.Target.Network+" "+fast.Server.Target.Address, nil
-	if bytes.Equal(t.Key, fast.Name) { // if the names differ, a reload has given the key another name at the servers, and the task reads the key there
-		t.Rule = &rule{fast: fast}
-	}
-	g.Enroll(x.Session, x, t)
-	g.TakeOver(t, fast.Name)
 }
 
 // arrive sets the server of the reply to that of the loop of the key. The reply may have arrived on

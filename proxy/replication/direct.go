@@ -1,19 +1,12 @@
 package replication
 
-// The type directReader reads replicated keys as ordinary exchanges, without a task, if the
-// replica that is read first has a value.
+// The type directReader reads replicated keys without a task, if the replica that is read first
+// has a value.
 //
-// A plain text get, or one key of a get of many, is sent to the replica that Replicator.ReadAt
-// returns. It needs no task and no other loop, and gets can share request lines, as for a key
-// with one replica. The reply decides what happens next:
-//
-//	a value                                   the client gets it
-//	a tombstone, a miss, an error, no reply   a task continues: its rule asks the other replicas, but not this one again
-//	any of these, but the client has gone     nothing
-//	the route has no replicas any more        a value is the reply; anything else is an error
-//
-// The get keeps its place in the order of its client's commands. A command that changes the key
-// waits for the get. If a task continues the get, the task has the same place (Tasks.TakeOver).
+// A plain text get, or one key of a get of many, is sent to the replica that Conn returns. It needs
+// no task and no other loop, and gets can share request lines, as for a key with one replica. If the
+// reply is a tombstone, a miss or an error, or if there is none, a task continues (task.Read): its
+// rule asks the other replicas, but not this one again.
 //
 // Large values are not streamed, because another replica has the value if the server fails in
 // between.
@@ -28,116 +21,76 @@ package replication
 //     write.
 
 import (
-	"bytes"
-
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
-	"ringside/proxy/stats"
+	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
 
-// directReader receives the reply to a get that was sent to one replica.
-type directReader client.Exchange
+// directReader is the task.ReadStrategy and the task.Judge of replicated routes.
+type directReader struct{ *Replicator }
 
-// connHandler is the handler of the client's connection.
-type connHandler interface {
-	Fitting(key []byte) *routing.Route
-	Copied() *Replicator
+// DirectReads returns the task.ReadStrategy of replicated routes.
+func (e *Replicator) DirectReads() task.ReadStrategy { return directReader{e} }
+
+// Conn returns the connection to the replica that is read first. It returns nil if a task is needed.
+//
+// A value of that replica is a valid reply, unless the process knows of a write that the replica
+// has missed or may still run. Another loop may own the key and know of such a write. That loop
+// calls disableDirectReads before it answers the write. So for a read that is sent after the
+// reply to the write, Conn returns nil.
+func (e directReader) Conn(x *client.Exchange, rt *routing.Route, owner *upstream.Server, name []byte) *upstream.Conn {
+	if x.Op != wire.Get || x.Flags&wire.Binary != 0 || !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !e.ownsClean(rt, name) {
+		return nil
+	}
+	if !rt.ReadsFirst() {
+		owner = e.nextOf(rt, name)
+	}
+	if owner == nil {
+		return nil
+	}
+	c, _, _ := owner.Pick(x.Session.ID, false)
+	return c
 }
 
-// Ask sends the read of one key of x on c. The parameter `share` says which part of x the key
-// belongs to (see client.Exchange.Share). name is the key as servers know it, and hash the hash
-// of name. raw is the request in Clients.Req; if the request has many keys, raw is not used.
-func Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, e *Replicator, raw, key, name []byte, hash uint64) {
-	a, before := x.Attempt(), c.Tail
-	a.To, a.Share = (*directReader)(x), share
-	e.BeginRead(x.Session, hash)
+// Send sends a get, which may share a request line with other gets.
+func (e directReader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt) task.Judge {
+	before := c.Tail
 	c.Begin(a, &rt.Timeouts)
-	r := &e.Clients.Req
-	if r.NumKeys > 1 {
-		e.Line = append(append(append(e.Line[:0], "get "...), key...), wire.CRLF...)
-		e.Wire.Next(e.Line, &e.Plain)
-		r, raw = &e.Plain, e.Line
+	a.Remember(&noOpaque, nil, r.Name)
+	line := append(append(append(e.Line[:0], "get "...), r.Name...), wire.CRLF...)
+	e.Line = line
+	c.GiveKey(a, before, line)
+	return e
+}
+
+var noOpaque wire.Request
+
+// Judge passes a value to the client.
+func (e directReader) Judge(r *task.Read, c *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int, hit bool) {
+	if rep.Kind != wire.Value || string(rep.ClientFlags.Of(b)) == wire.TombstoneFlags {
+		return 0, false
 	}
-	a.Remember(r, raw, name)
-	if !c.GiveGet(a, before, r, raw, rt.Strip) {
-		a.Strip = rt.Strip
-		e.Line = append(append(append(e.Line[:0], "get "...), name...), wire.CRLF...)
-		c.Out.Append(&e.Buffers, e.Line)
-		c.Give(a, len(e.Line))
+	return r.X.Reply(c, a, rep, b), true
+}
+
+// Resume makes t continue with the reply res.
+func (e directReader) Resume(_ *task.Read, t *task.Task, c *upstream.Conn, res *upstream.Result) {
+	if res != nil && t.Route.Copies.Copies != 0 { // otherwise a new routing table has removed the replicas, or renamed the key, so t reads the key again
+		res.Server = nil
+		t.Rule = continueRead(res, c.Server.Target)
 	}
 }
 
-func (p *directReader) exchange() *client.Exchange { return (*client.Exchange)(p) }
+// Drop does nothing: the request has changed nothing.
+func (e directReader) Drop(*task.Read, *upstream.Conn, *upstream.Result) {}
 
-func (p *directReader) Client() uint64 { return p.exchange().Client() }
+// Ended does nothing.
+func (e directReader) Ended() {}
 
-func (p *directReader) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	switch value := r.Kind == wire.Value; {
-	case a.TakenOver: // the reply is the END after a tombstone: a task continues the read since the tombstone
-		return 0
-	case value && string(r.ClientFlags.Of(b)) != wire.TombstoneFlags, !value && found(a):
-		return p.exchange().Reply(c, a, r, b)
-	case p.Session == nil:
-		return 0
-	}
-	return p.takeOver(c, a, &upstream.Result{Bytes: b, Reply: *r})
-}
+// Streams returns false: another replica has the value if the server fails in between.
+func (e directReader) Streams(*task.Read, *wire.Reply, []byte) bool { return false }
 
-// found reports whether the reply to the attempt has already shown a VALUE, so that only its END
-// follows. While the VALUE itself is being handled, found still returns false.
-func found(a *upstream.Attempt) bool { return len(a.NextKey()) == 0 }
-
-// takeOver starts a task that continues the read of p. r is the reply so far, or the reason why
-// there is no reply.
-func (p *directReader) takeOver(c *upstream.Conn, a *upstream.Attempt, r *upstream.Result) (taken int) {
-	x, d := p.exchange(), p.Session.Handler.(connHandler)
-	e := d.Copied()
-	key, _ := a.Named()
-	whole := append([]byte(a.Strip), key...)
-	rt := d.Fitting(whole)
-	if rt == nil || rt.Copies.Copies == 0 { // a new routing table has removed the replicas
-		x.Fail(a.Share, client.Reconfigured, stats.Unavailable)
-		return 0
-	}
-	r.Bytes = bytes.Clone(r.Bytes)
-	t := e.NewRead(x, a.Share, rt, whole)
-	t.WaitReason = r.Why     // the reason that the client gets if the deadline has passed
-	if rt.Strip == a.Strip { // if Strip differs, a reload has given the key another name at the servers, and the task reads the key there
-		t.Rule = continueRead(r, c.Server.Target)
-	}
-	a.TakenOver = true
-	e.TakeOver(t, key)
-	return 0
-}
-
-// Done ends the attempt a after its reply. If a task continues the read, the task replies to the
-// client.
-func (p *directReader) Done(c *upstream.Conn, a *upstream.Attempt) {
-	if a.TakenOver {
-		p.exchange().FinishOne()
-		return
-	}
-	p.end(a)
-	p.exchange().Done(c, a)
-}
-
-func (p *directReader) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
-	if p.Session != nil && !a.TakenOver && !found(a) {
-		p.takeOver(c, a, &upstream.Result{Failure: f})
-	}
-	if !a.TakenOver {
-		p.end(a)
-	}
-	p.exchange().FinishOne()
-}
-
-// end records that the read of p has ended, so that later commands of the client need not wait
-// for it.
-func (p *directReader) end(a *upstream.Attempt) {
-	if s := p.Session; s != nil {
-		key, _ := a.Named()
-		s.Handler.(connHandler).Copied().EndRead(s, key)
-	}
-}
+// Begin is not called, because Streams returns false.
+func (e directReader) Begin(*task.Read, *upstream.Conn, *upstream.Attempt, *wire.Reply, []byte) {}

@@ -10,7 +10,7 @@
 // routes say which servers keep a replica of a key (holders.go).
 //
 // Plain hits don't use this path. direct.go sends a get on the client's loop to
-// the replica that Replicator.ReadAt returns (read.go). Only if that replica has no value
+// the replica that directReader.Conn returns. Only if that replica has no value
 // does the get become a command here.
 //
 // # Guarantees

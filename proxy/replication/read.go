@@ -1,6 +1,6 @@
 package replication
 
-// This file decides which replica a get may read without a task, and when: see direct.go.
+// This file decides which replica a get may read without a task, and when: see directReader.Conn.
 
 import (
 	"ringside/proxy/routing"
@@ -9,33 +9,6 @@ import (
 	"ringside/proxy/upstream"
 	"ringside/replicate"
 )
-
-// Copied returns e. The handler of a client's connection has this method, so that a directReader
-// finds the Replicator of the client's loop.
-func (e *Replicator) Copied() *Replicator { return e }
-
-// ReadAt returns the connection on which a client may read key without a task, at the replica
-// that is read first. It returns nil if a task is needed. hash is the hash of the key as servers
-// know it. owner is the first server in the key's order.
-//
-// A value of that replica is a valid reply, unless the process knows of a write that the replica
-// has missed or may still run. Another loop may own the key and know of such a write. That loop
-// calls disableDirectReads before it answers the write. So for a read that is sent after the
-// reply to the write, ReadAt returns nil.
-func (e *Replicator) ReadAt(client uint64, rt *routing.Route, owner *upstream.Server, key []byte, hash uint64) *upstream.Conn {
-	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !(e.Loops.Owner(hash) == e.Tasks && e.clean(rt, key, hash)) {
-		return nil
-	}
-	srv := owner
-	if !rt.ReadsFirst() {
-		srv = e.nextOf(rt, key)
-	}
-	if srv == nil {
-		return nil
-	}
-	c, _, _ := srv.Pick(client, false)
-	return c
-}
 
 // nextOf returns the server to read key from first, on a route that does not always read the
 // first server in the key's order.
@@ -57,9 +30,12 @@ func (e *Replicator) nextOf(rt *routing.Route, key []byte) *upstream.Server {
 	return list[0].Server
 }
 
-// clean reports whether no replica of a key has missed a write. The caller must be the
-// loop that owns the key.
-func (e *Replicator) clean(rt *routing.Route, key []byte, hash uint64) bool {
+// ownsClean reports whether this loop owns a key, and no replica of the key has missed a write.
+func (e *Replicator) ownsClean(rt *routing.Route, key []byte) bool {
+	hash := e.Loops.HashKey(key)
+	if e.Loops.Owner(hash) != e.Tasks {
+		return false
+	}
 	e.holders = e.copiesOf(e.holders[:0], rt, key)
 	for i := range e.holders {
 		if m := &e.holders[i]; m.Dirty(hash) || m.Server.HasLateDelete(key) {

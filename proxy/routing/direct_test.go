@@ -67,7 +67,7 @@ func TestDirect(t *testing.T) {
 			}
 			var l routing.Listener
 			l.Bind([]table.Route{r}, bound, learned{}, "tag:")
-			if got := l.Routes[len(l.Routes)-1].Direct; got != (a.direct && b.direct) {
+			if got := l.Routes[len(l.Routes)-1].Features&routing.Direct != 0; got != (a.direct && b.direct) {
 				t.Errorf("%s, %s: direct: %v", a.name, b.name, got)
 			}
 		}

@@ -67,8 +67,11 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	}
 }
 
-// plain reports whether srv serves its keys itself, under their own names.
-func (bp *BoundPool) plain(srv *upstream.Server) bool {
+// Serves reports whether srv serves its keys itself, under their own names.
+func (bp *BoundPool) Serves(srv *upstream.Server) bool {
+	if bp.View == nil || bp.View.AllIn() {
+		return true
+	}
 	for i, s := range bp.Servers {
 		if s == srv {
 			return bp.View.Serves(i)
@@ -140,24 +143,29 @@ func (rt *Route) AllIn() bool {
 	return rt.View.AllIn()
 }
 
-// readsDirectly reports whether a get may ask one of several replicas without a task. It may
-// not with strict consistency, when a get may ask several replicas, or when a guard, tags or
-// buffered increments require a task.
+// readsDirectly reports whether one server may answer a read without a task, although the other
+// commands of the route need tasks. It may not with strict consistency, when a get may ask several
+// replicas, when increments are buffered, or for replicated keys with a guard or tags.
 func (rt *Route) readsDirectly() bool {
 	strict := func(bp *BoundPool) bool { return bp.Pool.Failover.Strict }
-	return rt.Copies.Copies != 0 && rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil && rt.Buffer == nil &&
-		!strict(rt.BoundPool) && !slices.ContainsFunc(rt.Also, strict)
+	switch {
+	case rt.Buffer != nil || strict(rt.BoundPool) || slices.ContainsFunc(rt.Also, strict):
+		return false
+	case rt.Copies.Copies != 0:
+		return rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil
+	}
+	return rt.Guard != nil && (rt.Tags == nil || !rt.Tags.Command)
 }
 
-// NeedsTask reports whether a command on a key of srv needs a task. It does if the
-// route has replicas, buffers increments or has strict consistency, or if srv does not
+// NeedsTask reports whether a command on a key of srv needs more than one plain request. It does if the
+// route has replicas, a guard, buffered increments or strict consistency, or if srv does not
 // serve its keys normally.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
 	return rt != nil && rt.mayTask && rt.special(srv)
 }
 
 func (rt *Route) special(srv *upstream.Server) bool {
-	return rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.View.AllIn() && !rt.plain(srv)
+	return rt.Guard != nil || rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.Serves(srv)
 }
 
 // NoServer is the error for a key that the pool's rule assigns to no server.

@@ -32,7 +32,6 @@ type Listener struct {
 	InOrder bool // a pool has multiget_order: request, so values are sent in the order of the requested keys
 	Tagged  bool // a route has tags on its values
 	Moves   bool // a pool moves keys between servers or keeps replicas
-	Counts  bool // a route creates missing counters
 }
 
 // Route sends keys to a pool.
@@ -56,7 +55,6 @@ type Route struct {
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
 	Prefer *BoundPool       // the pool with the replica that reads use first; nil: BoundPool
 	Zone   string           // the zone of this instance: replicas there are nearest
-	Direct bool             // a get may ask one replica without a task
 
 	Guard *RouteGuard // stampede protection of the route; nil: none
 	Tags  *RouteTags  // tag settings of the route; nil: its values have no tags
@@ -64,7 +62,7 @@ type Route struct {
 	Keeps *table.NearSettings // which values the near cache stores; nil: none
 	Near  *near.Store         // the near cache of this loop; nil: none
 
-	Features Features // which features serve the route's tasks
+	Features Features // which features serve the route's commands
 	mayTask  bool     // false if special can't return true: a cheap first check for NeedsTask, which runs for every command
 }
 
@@ -89,7 +87,7 @@ func Unbound(pool *table.Pool, guard *RouteGuard, getErrors bool) *Route {
 	return &Route{BoundPool: &BoundPool{Pool: pool}, Guard: guard, GetErrors: getErrors, Count: new(stats.RouteCounters)}
 }
 
-// Features is a set of features that serve the tasks of a route. Each is a bit.
+// Features is a set of features that serve the commands of a route. Each is a bit.
 type Features uint8
 
 // The features.
@@ -98,15 +96,17 @@ const (
 	Counted                         // missing counters are created, or increments are buffered
 	Guarded                         // stampede protection
 	TagNames                        // the route's keys name tags to invalidate, not values
+	Tagged                          // the route's values have tags
 	Near                            // values are kept in the near cache
+	Direct                          // a read may be sent to one server without a task, although other commands need tasks
 
 	FeatureSets = 1 << iota // number of sets
 )
 
-// setFeatures sets Features and mayTask from the other fields of the route. Without a buffer and a
-// keeper, no command needs a task.
+// setFeatures sets Features and mayTask from the other fields of the route. Without a guard, a buffer
+// and a keeper, no command needs a task.
 func (rt *Route) setFeatures() {
-	rt.mayTask = rt.View != nil || rt.Buffer != nil
+	rt.mayTask = rt.Guard != nil || rt.View != nil || rt.Buffer != nil
 	for _, f := range []struct {
 		has     bool
 		feature Features
@@ -115,7 +115,9 @@ func (rt *Route) setFeatures() {
 		{rt.Autocreate != nil || rt.Buffer != nil, Counted},
 		{rt.Guard != nil, Guarded},
 		{rt.Tags != nil && rt.Tags.Command, TagNames},
+		{rt.Tags != nil && !rt.Tags.Command, Tagged},
 		{rt.Keeps != nil, Near},
+		{rt.readsDirectly(), Direct},
 	} {
 		if f.has {
 			rt.Features |= f.feature
@@ -169,7 +171,7 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 	for i := range l.Routes {
 		counts[l.Routes[i].Name()] = l.Routes[i].Count
 	}
-	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves, l.Counts = nil, nil, nil, false, false, false
+	l.Routes, l.Pools, l.suffixes, l.InOrder, l.Moves = nil, nil, nil, false, false
 	var tagged *Route
 	for _, r := range routes {
 		made := Route{Listener: l.Name, Prefix: r.Prefix, Match: r.Match, label: r.Label(), keys: r.Pattern(), BoundPool: bound[r.Pool], GetErrors: r.Pool.GetErrors, Timeouts: r.Pool.Timeouts, Zone: r.Zone}
@@ -191,7 +193,6 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 			made.Also = append(made.Also, bound[p])
 		}
 		made.Autocreate, made.Buffer, made.Count.Misses = r.Autocreate, r.Buffer, learned.Misses(r.Label())
-		l.Counts = l.Counts || r.Autocreate != nil
 		made.Prefer, made.Keeps = bound[r.Prefer], r.Near
 		if r.Guard != nil {
 			made.Guard = &RouteGuard{GuardSettings: r.Guard, Learned: learned.Guarded(r.Label())}
@@ -206,7 +207,6 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		if r.Strip {
 			made.Strip = r.Prefix
 		}
-		made.Direct = made.readsDirectly()
 		made.setFeatures()
 		l.Routes = append(l.Routes, made)
 		l.InOrder = l.InOrder || r.Pool.InOrder

@@ -1,7 +1,6 @@
 package tags
 
-// This file serves a get of values with tags as an ordinary exchange, without a task, if the
-// values are valid.
+// This file reads values with tags without a task, if they are valid.
 
 import (
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
+	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -25,14 +25,20 @@ type Tags struct {
 	key   []byte               // scratch space for a decoded key
 	open  []*reading           // the readings with requests that have no reply yet
 	free  *reading
+
+	reader guard.Reader
 }
 
 // New returns the Tags of the loop of g.
-func New(g *guard.Guard, count *stats.Invalidations) *Tags { return &Tags{Guard: g, Count: count} }
+func New(g *guard.Guard, count *stats.Invalidations) *Tags {
+	return &Tags{Guard: g, Count: count, reader: guard.Reader{Guard: g}}
+}
 
 // reading is the part of a read command that is sent on one connection: its keys, and before each
-// key those of its tags that were not requested yet. The server answers in this order.
+// key those of its tags that were not requested yet. The server answers in this order. It is the
+// task.Judge of the keys.
 type reading struct {
+	guard.Reader
 	t      *Tags
 	x      *client.Exchange
 	c      *upstream.Conn
@@ -47,18 +53,17 @@ type reading struct {
 	later  *reading     // the next reading in the free list
 }
 
-// Ask sends the read of one key of x on c. share is the index of the key's route in the shares
-// of x: see client.Exchange.Share. key includes the prefix that the route strips. Ask does
-// nothing and returns false if the read needs a task.
-func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstream.Conn, key []byte) bool {
-	name := key[len(rt.Strip):]
-	switch {
-	case rt.Tags == nil:
-		return guard.Ask(t.Guard, x, share, rt, c, name)
-	case rt.Tags.Command || x.Flags&wire.Binary != 0 || c.Features != 0 && c.Features&wire.Metas == 0:
-		return false
+// Conn returns the connection to the owner of the key, as guard.Reader does. A binary read needs a task.
+func (t *Tags) Conn(x *client.Exchange, rt *routing.Route, owner *upstream.Server, name []byte) *upstream.Conn {
+	if x.Flags&wire.Binary != 0 {
+		return nil
 	}
-	r := t.reading(x, c)
+	return t.reader.Conn(x, rt, owner, name)
+}
+
+// Send requests the versions of the tags of r's key, and then the key.
+func (t *Tags) Send(read *task.Read, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt) task.Judge {
+	r, key := t.reading(read.X, c), read.Key
 	r.now.Learned = rt.Tags.Learned
 	r.must = rt.Tags.AppendTags(r.must, key)
 	t.all = rt.Tags.AppendTags(t.all[:0], key)
@@ -67,18 +72,17 @@ func (t *Tags) Ask(x *client.Exchange, share int32, rt *routing.Route, c *upstre
 		t.all = stamp.Add(t.all, tag)
 	}
 	if rt.Tags.Suffix != "" {
-		t.all = rt.Tags.Learned.AppendKnown(t.all, t.Loops.HashKey(name))
+		t.all = rt.Tags.Learned.AppendKnown(t.all, t.Loops.HashKey(read.Name))
 	}
 	for _, tag := range t.all {
 		if _, ok := r.known.Of(tag); !ok {
 			r.askVersion(rt, tag)
 		}
 	}
-	a := x.Attempt()
-	a.To, a.Share = (*value)(r), share
 	r.asking++
-	guard.AskFor(t.Guard, x, rt, c, a, name)
-	return true
+	r.arrange()
+	r.Reader.Send(read, rt, c, a)
+	return r
 }
 
 // reading returns the reading of x on c. If there is none, it creates one.
@@ -90,11 +94,11 @@ func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 	}
 	r := t.free
 	if r == nil {
-		r = &reading{t: t}
+		r = &reading{}
 	} else {
 		t.free = r.later
 	}
-	r.x, r.c, r.at = x, c, len(t.open)
+	r.Reader, r.t, r.x, r.c, r.at = guard.Reader{Guard: t.Guard, Tags: &r.now}, t, x, c, len(t.open)
 	t.open = append(t.open, r)
 	return r
 }
@@ -111,9 +115,29 @@ func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
 	c.Enqueue(a, &rt.Timeouts, wire.Metas, t.Line)
 }
 
+// arrange sets r.now for the key that gets its reply next: its tags, and the versions that have
+// arrived so far.
+func (r *reading) arrange() {
+	if r.next < len(r.ends) {
+		from := 0
+		if r.next > 0 {
+			from = r.ends[r.next-1]
+		}
+		r.now.Must = r.must[from:r.ends[r.next]]
+	}
+	r.now.Known = r.known[:r.told]
+}
+
+// Ended records that the request of a key has ended.
+func (r *reading) Ended() {
+	r.next++
+	r.ended()
+}
+
 // ended records that an attempt of the reading r has ended. After the last one it frees r.
 func (r *reading) ended() {
 	if r.asking--; r.asking > 0 {
+		r.arrange()
 		return
 	}
 	t := r.t
@@ -121,7 +145,7 @@ func (r *reading) ended() {
 	t.open[r.at] = t.open[last]
 	t.open[r.at].at = r.at
 	t.open = t.open[:last]
-	*r = reading{t: t, later: t.free, must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
+	*r = reading{later: t.free, must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
 	t.free = r
 }
 
@@ -150,53 +174,3 @@ func (v *version) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failu
 	v.known[v.told].Tag = 0
 	v.Done(c, a)
 }
-
-// value is the receiver of the replies with the values of keys.
-type value reading
-
-var _ upstream.Streamer = (*value)(nil) // so that large values are streamed
-
-func (v *value) reader() *guard.Reader { return (*guard.Reader)(v.x) }
-
-func (v *value) Client() uint64 { return v.x.Client() }
-
-// stamps returns the Stamps of the key that gets its reply next: its tags, and the versions that
-// have arrived so far.
-func (v *value) stamps() *guard.Stamps {
-	from := 0
-	if v.next > 0 {
-		from = v.ends[v.next-1]
-	}
-	v.now.Must, v.now.Known = v.must[from:v.ends[v.next]], v.known[:v.told]
-	return &v.now
-}
-
-func (v *value) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	return v.reader().Judge(c, a, r, b, v.stamps())
-}
-
-func (v *value) Done(c *upstream.Conn, a *upstream.Attempt) {
-	x := v.x
-	v.next++
-	(*reading)(v).ended()
-	(*guard.Reader)(x).Done(c, a)
-}
-
-func (v *value) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
-	x := v.x
-	v.next++
-	(*reading)(v).ended()
-	(*guard.Reader)(x).Failed(c, a, f)
-}
-
-func (v *value) Streams(r *wire.Reply, b []byte) bool { return v.reader().Flows(r, b, v.stamps()) }
-
-func (v *value) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
-	return v.reader().Open(c, a, r, b, v.stamps())
-}
-
-func (v *value) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bool) (taken int) {
-	return v.reader().More(c, a, b, last)
-}
-
-func (v *value) IsSlow() bool { return v.reader().IsSlow() }

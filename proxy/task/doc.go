@@ -40,9 +40,9 @@
 //   - There is no cycle of waits (line.go explains why), and each task ends by its own deadline.
 //   - A task has one reply, though its client may be on another loop, or disconnected.
 //
-// A get of a replicated, guarded or tagged key that is no task, or not yet, is in no line.
-// Session.Reads has its key instead, for commands that wait for it, and TakeOver starts the
-// task that replaces it.
+// A get of a replicated, guarded or tagged key begins as a Read: one request to one server, and no
+// task unless the reply is no plain hit. A Read is in no line. Session.Reads has it instead, for
+// commands that wait for it. The task that continues a Read has the same place.
 //
 // Tasks are made where requests are rare or are several anyway, so they may allocate. Their
 // bytes count against limits.memory.

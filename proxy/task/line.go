@@ -66,22 +66,19 @@ func (e *Tasks) Admit(t *Task) {
 // Follows reports whether a command of the client s on key must wait for an earlier one: s has
 // a task on the key that is still in its line.
 func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
-	return rt != nil && e.FollowsHash(s, e.Loops.HashKey(key[len(rt.Strip):]))
+	return s.Tasks > 0 && e.follows(s, rt, key) // a call only for clients with tasks
 }
 
-// FollowsHash reports whether a command of the client s on the key with this hash must wait for
-// an earlier task of s on the key.
-func (e *Tasks) FollowsHash(s *client.Session, hash uint64) bool {
-	return e.Works(s.ID, hash)
+func (e *Tasks) follows(s *client.Session, rt *routing.Route, key []byte) bool {
+	return rt != nil && e.Works(s.ID, e.Loops.HashKey(key[len(rt.Strip):]))
 }
 
 // Works reports whether a task of a client on the key with this hash is running or waiting. A
 // client that has disconnected may still have some.
 func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
-// A read may be sent without a task, in no line, on a route where other commands use tasks. A
-// later command of its client that changes the key must still wait for the read. So
-// Session.Reads has the hash of the key of such a read, and a line counts it with the reads of
+// A Read is in no line. A later command of its client that changes the key must still wait for it.
+// So Session.Reads has the reads in flight, and a line counts those of its key with the reads of
 // its tasks.
 
 // line returns the line with the given name. If there is none, line creates it, and counts the
@@ -95,8 +92,8 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 		l = &queue{}
 		e.Lines[name] = l
 		if s != nil {
-			for _, hash := range s.Reads {
-				if hash == name.key {
+			for r := s.Reads; r != nil; r = r.Older {
+				if e.Loops.HashKey(r.Name) == name.key {
 					l.reads++
 				}
 			}
@@ -105,77 +102,63 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 	return l
 }
 
-// TakeOver starts t, which replaces a read that its client has sent without a task. key is the
-// key of the read, as servers know it. t takes the turn of the read in the client's line. If a
-// reload has given the key another name at the servers, t belongs to another line, and is
-// admitted like a new command.
-func (e *Tasks) TakeOver(t *Task, key []byte) {
-	s := t.x.Session
-	if !bytes.Equal(key, t.Key) {
-		e.EndRead(s, key)
+// takeOver starts t, which continues the read r. t takes the turn of r in the client's line. If a
+// reload has given the key another name at the servers, t belongs to another line, and is admitted
+// like a new command.
+func (e *Tasks) takeOver(t *Task, r *client.OpenRead) {
+	if !bytes.Equal(r.Name, t.Key) {
+		e.endRead(r)
 		e.Admit(t)
 		return
 	}
+	s := r.Session
 	s.Tasks++
 	t.inLine = true
 	e.line(t.ownLine(), s)
-	e.readsLess(s, t.Hash)
+	r.Close()
 	e.dispatch(t)
 }
 
-// BeginRead records a read of s on the key with this hash. The read needs no task, and is about
-// to be sent.
-func (e *Tasks) BeginRead(s *client.Session, hash uint64) {
-	s.Reads = append(s.Reads, hash)
+// beginRead records r, a read of s that is about to be sent.
+func (e *Tasks) beginRead(s *client.Session, r *client.OpenRead) {
+	r.Open(s)
 	if len(e.Lines) > 0 {
-		if l := e.Lines[ownLine(s.ID, hash)]; l != nil {
+		if l := e.Lines[ownLine(s.ID, e.Loops.HashKey(r.Name))]; l != nil {
 			l.reads++
 		}
 	}
 }
 
-// EndRead ends a read of s that needed no task. key is its key, as servers know it.
-func (e *Tasks) EndRead(s *client.Session, key []byte) {
-	hash := s.Reads[0]
-	if len(s.Reads) > 1 {
-		hash = e.Loops.HashKey(key)
-	}
-	e.endRead(s, hash)
-}
-
-// endRead ends a read of s that needed no task. hash is the hash of its key.
-func (e *Tasks) endRead(s *client.Session, hash uint64) {
-	e.readsLess(s, hash)
+// endRead ends r, so that later commands of its client need not wait for it.
+func (e *Tasks) endRead(r *client.OpenRead) {
+	s := r.Session
+	r.Close()
 	if len(e.Lines) == 0 {
 		return
 	}
-	name := ownLine(s.ID, hash)
+	name := ownLine(s.ID, e.Loops.HashKey(r.Name))
 	if l := e.Lines[name]; l != nil {
 		l.reads--
 		e.advance(name, l)
 	}
 }
 
-// readsLess removes one read of the key with the given hash from s.Reads, the client's reads in
-// flight that need no task.
-func (e *Tasks) readsLess(s *client.Session, hash uint64) {
-	i := slices.Index(s.Reads, hash)
-	s.Reads = slices.Delete(s.Reads, i, i+1)
-}
-
 // EndReads ends the reads of a client that has disconnected, so that commands that wait for
 // them may begin.
 func (e *Tasks) EndReads(s *client.Session) {
-	for len(s.Reads) > 0 {
-		e.endRead(s, s.Reads[0])
+	for s.Reads != nil {
+		e.endRead(s.Reads)
 	}
 }
 
 // InProgress reports whether the client s has a command on the key with this hash that has no
-// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a
-// read without a task.
+// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a Read.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
-	return e.Works(s.ID, hash) || slices.Contains(s.Reads, hash)
+	is := e.Works(s.ID, hash)
+	for r := s.Reads; r != nil && !is; r = r.Older {
+		is = e.Loops.HashKey(r.Name) == hash
+	}
+	return is
 }
 
 // ReleaseLine starts the client's next command on t's key although t has no reply yet. It does

@@ -92,6 +92,8 @@ type Tasks struct {
 	Runnable []*Task         // tasks whose turn in a line has come
 	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
+
+	freeReads *Read // kept for reuse
 }
 
 // Handler serves tasks.
@@ -202,9 +204,9 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 	return t
 }
 
-// NewRead creates a task that continues the text read of one key, which x has sent without a
+// newRead creates a task that continues the text read of one key, which x has sent without a
 // task. key has the prefix that the route strips.
-func (e *Tasks) NewRead(x *client.Exchange, share int32, rt *routing.Route, key []byte) *Task {
+func (e *Tasks) newRead(x *client.Exchange, share int32, rt *routing.Route, key []byte) *Task {
 	var r wire.Request
 	line := append(append([]byte(x.Op.String()+" "), key...), wire.CRLF...)
 	e.Wire.Next(line, &r)

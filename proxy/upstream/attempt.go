@@ -29,8 +29,6 @@ type Attempt struct {
 	Probe      bool // the request is the greeting, the first request on each new connection
 	Begun      bool // part of the reply has arrived, but not all
 	Streams    bool // the receiver (To) has received the beginning of a value, but not the end
-	TakenOver  bool // a task continues the read and replies to the client; the receiver (To) only handles the rest of the server's reply
-	ReadEnded  bool // the request is a read for which later commands of its client do not wait any more: see package task
 	Internal   bool // the request is Ringside's own: the limit of client requests in the queue does not count it
 	expired    bool // the request timed out, or its connection ended, before the socket accepted any byte of it
 	LateDelete bool // the request is the delete after a mutation that may run late: see latedelete.go

@@ -177,7 +177,7 @@ func (srv *Server) noteDead(c *Conn, by foundBy) {
 // now. It must be a read without side effects and without a reply so far, its bytes must be known
 // from the keys that a remembers, and its deadline must not have passed.
 func (a *Attempt) mayAskAgain(now int64) bool {
-	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && !a.TakenOver && a.sentAt+int64(a.limits.Deadline) > now
+	return a.plainRead() && !a.Begun && !a.asked && !a.Internal && a.sentAt+int64(a.limits.Deadline) > now
 }
 
 // askAgain sends a plain read again, on c and for the receiver `to`. old is its attempt on another

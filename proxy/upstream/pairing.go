@@ -90,11 +90,14 @@ func (c *Conn) names(a *Attempt, b []byte) bool {
 	case r.Kind.Failed():
 		return true
 	case a.Dialect == wire.Meta:
-		keyed := a.Flags&wire.ReturnKey != 0 && a.Echo == nil // if a.Echo is set, the request was sent without the flag k, so the reply names no key
-		return a.FitsMeta(b, r, keyed, c.Features&wire.BareGets != 0)
+		return a.FitsMeta(b, r, a.keyed(), c.Features&wire.BareGets != 0)
 	}
 	return a.FitsText(r.Key.Of(b))
 }
+
+// keyed reports whether the meta request a has the flag k, so that the reply names the key. If a.Echo is
+// set, the request was sent without it.
+func (a *Attempt) keyed() bool { return a.Flags&wire.ReturnKey != 0 && a.Echo == nil }
 
 // GiveGet appends the get or gets a, which was parsed from raw into r, to c.Out. If possible, a
 // continues the command line of `before`, the request before a in the queue. strip is the prefix
@@ -122,6 +125,17 @@ func (c *Conn) GiveGet(a, before *Attempt, r *wire.Request, raw []byte, strip st
 	c.Give(a, len(raw)-from-len(strip))
 	a.Line.Ends(a.Size)
 	return true
+}
+
+// GiveKey appends line, the get of one key, to c.Out, as the bytes of the attempt a. If possible, a
+// continues the command line of `before`, the request before a in the queue.
+func (c *Conn) GiveKey(a, before *Attempt, line []byte) {
+	if c.joinLine(a, before, false, len(line)-len("get \r\n")) {
+		line = line[len("get"):]
+	}
+	c.Out.Append(&c.Server.e.Buffers, line)
+	c.Give(a, len(line))
+	a.Line.Ends(len(line))
 }
 
 // divide handles r, the next reply on a command line that several gets share. r is at the start of

@@ -35,7 +35,11 @@ func (c *Conn) Parse() {
 			continue
 		}
 		r := &e.rep
-		n, err := wire.NextReplyOf(a.Op, a.Dialect, a.NextKey(), buf, r)
+		awaited := a.NextKey()
+		if a.Dialect == wire.Meta && !a.keyed() {
+			awaited = nil
+		}
+		n, err := wire.NextReplyOf(a.Op, a.Dialect, awaited, buf, r)
 		switch {
 		case !a.Joined:
 		case r.Awaited:

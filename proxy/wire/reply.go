@@ -71,13 +71,17 @@ func NextReply(op Op, d Dialect, buf []byte, r *Reply) (int, error) {
 	return NextReplyOf(op, d, nil, buf, r)
 }
 
-// NextReplyOf is like NextReply, but it is faster if the next VALUE is for the key
+// NextReplyOf is like NextReply, but it is faster if the next VALUE or VA is for the key
 // awaited. The caller must compare the keys anyway. The comparison costs less than a
 // search for the end of the key.
 func NextReplyOf(op Op, d Dialect, awaited, buf []byte, r *Reply) (int, error) {
 	*r = Reply{}
 	if d == Text && (op == Get || op == Gat) {
 		if size, dataLen := r.plain(awaited, buf); size > 0 {
+			return r.whole(buf, size, dataLen)
+		}
+	} else if op == Get && len(awaited) > 0 && d == Meta {
+		if size, dataLen := r.plainMeta(awaited, buf); size > 0 {
 			return r.whole(buf, size, dataLen)
 		}
 	}
@@ -190,6 +194,46 @@ func (r *Reply) plainUnique(buf []byte, at int) (end int) {
 	}
 	r.Unique = Span{uint32(at + 1), uint32(end)}
 	return end
+}
+
+// plainMeta parses the usual reply to an mg with the flags f, c and, at the end, k: a VA line with
+// the key awaited. t may be between c and k. For all other lines it returns size 0 and does not
+// modify r.
+func (r *Reply) plainMeta(awaited, buf []byte) (size, dataLen int) {
+	const start = len("VA ")
+	if len(buf) < start || string(buf[:start]) != "VA " {
+		return 0, 0
+	}
+	buf = buf[:min(len(buf), maxReplyLine)]
+	first, dataLen := number(buf, start)
+	if uint(first-start-1) > 8 || !begins(buf, first, " f") { // the length must have one to nine digits
+		return 0, 0
+	}
+	flags, _ := number(buf, first+2)
+	if !begins(buf, flags, " c") {
+		return 0, 0
+	}
+	at, _ := number(buf, flags+2)
+	letters := Letters(1<<('f'-'A') | 1<<('c'-'A') | 1<<('k'-'A'))
+	if begins(buf, at, " t") {
+		letters.add('t')
+		at, _ = number(buf, at+2)
+	}
+	key := at + 2
+	end := key + len(awaited)
+	if !begins(buf, at, " k") || !begins(buf, end, "\r\n") || !same(buf[key:end], awaited) {
+		return 0, 0
+	}
+	r.Kind, r.Awaited, r.Last = Value, true, true
+	r.Line = Span{0, uint32(end)}
+	r.Key, r.ClientFlags = Span{uint32(key), uint32(end)}, Span{uint32(first + 2), uint32(flags)}
+	r.MetaFlags, r.Letters = Span{uint32(first + 1), uint32(end)}, letters
+	return end + 2, dataLen
+}
+
+// begins reports whether the two bytes of buf from the offset `at` on are word.
+func begins(buf []byte, at int, word string) bool {
+	return at+2 <= len(buf) && string(buf[at:at+2]) == word
 }
 
 // same reports whether two words are equal. For words of 8 to 32 bytes, as most keys are,
@@ -370,13 +414,17 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 	line, letters := buf[:end], r.Letters
 	for int(p) < len(line) {
 		letter := line[p]
-		if letter|0x20 < 'a' || letter|0x20 > 'z' {
+		if (letter|0x20)-'a' > 'z'-'a' { // as an unsigned number: no letter
 			return false
 		}
 		letters.add(letter)
 		if letter != 'k' && letter != 'O' { // the argument of all other flags is a number, which ends at a space
+			from := p + 1
 			for int(p) < len(line) && line[p] != ' ' {
 				p++
+			}
+			if letter == 'f' {
+				r.ClientFlags = Span{from, p}
 			}
 		} else {
 			word := nextToken(buf, p, end)

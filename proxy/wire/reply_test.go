@@ -58,7 +58,7 @@ func TestNextReply(t *testing.T) {
 		{Get, Meta, "ERROR Too many open connections\r\n", Error, " last"},
 		{Shutdown, Text, "ERROR: shutdown not enabled\r\n", Error, " last"},
 
-		{Get, Meta, "VA 2 f0 kabc c7\r\nxy\r\n", Value, ` last Key="abc" Body="xy" MetaFlags="f0 kabc c7"`},
+		{Get, Meta, "VA 2 f0 kabc c7\r\nxy\r\n", Value, ` last Key="abc" Body="xy" ClientFlags="0" MetaFlags="f0 kabc c7"`},
 		{Get, Meta, "VA 0\r\n\r\n", Value, " last"},
 		{Get, Meta, "HD s2 W\r\n", Header, ` last MetaFlags="s2 W"`},
 		{Get, Meta, "EN\r\n", Miss, " last"},
@@ -134,6 +134,17 @@ func checkReply(t *testing.T, op Op, d Dialect, data []byte, splits []int) int {
 	if m, same := general.any(op, d, data); m != n || same != err || general != whole {
 		t.Fatalf("op %d: %.100q: %d, %v, %+v; without a short cut %d, %v, %+v", op, data, n, err, whole, m, same, general)
 	}
+	for _, awaited := range []string{string(whole.Key.Of(data)), "k", "another-key"} {
+		var r Reply
+		m, same := NextReplyOf(op, d, []byte(awaited), data, &r)
+		if r.Awaited && (string(r.Key.Of(data)) != awaited || r.Kind != Value) {
+			t.Fatalf("op %d: %.100q: %+v is no value of %q", op, data, r, awaited)
+		}
+		r.Awaited = false
+		if m != n || same != err || r != whole {
+			t.Fatalf("op %d: %.100q: with the key %q: %d, %v, %+v; without it %d, %v, %+v", op, data, awaited, m, same, r, n, err, whole)
+		}
+	}
 	if err != nil {
 		if n != 0 || err != ErrShort && err != errReply || err == ErrShort && whole.Size != 0 && whole.Size <= len(data) {
 			t.Fatalf("op %d: %.100q: %d, %v, %+v", op, data, n, err, whole)
@@ -171,6 +182,8 @@ var replySeeds = []string{
 	"VALUE k 0 1000000000\r\n", "VALUE k 00000000000000000001 1\r\nx\r\n", "VALUE k\n 0 1\r\nx\r\n", "VALUE " + strings.Repeat("k", maxReplyLine-6-6) + " 0 1\r\nx\r\n",
 	"STAT a b\r\nSTAT c d\r\nEND\r\n", "VERSION 1.6.18\r\n", "SERVER_ERROR x\r\n", "ERROR\r\n",
 	"VA 2 f0 kabc c7\r\nxy\r\nEN\r\nMN\r\n", "HD W X Z s5\r\n", "NS\r\n", "ME a b=c\r\n", "CLIENT_ERROR \r\n",
+	"VA 3 f0 c12 kk\r\nabc\r\n", "VA 3 t-1 f0 kk\r\nabc\r\n", "VA 3 f5 t90 c12 ka-longer-key\r\nabc\r\n", "VA 0 W f0 c12 kk\r\n\r\n", "VA 1  f0 kk\r\nx\r\n",
+	"VA 1 kk\r\nx\r\n", "VA 1 f0 kk kk\r\nx\r\n", "VA 1 f0 kk \r\nx\r\n", "VA 1 f kk\r\nx\r\n", "VA 1 f0x kk\r\nx\r\n", "VA 1 f" + strings.Repeat("1", maxReplyLine) + " kk\r\nx\r\n",
 }
 
 func TestReplySplits(t *testing.T) {

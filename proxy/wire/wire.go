@@ -323,9 +323,9 @@ type Reply struct {
 	Key  Span // key of a VALUE line, of a meta reply with the flag k, or of a line of a dump
 	Body Span // the data block without its line ending; with ErrShort, it may end after the buffer
 
-	Awaited bool // true: this VALUE is for the key that NextReplyOf expected; false: the key was not compared, or is another one
+	Awaited bool // true: this VALUE or VA is for the key that NextReplyOf expected; false: the key was not compared, or is another one
 
-	ClientFlags Span // client flags of a VALUE
+	ClientFlags Span // client flags of a VALUE, or of a meta reply with the flag f
 	Unique      Span // cas id of a VALUE, if the server sent one
 	Opaque      Span // opaque of a meta reply with flag O, without the letter
 
