@@ -296,7 +296,11 @@ func (l *single) perform(t *task.Task) {
 			ask(mainAsk, l.spell(t))
 		}
 	case giveMain:
-		if l.failed == nil && isStored(l.main.Reply.Kind) && !l.sideAsked {
+		if l.class == peeks && l.checkMiss(t, &l.main) {
+			l.waiting++ // for the reply of the substitute server
+			return
+		}
+		if l.class != peeks && l.failed == nil && isStored(l.main.Reply.Kind) && !l.sideAsked {
 			l.askSide(t)
 			return
 		}
@@ -363,29 +367,6 @@ func (l *single) spell(t *task.Task) []byte {
 	}
 	edit, _ := task.Show(t, 0, guard)
 	return t.WithKey(key, edit)
-}
-
-// peeked handles the reply r to the request with the number id of a gat or mg T, which also extends
-// the TTL. If it has extended the TTL of a placeholder, the placeholder is removed before the client
-// gets a reply. peeked returns true if the command can continue with its reply, which is in l.main.
-func (l *single) peeked(t *task.Task, id int, r *upstream.Result) bool {
-	var next step
-	switch id {
-	case mainAsk:
-		l.main = t.Keep(r)
-		next = l.answered(r.Reply.Kind, task.HasTombstone(r))
-	case lookAsk:
-		if next = l.looked(1, task.HasTombstone(r)); next == sendDrop && !r.HasEnded() {
-			t.Ask(dropAsk, r.Server, task.StepRequest(t, replicate.Drop, l.Keys[0], task.CasFlag(r), 0))
-			return false
-		}
-		return true
-	}
-	if next == sendLook {
-		t.Ask(lookAsk, r.Server, task.StepRequest(t, replicate.Look, l.Keys[0], "", 0))
-		return false
-	}
-	return true
 }
 
 func number(s string) uint64 {

@@ -207,10 +207,10 @@ func (l *single) Begin(t *task.Task) {
 		return
 	}
 	if l.line = line; l.Role == health.Warming || l.Role == health.Settling {
-		if l.building.class == blind {
+		if l.class == blind {
 			l.building = building{class: classOf(t), warm: l.Role == health.Warming}
 		}
-		if l.building.class != blind && !l.read {
+		if l.class != blind && !l.read {
 			l.round(t)
 			return
 		}
@@ -293,13 +293,7 @@ func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	switch {
 	case id == undoAsk:
 		return
-	case l.building.class == peeks && id != interimAsk:
-		if !l.peeked(t, id, r) {
-			return
-		}
-		id, r = mainAsk, &l.main
-		fallthrough
-	case id == mainAsk && l.read && l.mayMeetTombstone():
+	case id == mainAsk && l.class == blind && l.read && l.mayMeetTombstone():
 		if l.checkMiss(t, r) {
 			return
 		}
@@ -308,7 +302,7 @@ func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 		kept := *r
 		l.failed = &kept
 	}
-	if l.building.class != blind && l.building.class != peeks {
+	if l.class != blind && id != interimAsk {
 		l.built(t, id, r)
 		return
 	}
@@ -389,7 +383,7 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.building.class == blind || isStored(l.main.Reply.Kind)) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
+		if l.main.Bytes != nil && t.Op.Stores() && (l.class == blind || isStored(l.main.Reply.Kind)) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		if l.failed != nil {
