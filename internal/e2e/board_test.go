@@ -159,7 +159,7 @@ func TestBoardAndAlerts(t *testing.T) {
 	}
 	tool(t, binary, "server", "restore", servers[0].address, "--admin", r.admin)
 	eventually(t, "no server is out", func() bool { return len(value(`ringside_failover_phase != 0`)) == 0 })
-	servers[1].kill()
+	servers[1].Kill()
 	eventually(t, "RingsideServerOut is pending", func() bool { return state("RingsideServerOut") == "pending" })
 	eventually(t, "RingsideServerDown is pending", func() bool { return state("RingsideServerDown") == "pending" })
 	down := "count(count by (address) (ringside_server_up == 0))"

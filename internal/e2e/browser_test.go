@@ -38,7 +38,7 @@ func startBrowser(t *testing.T, width, height int) *browser {
 	port := regexp.MustCompile(`started successfully on port (\d+)`)
 	driver.logged(t, port.String())
 	b := &browser{client: http.Client{Timeout: 6 * patience}}
-	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.out.String())[1]
+	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.Output())[1]
 	for try := 1; ; try++ { // chromedriver allows Chromium one minute to start
 		err := b.begin(need(t, "chromium"), t.TempDir())
 		if err == nil {

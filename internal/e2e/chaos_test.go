@@ -296,7 +296,7 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 			var dead *memcached
 			if rng.IntN(4) == 0 {
 				dead = servers[rng.IntN(len(servers))]
-				dead.kill()
+				dead.Kill()
 			}
 			var paused *memcached // its replies arrive after the reload
 			if dead == nil && rng.IntN(2) == 0 {
@@ -316,7 +316,7 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 				default:
 				}
 				if n := r.metric(t, reloadsFailed); n > 0 {
-					t.Fatalf("Ringside rejects the file:\n%s\n%s", text, r.out.String())
+					t.Fatalf("Ringside rejects the file:\n%s\n%s", text, r.Output())
 				}
 				return r.metric(t, reloadsDone) > before && sent.Load() > asked+200
 			})
@@ -331,8 +331,8 @@ func TestReloadsOfAllFeatures(t *testing.T) {
 			t.Fatal(err)
 		default:
 		}
-		if n := r.metric(t, "ringside_reply_faults_total"); n != 0 || !r.running() {
-			t.Errorf("%v reply faults; running: %v", n, r.running())
+		if n := r.metric(t, "ringside_reply_faults_total"); n != 0 || !r.Running() {
+			t.Errorf("%v reply faults; running: %v", n, r.Running())
 		}
 	})
 }

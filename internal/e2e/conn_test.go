@@ -21,19 +21,6 @@ type conn struct {
 	r *bufio.Reader
 }
 
-// dialError connects to host:port, or to the unix socket at an absolute path.
-func dialError(address string) (net.Conn, error) {
-	network := "tcp"
-	if strings.HasPrefix(address, "/") {
-		network = "unix"
-	}
-	c, err := net.DialTimeout(network, address, patience)
-	if err == nil {
-		c.SetDeadline(time.Now().Add(patience))
-	}
-	return c, err
-}
-
 func dial(t testing.TB, address string) *conn {
 	t.Helper()
 	c, err := dialError(address)

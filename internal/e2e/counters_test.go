@@ -144,7 +144,7 @@ func countThroughAKill(t testing.TB, consistency string) {
 	end := sync.OnceFunc(func() { close(stop); clients.Wait() })
 	defer end()
 	more()
-	first.kill()
+	first.Kill()
 	for _, r := range fronts {
 		eventually(t, "the server is out", func() bool { return r.phase(first.address) == "OUT" })
 	}
@@ -215,7 +215,7 @@ func TestBufferedCounters(t *testing.T) {
 		eventually(t, "increments are flushed while more come", func() bool { add(); return has() >= goal })
 	}
 	flushed := has()
-	fronts[0].kill()
+	fronts[0].Kill()
 	if n := has(); n < flushed || n > counted {
 		t.Errorf("the server has %d, want at least the %d it had before the kill and at most the %d counted", n, flushed, counted)
 	} else {

@@ -23,7 +23,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 		clients[i] = dial(t, c.address)
 		clients[i].misses("nothing")
 	}
-	pid := c.cmd.Process.Pid
+	pid := c.Cmd.Process.Pid
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 		}
 	}
 	lower(len(files))
-	c.servers[1].kill()
+	c.servers[1].Kill()
 	eventually(t, "the server is down", func() bool {
 		return strings.HasPrefix(clients[0].set(c.of(1)[0], "x"), "SERVER_ERROR")
 	})
@@ -66,7 +66,7 @@ func TestLimitOfFilesLowered(t *testing.T) {
 	})
 	c.logged(t, `clients not accepted: raise the limit of open files`)
 	clients[0].store(c.of(0)[0], "x")
-	if n := strings.Count(c.out.String(), "Accept error"); n > 0 {
+	if n := strings.Count(c.Output(), "Accept error"); n > 0 {
 		t.Errorf("%d lines on what the admin interface can't accept", n)
 	}
 }

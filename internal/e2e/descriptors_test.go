@@ -63,7 +63,7 @@ func TestFewDescriptors(t *testing.T) {
 		}
 		r.logged(t, `clients rejected: limits.clients reached" count=\d+`)
 		most := 4 + int(time.Since(began)/(5*time.Second)) // a lasting condition is logged every ten seconds
-		if lines := regexp.MustCompile(`level=(WARN|ERROR)`).FindAllString(r.out.String(), -1); len(lines) > most {
+		if lines := regexp.MustCompile(`level=(WARN|ERROR)`).FindAllString(r.Output(), -1); len(lines) > most {
 			t.Errorf("%d lines warn", len(lines))
 		}
 	})

@@ -52,7 +52,7 @@ func TestFailoverBlackHole(t *testing.T) {
 	eachKind(t, moving[:1], func(t testing.TB, driver string, k kind) {
 		o := startOuting(t, driver, 1, k, startMemcacheds(t, 3))
 		const gone = 2
-		o.servers[gone].kill()
+		o.servers[gone].Kill()
 		open := blackHole(t, o.servers[gone].address)
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
@@ -115,7 +115,7 @@ func TestFailoverAllServers(t *testing.T) {
 		}{
 			{"stopped", func(m *memcached) { m.pause(t) }, func(m *memcached) { m.resume(t) }},
 			{"left and back with their values", func(m *memcached) { m.leave(t) }, func(m *memcached) { m.comeBack(t) }},
-			{"killed and empty", func(m *memcached) { m.kill() }, func(m *memcached) { m.restart(t) }},
+			{"killed and empty", func(m *memcached) { m.Kill() }, func(m *memcached) { m.restart(t) }},
 		} {
 			was := o.total()
 			for _, m := range o.servers {
@@ -150,7 +150,7 @@ func TestFailoverFlapping(t *testing.T) {
 			m := o.servers[dice.IntN(2)]
 			switch dice.IntN(3) {
 			case 0:
-				m.kill()
+				m.Kill()
 				pause()
 				m.restart(t)
 			case 1:

@@ -30,7 +30,7 @@ func TestFailFast(t *testing.T) {
 			{"stopped", func() { s.pause(t) }, func() { s.resume(t) }, mine},
 			{"left and back with its values", func() { s.leave(t) }, func() { s.comeBack(t) }, mine},
 			{"cut from one ringside", func() { o.ringsides[0].fault(t, gone, "partition") }, func() { o.ringsides[0].lift(t) }, mine},
-			{"killed and empty", func() { s.kill() }, func() { s.restart(t) }, 0},
+			{"killed and empty", func() { s.Kill() }, func() { s.restart(t) }, 0},
 		} {
 			was := o.total()
 			outage.begin()
@@ -71,7 +71,7 @@ func TestBackToFailFast(t *testing.T) {
 		}
 		store()
 		first, second := servers[1], servers[2]
-		first.kill()
+		first.Kill()
 		eventually(t, "a server is out", func() bool { return r.phase(first.address) == "OUT" })
 		before := r.metric(t, reloadsDone)
 		r.reload(t, in("fail_fast"))
@@ -165,7 +165,7 @@ func TestFailoverGutter(t *testing.T) {
 
 		// In a second outage, the values of the first one are still in the gutter and
 		// must not be read.
-		o.servers[gone].kill()
+		o.servers[gone].Kill()
 		o.allSay(t, serverName(gone), "OUT")
 		if n := o.keeps(t, at, gone); n != 0 {
 			t.Errorf("%d values of an earlier outage are back", n)
@@ -260,7 +260,7 @@ func TestFailoverTokens(t *testing.T) {
 		cas(home, "STORED")
 		home = gets()
 
-		o.servers[gone].kill()
+		o.servers[gone].Kill()
 		o.allSay(t, serverName(gone), "OUT")
 		cas(home, "EXISTS")
 		client.store(key, "away")

@@ -99,13 +99,13 @@ func startNamespace(t testing.TB, command []string) *namespace {
 		t.Fatal(err)
 	}
 	p := start(t, command[0], append(command[1:], "sleep", "1h")...)
-	n := &namespace{pid: p.cmd.Process.Pid}
+	n := &namespace{pid: p.Cmd.Process.Pid}
 	eventually(t, "a namespace is made", func() bool {
 		name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", n.pid))
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", n.pid))
-		return !p.running() || err == nil && name != own && string(comm) == "sleep\n"
+		return !p.Running() || err == nil && name != own && string(comm) == "sleep\n"
 	})
-	if !p.running() {
+	if !p.Running() {
 		return nil
 	}
 	n.enter = []string{"nsenter", "--target", fmt.Sprint(n.pid), "--net"}

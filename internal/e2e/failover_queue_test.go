@@ -31,7 +31,7 @@ func TestFailoverReturnWithShortQueue(t *testing.T) {
 		for _, key := range names("key", 30) {
 			client.store(key, "1")
 		}
-		servers[0].kill()
+		servers[0].Kill()
 		o.allSay(t, serverName(0), "OUT")
 		servers[0].restart(t)
 		o.allSay(t, serverName(0), "IN")
@@ -56,7 +56,7 @@ func TestFailoverOverload(t *testing.T) {
 		for i := range clients {
 			go func() { done <- flood(t, r.address, i, stop, &refused, &silent) }()
 		}
-		doubted := func() bool { return strings.Contains(r.out.String(), "server state changed") }
+		doubted := func() bool { return strings.Contains(r.Output(), "server state changed") }
 		for _, s := range servers {
 			direct := dial(t, s.address)
 			eventually(t, "a server is pinged, while clients are refused", func() bool {

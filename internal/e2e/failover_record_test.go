@@ -120,7 +120,7 @@ func TestFailoverWithoutFlush(t *testing.T) {
 					t.Errorf("a ringside that has just started says %q of %s", found[key], key)
 				}
 			}
-			r.kill()
+			r.Kill()
 		}
 		o.end(t)
 	})
@@ -156,7 +156,7 @@ func TestFailoverStart(t *testing.T) {
 				}
 			}
 			eventually(t, "it has learnt", func() bool { found, _ := client.get(moved[0]); return found[moved[0]] == "new value of "+moved[0] })
-			r.kill()
+			r.Kill()
 		}
 		o.end(t)
 	})
@@ -178,7 +178,7 @@ func TestFailoverReload(t *testing.T) {
 		o.servers[gone].leave(t)
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
-		since := len(r.out.String())
+		since := len(r.Output())
 
 		o.moved()
 		was := o.total()
@@ -205,7 +205,7 @@ func TestFailoverReload(t *testing.T) {
 		o.sound(t)
 
 		// A reload removes a server that is out.
-		more[gone].kill()
+		more[gone].Kill()
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
 		reload(strings.Replace(k.config(more), fmt.Sprintf("      - {address: %q, name: s1}\n", more[gone].address), "", 1))
@@ -346,7 +346,7 @@ func TestFailoverWithoutMeta(t *testing.T) {
 			gone        int
 			begin, heal func()
 		}{
-			{0, func() { servers[0].kill() }, func() { servers[0].restart(t) }},
+			{0, func() { servers[0].Kill() }, func() { servers[0].restart(t) }},
 			{2, old.stop, func() { old.serve(t) }},
 		} {
 			outage.begin()

@@ -164,7 +164,7 @@ func (r *ringside) phase(server string) string {
 // the parameter `since` is a number of bytes.
 func (r *ringside) went(server string, since int) (phases []string) {
 	line := regexp.MustCompile(fmt.Sprintf(`"server state changed" pool=main server=%s from=[A-Z]+ to=([A-Z]+)`, server))
-	for _, change := range line.FindAllStringSubmatch(r.out.String()[since:], -1) {
+	for _, change := range line.FindAllStringSubmatch(r.Output()[since:], -1) {
 		phases = append(phases, change[1])
 	}
 	return phases
@@ -249,8 +249,8 @@ func (m *memcached) leave(t testing.TB) {
 	t.Helper()
 	m.signal(t, syscall.SIGUSR1)
 	m.wait(t)
-	if _, err := os.Stat(m.args[len(m.args)-1] + ".meta"); err != nil {
-		t.Fatalf("memcached left nothing to start with: %v\n%s", err, m.out.String())
+	if _, err := os.Stat(m.Cmd.Args[len(m.Cmd.Args)-1] + ".meta"); err != nil {
+		t.Fatalf("memcached left nothing to start with: %v\n%s", err, m.Output())
 	}
 }
 
@@ -258,13 +258,13 @@ func (m *memcached) leave(t testing.TB) {
 // least a second has passed.
 func (m *memcached) comeBack(t testing.TB) {
 	t.Helper()
-	left := m.cmd.ProcessState.ExitCode()
+	left := m.Cmd.ProcessState.ExitCode()
 	if left != 0 {
 		t.Fatalf("memcached did not leave, but ended with status %d", left)
 	}
-	time.Sleep(time.Until(m.ended.Truncate(time.Second).Add(1100 * time.Millisecond)))
+	time.Sleep(time.Until(m.Ended.Truncate(time.Second).Add(1100 * time.Millisecond)))
 	m.restart(t)
-	if out := m.out.String(); strings.Contains(out, "incompatible") || strings.Contains(out, "clean cache") {
+	if out := m.Output(); strings.Contains(out, "incompatible") || strings.Contains(out, "clean cache") {
 		t.Fatalf("memcached came back without what it held:\n%s", out)
 	}
 }
@@ -316,7 +316,7 @@ func TestFailoverReturn(t *testing.T) {
 
 		// A short hang makes the server suspect. It is not ejected, so it keeps its
 		// values.
-		since := len(r.out.String())
+		since := len(r.Output())
 		s.pause(t)
 		o.troubled(t, gone)
 		s.resume(t)
@@ -334,7 +334,7 @@ func TestFailoverReturn(t *testing.T) {
 			name        string
 			begin, heal func()
 		}{
-			{"killed and empty", func() { s.kill() }, func() { s.restart(t) }},
+			{"killed and empty", func() { s.Kill() }, func() { s.restart(t) }},
 			{"left and back with its values", func() { s.leave(t) }, func() { s.comeBack(t) }},
 			{"stopped for long", func() { s.pause(t) }, func() { s.resume(t) }},
 		} {
@@ -344,7 +344,7 @@ func TestFailoverReturn(t *testing.T) {
 					client.store(key, valueOf(key))
 				}
 			}
-			since := len(r.out.String())
+			since := len(r.Output())
 			was := o.total()
 			began := time.Now()
 			outage.begin()
@@ -382,7 +382,7 @@ func TestFailoverShare(t *testing.T) {
 		o := startOuting(t, driver, 2, k, startMemcacheds(t, 3))
 		const gone = 1
 		was := o.of(0, 2)
-		o.servers[gone].kill()
+		o.servers[gone].Kill()
 		o.allSay(t, serverName(gone), "OUT")
 		o.calm(t, 50)
 		o.servers[gone].restart(t)

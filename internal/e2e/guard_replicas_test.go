@@ -98,7 +98,7 @@ func TestGuardCopiesHerd(t *testing.T) {
 	var killing sync.WaitGroup
 	killing.Go(func() {
 		eventually(t, "clients read", func() bool { return rounds.Load() > 50 })
-		servers[0].kill()
+		servers[0].Kill()
 		for _, r := range rs {
 			eventually(t, "the server is out", func() bool { return r.phase(servers[0].address) == "OUT" })
 		}

@@ -68,7 +68,7 @@ func TestGuardStorm(t *testing.T) {
 	}
 	for i := range int64(3) { // the server restarts empty, and its cas tokens start at one again
 		eventually(t, "clients do a part of their work", func() bool { return begun.Load() >= (i+1)*clients*rounds/4 })
-		servers[0].kill()
+		servers[0].Kill()
 		servers[0].restart(t)
 	}
 	all.Wait()

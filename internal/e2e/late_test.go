@@ -168,7 +168,7 @@ func TestLateSetsAndStop(t *testing.T) {
 		l := startLate(t, driver, "limits: {drain: 1h}\n", 30, 1000)
 		l.signal(t, syscall.SIGTERM)
 		l.refuses(t)
-		if !l.running() {
+		if !l.Running() {
 			t.Fatal("ringside ended with a late delete on its way")
 		}
 		l.server.resume(t)

@@ -104,7 +104,7 @@ func TestUnixSocketOfAPredecessor(t *testing.T) {
 			t.Fatal(err)
 		}
 		dial(t, path).store("a", "1")
-		first.kill() // leaves the socket file
+		first.Kill() // leaves the socket file
 		if _, err := tryRingside(t, driver, []string{path}, config); err != nil {
 			t.Fatal(err)
 		}
@@ -180,9 +180,9 @@ func TestSecondRingsideIsRefused(t *testing.T) {
 	}
 	second := &ringside{address: address, admin: freeAddress(t, ownHost()), file: filepath.Join(t.TempDir(), "ringside.yaml"), driver: "epoll"}
 	second.write(t, config)
-	p := start(t, first.cmd.Path, "serve", "-c", second.file)
+	p := start(t, first.Cmd.Path, "serve", "-c", second.file)
 	if code := p.wait(t); code != 1 {
-		t.Errorf("it ends with %d: %s", code, p.out.String())
+		t.Errorf("it ends with %d: %s", code, p.Output())
 	}
 	p.logged(t, "cannot listen on "+regexp.QuoteMeta(address)+".*address already in use")
 	for range 20 {

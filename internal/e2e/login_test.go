@@ -65,9 +65,9 @@ print(good.get("k"))
 		}
 		failure := regexp.MustCompile(`client rejected: wrong user or password.* client=127\.0\.0\.1:\d+`)
 		eventually(t, "each wrong password, at least one of each protocol, is counted, and logged once in a while", func() bool {
-			return failure.MatchString(r.out.String()) && r.metric(t, "ringside_client_logins_failed_total") >= 2
+			return failure.MatchString(r.Output()) && r.metric(t, "ringside_client_logins_failed_total") >= 2
 		})
-		if strings.Contains(r.out.String(), "hidden") {
+		if strings.Contains(r.Output(), "hidden") {
 			t.Error("the log has a password")
 		}
 	})

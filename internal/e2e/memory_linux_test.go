@@ -222,7 +222,7 @@ func (s *storm) play(t testing.TB, driver string) {
 // memory returns one line of /proc/PID/status of p, in bytes.
 func (p *process) memory(t testing.TB, line string) int {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
 	}

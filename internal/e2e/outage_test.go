@@ -147,7 +147,7 @@ func TestServerDies(t *testing.T) {
 				before := dial(t, c.address)
 				before.store(c.others(1)[0], valueOf(c.others(1)[0]))
 
-				c.servers[1].kill()
+				c.servers[1].Kill()
 				c.readsFail(t, getErrors, 1)
 				c.writesFail(t, 1)
 				if got := before.stats("")["ringside_servers_missing"]; got != "1" {
@@ -173,7 +173,7 @@ func TestServerRestartsWhileIdle(t *testing.T) {
 		c := startCluster(t, driver, "get_errors: error")
 		client := dial(t, c.address)
 		for range 3 {
-			c.servers[2].kill()
+			c.servers[2].Kill()
 			c.servers[2].restart(t)
 			key := c.of(2)[0]
 			eventually(t, "the server is not taken for down", func() bool { // a connection attempt may have failed if the restart was slow
@@ -260,7 +260,7 @@ func TestServerUnknownAtFirst(t *testing.T) {
 func TestServerMissingAtStart(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := &cluster{servers: startMemcacheds(t, 3), keys: names("key", 300), at: map[string]int{}}
-		c.servers[2].kill()
+		c.servers[2].Kill()
 		c.ringside = startRingside(t, driver, front(c.servers))
 		c.logged(t, `server down" server=`+regexp.QuoteMeta(c.servers[2].address)+` `)
 		eventually(t, "the others are up", func() bool {
@@ -289,7 +289,7 @@ func TestAllServersDead(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		c := startCluster(t, driver)
 		for _, s := range c.servers {
-			s.kill()
+			s.Kill()
 		}
 		client := dial(t, c.address)
 		for i := range c.servers {

@@ -42,7 +42,7 @@ func TestPageOfKinds(t *testing.T) {
 			b.shot(t, kind+"-route")
 			for i, name := range []string{"s0", "s1", "the-cache-in-the-cellar-of-the-second-house"} {
 				if name == is.Owner {
-					servers[i].kill()
+					servers[i].Kill()
 				}
 			}
 			b.says(t, "#health h1", is.Owner+" is out")

@@ -70,7 +70,7 @@ func TestPageOfLongNames(t *testing.T) {
 	p.until(t, "document.getElementById('slabbig').querySelector('svg').getAttribute('aria-label').includes('held')")
 
 	// The reason why a server is out, and the next step, are reachable by keyboard.
-	four.kill()
+	four.Kill()
 	p.says(t, "#health h1", four.address+" is out")
 	p.says(t, "#health p", "Start memcached there")
 	p.until(t, "document.getElementById('ringcanvas').getAttribute('aria-label').includes(' of the keys, out')")

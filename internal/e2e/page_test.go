@@ -143,7 +143,7 @@ func TestPage(t *testing.T) {
 	// called again.
 	b.says(t, "#health h1", "All 3 servers serve")
 	b.do(t, "window.RINGSIDE_SHIFT = 0")
-	servers[1].kill()
+	servers[1].Kill()
 	b.says(t, "#health h1", "s1 is out")
 	b.says(t, "#health p", "of the keys live with s0 and s2")
 	b.says(t, "#log", "s1 is out: its keys live elsewhere now")
@@ -164,10 +164,10 @@ func TestPage(t *testing.T) {
 	b.until(t, "document.activeElement.id === 'traffic'")
 
 	// Ringside itself stops and starts again.
-	r.kill()
+	r.Kill()
 	b.says(t, "#health h1", "No connection to Ringside")
 	b.shot(t, "disconnected")
-	if err := r.serve(t, []string{r.address}, r.cmd.Path); err != nil {
+	if err := r.serve(t, []string{r.address}, r.Cmd.Path); err != nil {
 		t.Fatal(err)
 	}
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("No connection") && document.body.dataset.link === "live"`)

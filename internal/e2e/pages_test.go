@@ -137,7 +137,7 @@ func TestPagesClients(t *testing.T) {
 	}
 	round("served", func(p passage) (string, string) { return p.language, "hello" })
 	for _, m := range servers {
-		m.kill()
+		m.Kill()
 	}
 	for _, port := range ports {
 		r.logged(t, `msg="server down" server=127.0.0.1:`+port+` .*why="connection refused"`)

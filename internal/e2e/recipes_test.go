@@ -34,7 +34,7 @@ type spoken struct {
 
 func spokenBy(t *testing.T, p *process) (all []spoken) {
 	t.Helper()
-	for line := range strings.Lines(p.out.String()) {
+	for line := range strings.Lines(p.Output()) {
 		var s spoken
 		if n, _ := fmt.Sscan(line, &s.what, &s.key, &s.n, &s.began, &s.done); n == 5 {
 			all = append(all, s)
@@ -66,8 +66,8 @@ routes:
 		more := func() {
 			for _, p := range readers {
 				for _, key := range keys {
-					goal := strings.Count(p.out.String(), "ok "+key) + 5
-					eventually(t, p.name+" goes on", func() bool { return strings.Count(p.out.String(), "ok "+key) >= goal })
+					goal := strings.Count(p.Output(), "ok "+key) + 5
+					eventually(t, p.Name+" goes on", func() bool { return strings.Count(p.Output(), "ok "+key) >= goal })
 				}
 			}
 			whole(t, []*ringside{r}, servers, keys[:1], func(string) bool { return true })
@@ -76,7 +76,7 @@ routes:
 		// replicas.
 		for _, m := range servers {
 			more()
-			m.kill()
+			m.Kill()
 			r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
 			m.restart(t)
 		}
@@ -84,7 +84,7 @@ routes:
 		for _, p := range readers {
 			p.signal(t, syscall.SIGTERM)
 			if status := p.wait(t); status != 0 {
-				t.Errorf("%s ended with status %d", p.name, status)
+				t.Errorf("%s ended with status %d", p.Name, status)
 			}
 		}
 		written := spokenBy(t, writer)
@@ -193,7 +193,7 @@ routes:
 		}
 		for i, m := range servers {
 			more()
-			m.kill()
+			m.Kill()
 			if i == 0 { // this outage lasts until the server is ejected
 				r.logged(t, `server=`+m.address+` from=\S+ to=OUT`)
 			}

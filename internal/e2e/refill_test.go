@@ -20,7 +20,7 @@ func TestRefillOfServers(t *testing.T) {
 			if len(had) == 0 || len(had) == len(keys) {
 				t.Fatalf("server %d has %d of %d keys", i, len(had), len(keys))
 			}
-			s.kill()
+			s.Kill()
 			s.wait(t)
 			for _, key := range keys[:10] {
 				client.holds(key, valueOf(key))

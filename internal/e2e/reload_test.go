@@ -122,7 +122,7 @@ func TestBadReloadKeepsTheTable(t *testing.T) {
 			c.reload(t, config)
 			c.reloaded(t, reloadsFailed, before)
 			f.more(t, 200)
-			if !c.running() {
+			if !c.Running() {
 				t.Fatalf("%s: ringside ended", name)
 			}
 		}
@@ -165,7 +165,7 @@ func TestReloadChangesListeners(t *testing.T) {
 		r.write(t, fmt.Sprintf("listen: [%s, %s]\n%s", first, second, front(servers)))
 		r.signal(t, syscall.SIGHUP)
 		r.reloaded(t, reloadsDone, before)
-		if err := r.ready(second); err != nil {
+		if err := r.Ready(second); err != nil {
 			t.Fatal(err)
 		}
 		added := dial(t, second)

@@ -164,7 +164,7 @@ func (h *clientele) harm(t testing.TB, kind string, servers []*memcached, late s
 	b := (a + 1 + random.IntN(len(servers)-1)) % len(servers)
 	began := h.now()
 	kill := func(i int) {
-		servers[i].kill()
+		servers[i].Kill()
 		time.Sleep(lasts(random, 10*time.Second))
 		servers[i].restart(t)
 	}
@@ -275,7 +275,7 @@ func (h *clientele) moved(t testing.TB) {
 	t.Helper()
 	eventually(t, "keys are where the reload wants them", func() bool {
 		return !slices.ContainsFunc(h.fronts, func(r *ringside) bool {
-			log := r.out.String()
+			log := r.Output()
 			return strings.LastIndex(log, "replicated keys have all moved") < strings.LastIndex(log, "replicated keys move to other servers")
 		})
 	})

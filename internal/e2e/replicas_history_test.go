@@ -533,7 +533,7 @@ func (h *clientele) breakOne(t testing.TB, servers []*memcached, random *rand.Ra
 	s := servers[random.IntN(len(servers))]
 	pause := []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}[random.IntN(4)]
 	if random.IntN(2) == 0 {
-		s.kill()
+		s.Kill()
 		time.Sleep(pause)
 		s.restart(t)
 	} else {

@@ -65,12 +65,12 @@ routes:
 		goals := map[*process]int{}
 		for _, list := range programs {
 			for _, p := range list {
-				goals[p] = strings.Count(p.out.String(), "ok ") + 10
+				goals[p] = strings.Count(p.Output(), "ok ") + 10
 			}
 		}
 		for p, goal := range goals {
-			eventually(t, p.name+" counts on", func() bool {
-				return strings.Count(p.out.String(), "ok ") >= goal || !p.running()
+			eventually(t, p.Name+" counts on", func() bool {
+				return strings.Count(p.Output(), "ok ") >= goal || !p.Running()
 			})
 		}
 		whole(t, []*ringside{r}, servers, keys, func(string) bool { return true })
@@ -87,7 +87,7 @@ routes:
 	}
 	for _, i := range broken {
 		more()
-		servers[i].kill()
+		servers[i].Kill()
 		time.Sleep(kills[i])
 		servers[i].restart(t)
 		more()
@@ -105,7 +105,7 @@ routes:
 			if status := p.wait(t); status != 0 {
 				t.Errorf("%s ended with status %d", c.name, status)
 			}
-			tries = append(tries, triesOf(t, p.out.String())...)
+			tries = append(tries, triesOf(t, p.Output())...)
 		}
 		judge(t, c.name, c.names, tries)
 	}

@@ -67,7 +67,7 @@ var changes = regexp.MustCompile(`msg="server state changed" pool=(\S+) server=(
 // calm reports whether, according to the log, every server is in and none is suspect.
 func (r *ringside) calm() bool {
 	phase, suspect := map[string]string{}, map[string]bool{}
-	for _, m := range changes.FindAllStringSubmatch(r.out.String(), -1) {
+	for _, m := range changes.FindAllStringSubmatch(r.Output(), -1) {
 		switch server := m[1] + " " + m[2]; m[3] {
 		case "suspect", "up":
 			suspect[server] = m[3] == "suspect"
@@ -335,7 +335,7 @@ func TestCopiesOfModes(t *testing.T) {
 		kept("one ", nil)
 
 		// All requests succeed while one server is down.
-		servers[1].kill()
+		servers[1].Kill()
 		served("one ")
 		store("two ")
 		served("two ")
@@ -391,7 +391,7 @@ func TestCopiesOfLongKeys(t *testing.T) {
 		client := dial(t, r.address)
 		for round, out := range []bool{false, true} {
 			if out {
-				servers[1].kill()
+				servers[1].Kill()
 				r.logged(t, "to=OUT")
 			}
 			eventually(t, "sessions are served by all", func() bool {
@@ -462,7 +462,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 		}
 		for _, pool := range [][]*memcached{west, east} {
 			for _, s := range pool {
-				s.kill()
+				s.Kill()
 			}
 			for _, key := range keys {
 				client.holds(key, valueOf(key))
@@ -474,7 +474,7 @@ func TestCopiesInTwoPools(t *testing.T) {
 			}
 			// No client uses the keys during the refill, because memcached before 1.6.19
 			// leaves items in use out of its listing.
-			filled := func() int { return strings.Count(r.out.String(), "rejoined server is filled") }
+			filled := func() int { return strings.Count(r.Output(), "rejoined server is filled") }
 			goal := filled() + len(pool)
 			for _, s := range pool {
 				s.restart(t)

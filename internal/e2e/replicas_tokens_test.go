@@ -61,7 +61,7 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 		dial(t, one.address).holds(keys[0], "b")
 
 		tokens = give(other, "d")
-		one.kill()
+		one.Kill()
 		binary, err := build()
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestTokensAreGoodElsewhere(t *testing.T) {
 		// A token is only valid during the lifetime of the server process that issued it.
 		tokens = give(one, "h")
 		for _, s := range servers {
-			s.kill()
+			s.Kill()
 			s.restart(t)
 		}
 		for _, r := range []*ringside{one, other} {

@@ -99,7 +99,7 @@ func TestRollCall(t *testing.T) {
 
 	// An instance that is killed disappears from the list, although it could not announce
 	// its end.
-	all[4].kill()
+	all[4].Kill()
 	eventually(t, "the others notice", func() bool {
 		is, _ := ask(all[0])
 		return is.Of == 4 && len(is.List) == 4

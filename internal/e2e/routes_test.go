@@ -56,7 +56,7 @@ func TestRoutesSeen(t *testing.T) {
 	for i := range keys {
 		c.store(fmt.Sprint("c:", i), "x")
 	}
-	servers[1].kill()
+	servers[1].Kill()
 	b.says(t, "#health h1", "s1 is out")
 	servers[1].restart(t)
 	b.says(t, "#health h1", "All 3 servers serve")

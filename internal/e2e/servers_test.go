@@ -4,13 +4,11 @@ package e2e
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -24,9 +22,8 @@ import (
 
 // memcached is a real memcached process. Its address stays the same after kill and restart.
 type memcached struct {
-	binary  string // the program: "memcached", or the path of another release
 	address string // host:port, or the path of a unix socket
-	args    []string
+	server  *testenv.Memcached
 	*process
 }
 
@@ -43,22 +40,11 @@ func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 	return startRelease(t, "memcached", host, args...)
 }
 
-// startRelease starts the memcached program at a path. It tries up to six addresses, because
-// another process may have taken the port.
+// startRelease starts the memcached program at a path.
 func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
-	for try := 0; ; try++ {
-		address := host
-		if !strings.HasPrefix(host, "/") {
-			address = freeAddress(t, host)
-		}
-		m := &memcached{binary: binary, address: address, args: args}
-		if err := m.up(t); err == nil {
-			return m
-		} else if try == 5 {
-			t.Fatal(err)
-		}
-	}
+	m := testenv.StartRelease(t, binary, host, append([]string{"-m", "256", "-I", "4m"}, args...)...)
+	return &memcached{m.Address, m, &process{m.Process}}
 }
 
 // startMemcacheds starts n servers on loopback addresses.
@@ -71,47 +57,11 @@ func startMemcacheds(t testing.TB, n int) []*memcached {
 	return all
 }
 
-// up starts the process at m.address and waits until it replies.
-func (m *memcached) up(t testing.TB) error {
-	args := append([]string{"-u", "root", "-U", "0", "-m", "256", "-I", "4m", "-t", "2"}, m.args...)
-	if strings.HasPrefix(m.address, "/") {
-		args = append(args, "-s", m.address)
-	} else {
-		i := strings.LastIndexByte(m.address, ':')
-		args = append(args, "-l", strings.Trim(m.address[:i], "[]"), "-p", m.address[i+1:])
-	}
-	m.process = start(t, m.binary, args...)
-	return m.ready(m.address)
-}
-
 // restart starts the server again at the same address, after its process has ended.
 func (m *memcached) restart(t testing.TB) {
 	t.Helper()
-	if err := m.up(t); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// ready waits until the process replies to a version command at address. It returns an error if
-// the process ends.
-func (p *process) ready(address string) error {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if !p.running() {
-			return fmt.Errorf("%s ended with status %d before it was ready:\n%s", p.name, p.cmd.ProcessState.ExitCode(), p.out.String())
-		}
-		c, err := dialError(address)
-		if err != nil {
-			continue
-		}
-		io.WriteString(c, "version\r\n")
-		answer := make([]byte, len("VERSION "))
-		_, err = io.ReadFull(c, answer)
-		c.Close()
-		if err == nil && (string(answer) == "VERSION " || string(answer) == "CLIENT_E") { // CLIENT_ERROR if it requires a login
-			return nil
-		}
-	}
-	return fmt.Errorf("%s did not answer at %s:\n%s", p.name, address, p.out.String())
+	m.server.Restart(t)
+	m.process = &process{m.server.Process}
 }
 
 // allDrivers returns the drivers that ringside has on this system, the default first. A driver
@@ -190,24 +140,10 @@ var (
 		if !raceDetector {
 			return buildPlain()
 		}
-		return compile(true)
+		return testenv.Build(scratch, true)
 	})
-	buildPlain = sync.OnceValues(func() (string, error) { return compile(false) })
+	buildPlain = sync.OnceValues(func() (string, error) { return testenv.Build(scratch, false) })
 )
-
-func compile(race bool) (string, error) {
-	binary := filepath.Join(scratch, fmt.Sprintf("ringside-race-%v", race))
-	args := []string{"build", "-o", binary}
-	if race {
-		args = append(args, "-race")
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	if out, err := exec.CommandContext(ctx, "go", append(args, "ringside/cmd/ringside")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
-	}
-	return binary, nil
-}
 
 // ringside is an instance under test.
 type ringside struct {
@@ -281,15 +217,13 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 	r.process = start(t, command[0], append(command[1:], "serve", "-c", r.file)...)
 	p := r.process
 	t.Cleanup(func() {
-		for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
-			if strings.Contains(p.out.String(), sign) {
-				certain(t)
-				t.Errorf("ringside wrote %q:\n%s", sign, p.out.String())
-			}
+		if sign := p.Crashed(); sign != "" {
+			certain(t)
+			t.Errorf("ringside wrote %q:\n%s", sign, p.Output())
 		}
 	})
 	for _, address := range listeners {
-		if err := r.ready(address); err != nil {
+		if err := r.Ready(address); err != nil {
 			return err
 		}
 	}

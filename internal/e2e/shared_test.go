@@ -27,12 +27,12 @@ func TestServerOfTwoFiles(t *testing.T) {
 		{ejects, "ejects", "another instance has a server in a pool that does not eject it; this instance ejects it"},
 	} {
 		for range 5 { // minutes
-			if strings.Contains(c.r.out.String(), c.says) {
+			if strings.Contains(c.r.Output(), c.says) {
 				break
 			}
 			time.Sleep(time.Minute)
 		}
-		if !strings.Contains(c.r.out.String(), c.says) {
+		if !strings.Contains(c.r.Output(), c.says) {
 			t.Errorf("pool %s: it does not log that %s", c.pool, c.says)
 		}
 		if n := c.r.metric(t, `ringside_pool_servers_shared{pool="`+c.pool+`"}`); n != 1 {

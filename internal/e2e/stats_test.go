@@ -58,7 +58,7 @@ func TestStats(t *testing.T) {
 				t.Errorf("%s is %s, the servers have %s together", name, all[name], want)
 			}
 		}
-		if want := strconv.Itoa(c.cmd.Process.Pid); all["pid"] != want {
+		if want := strconv.Itoa(c.Cmd.Process.Pid); all["pid"] != want {
 			t.Errorf("pid %s, want %s", all["pid"], want)
 		}
 		if all["version"] != dial(t, c.servers[0].address).stats("")["version"] {
@@ -199,7 +199,7 @@ func TestAdminPages(t *testing.T) {
 			t.Errorf("%v hits were counted, want 100", got)
 		}
 		// The client sees a miss, but the metric counts a failed key.
-		c.servers[0].kill()
+		c.servers[0].Kill()
 		dial(t, c.address).misses(c.of(0)[0])
 		if got := c.metric(t, `ringside_keys_total{result="failed"}`); got != 1 {
 			t.Errorf("%v failed keys were counted, want 1", got)

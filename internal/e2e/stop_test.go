@@ -99,7 +99,7 @@ func TestOneStopToldTwice(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		testenv.Undisturbed(t, 5, 100*time.Millisecond, func() error { // signals within half a second count as one
 			r := stopWaiting(t, driver, "100ms")
-			r.cmd.Process.Signal(syscall.SIGTERM)
+			r.Cmd.Process.Signal(syscall.SIGTERM)
 			if status := r.wait(t); status != 0 {
 				return fmt.Errorf("exit status %d", status)
 			}
@@ -112,12 +112,12 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		r := stopWaiting(t, driver, "10m")
 		r.refuses(t)
-		if !r.running() {
+		if !r.Running() {
 			t.Fatal("ringside ended with a request in flight, long before its bound")
 		}
 		eventually(t, "a second signal counts as one", func() bool {
-			r.cmd.Process.Signal(syscall.SIGTERM) // signals shortly after the first are ignored
-			return !r.running()
+			r.Cmd.Process.Signal(syscall.SIGTERM) // signals shortly after the first are ignored
+			return !r.Running()
 		})
 		if status := r.wait(t); status != 1 {
 			t.Errorf("exit status %d; what was asked to end at once has not ended well", status)

@@ -151,7 +151,7 @@ func TestStrangerThatServes(t *testing.T) {
 				}
 			}
 		}
-		_, log, _ := strings.Cut(r.out.String(), "to=RETURN")
+		_, log, _ := strings.Cut(r.Output(), "to=RETURN")
 		for line := range strings.Lines(log) { // the message "server down" may be logged later, with a count
 			if strings.Contains(line, "server state changed") && strings.Contains(line, "another memcached") {
 				t.Errorf("taken for another server after its return:\n%s", log)

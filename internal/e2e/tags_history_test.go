@@ -174,7 +174,7 @@ func (h *tagHistory) trouble(t testing.TB, done *atomic.Bool) {
 		i++
 		s := h.servers[random.IntN(len(h.servers))]
 		if i%4 == 3 { // the server restarts empty, and its cas tokens start at one again
-			s.kill()
+			s.Kill()
 			s.restart(t)
 			continue
 		}

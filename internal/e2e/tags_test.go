@@ -81,7 +81,7 @@ func TestTagsByPeople(t *testing.T) {
 			t.Errorf("%s is %d, want %d", metric, got, want)
 		}
 	}
-	servers[1].kill()
+	servers[1].Kill()
 	eventually(t, "an invalidation says which server has it not", func() bool {
 		out, err := invalidate("a")
 		return err != nil && strings.Contains(out, "no ") && strings.Contains(out, servers[1].address)

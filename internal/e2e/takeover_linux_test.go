@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // intruder is a Python script that attacks a take-over. If the tests run as root, they run it as
@@ -93,13 +95,13 @@ elif what == "flood":  # it connects before the process that is to have the sock
 // intrude starts the intruder, and waits until it is ready.
 func intrude(t *testing.T, what, admin, more string) *process {
 	t.Helper()
-	p := &process{name: "intruder", cmd: exec.Command("/usr/bin/python3", "-c", intruder, what, admin, more), exited: make(chan struct{})}
-	p.cmd.Dir = "/"
+	cmd := exec.Command("/usr/bin/python3", "-c", intruder, what, admin, more)
+	cmd.Dir = "/"
 	if os.Geteuid() == 0 {
-		p.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	p.run(t)
-	eventually(t, "the intruder is ready", func() bool { return strings.Contains(p.out.String(), "ready") })
+	p := &process{testenv.Run(t, "intruder", cmd)}
+	eventually(t, "the intruder is ready", func() bool { return strings.Contains(p.Output(), "ready") })
 	return p
 }
 
@@ -141,21 +143,21 @@ func TestTakeOverFromStranger(t *testing.T) {
 			if code := p.wait(t); code != 1 {
 				t.Errorf("it ends with %d", code)
 			}
-			if out := p.out.String(); !strings.Contains(out, "take over from the process at the admin address "+admin+": ") || !strings.Contains(out, want) {
+			if out := p.Output(); !strings.Contains(out, "take over from the process at the admin address "+admin+": ") || !strings.Contains(out, want) {
 				t.Errorf("it says %q, want %q", out, want)
 			}
-			if strings.Contains(i.out.String(), "gave b'ready") {
-				t.Errorf("the intruder's sockets were taken: %s", i.out.String())
+			if strings.Contains(i.Output(), "gave b'ready") {
+				t.Errorf("the intruder's sockets were taken: %s", i.Output())
 			}
 			if _, err := net.Dial("tcp", address); err == nil {
 				t.Error("somebody serves the listener")
 			}
-			if !i.running() {
-				t.Errorf("the intruder ended: %s", i.out.String())
+			if !i.Running() {
+				t.Errorf("the intruder ended: %s", i.Output())
 			}
 		})
 	}
-	if c := dial(t, other.address); !other.running() {
+	if c := dial(t, other.address); !other.Running() {
 		t.Error("the other instance ended")
 	} else {
 		c.store("a", "b")
@@ -175,22 +177,22 @@ func TestTakeOverUnderAttack(t *testing.T) {
 		return // all processes of this user may take the sockets
 	}
 	i := intrude(t, "flood", old.admin, "")
-	before := openDescriptors(t, old.cmd.Process.Pid)
-	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
+	before := openDescriptors(t, old.Cmd.Process.Pid)
+	next := start(t, old.Cmd.Path, "serve", "--take-over", "-c", old.file)
 	old.logged(t, "take-over complete")
-	if n := openDescriptors(t, old.cmd.Process.Pid); n > before+300 {
+	if n := openDescriptors(t, old.Cmd.Process.Pid); n > before+300 {
 		t.Errorf("the old instance has %d descriptors, %d before", n, before)
 	}
 	stay.holds("a", "b")
 	dial(t, old.address).holds("a", "b")
-	if strings.Contains(i.out.String(), "got") {
-		t.Errorf("the intruder: %s", i.out.String())
+	if strings.Contains(i.Output(), "got") {
+		t.Errorf("the intruder: %s", i.Output())
 	}
 	stay.Close()
 	if code := old.wait(t); code != 0 {
 		t.Errorf("the old one ends with %d", code)
 	}
-	if !next.running() {
+	if !next.Running() {
 		t.Error("the new one has ended")
 	}
 }
@@ -208,13 +210,13 @@ func TestTakeOverThatFails(t *testing.T) {
 	c := dial(t, old.address)
 	c.store("a", "b")
 	old.write(t, fmt.Sprintf("listen: [%q, %q]\n%s", old.address, taken.Addr(), front(startMemcacheds(t, 1))))
-	next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
-	if code := next.wait(t); code != 1 || !strings.Contains(next.out.String(), "cannot listen on "+taken.Addr().String()) {
-		t.Errorf("the new one ends with %d: %s", code, next.out.String())
+	next := start(t, old.Cmd.Path, "serve", "--take-over", "-c", old.file)
+	if code := next.wait(t); code != 1 || !strings.Contains(next.Output(), "cannot listen on "+taken.Addr().String()) {
+		t.Errorf("the new one ends with %d: %s", code, next.Output())
 	}
 	c.holds("a", "b")
 	dial(t, old.address).holds("a", "b")
-	if status, _ := old.page(t, "/healthz"); status != http.StatusOK || !old.running() {
+	if status, _ := old.page(t, "/healthz"); status != http.StatusOK || !old.Running() {
 		t.Errorf("the old one: %d", status)
 	}
 }

@@ -92,11 +92,11 @@ func TestTakeOver(t *testing.T) {
 			enough(100)
 
 			old.write(t, config(c.after))
-			next := start(t, old.cmd.Path, "serve", "--take-over", "-c", old.file)
+			next := start(t, old.Cmd.Path, "serve", "--take-over", "-c", old.file)
 			old.logged(t, "take-over complete")
 			enough(200)
 			stay.more(t, 1000)
-			if !old.running() {
+			if !old.Running() {
 				t.Error("it has left its clients alone")
 			}
 			stay.halt(t) // these clients disconnect, so the old instance can end

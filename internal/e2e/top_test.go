@@ -307,7 +307,7 @@ func TestTop(t *testing.T) {
 	}
 
 	// Ringside ends, and the terminals are closed by keys.
-	r.kill()
+	r.Kill()
 	big.shows(t, "No connection to Ringside")
 	if _, status = r.topOnce(t, "--for", "200ms"); status != 1 {
 		t.Errorf("nobody to ask: exit code %d", status)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/watch"
 )
 
@@ -135,7 +136,7 @@ func TestTrace(t *testing.T) {
 	one.gets("touch home:old 8888", "TOUCHED")                 // T
 	one.gets("cas home:old 0 9999 5 1\r\nvalue", "EXISTS")     // w
 	one.gets("delete page:9", "NOT_FOUND")                     // d
-	server.kill()
+	server.Kill()
 	one.gets("set page:2 0 0 5\r\nvalue", "SERVER_ERROR") // E
 
 	stories, clients, why := map[string]string{}, map[int]bool{}, map[string]string{}
@@ -212,8 +213,8 @@ func TestTraceForms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	follow := func(args ...string) (out *output, end func()) {
-		out = &output{}
+	follow := func(args ...string) (out *testenv.Output, end func()) {
+		out = &testenv.Output{}
 		cmd := exec.Command(binary, append([]string{"trace", "--admin", r.admin}, args...)...)
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {

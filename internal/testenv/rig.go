@@ -1,177 +1,30 @@
 package testenv
 
-// This file starts the servers for the tests of recipes: Debian's memcached, and
-// the ringside binary as a proxy for it, on random loopback addresses. It also
-// queries their states.
-//
-// The end of a test stops the processes that it started. If a program is not
-// installed, the test fails.
+// This file starts the ringside binary for the tests of recipes, as a proxy for memcached
+// servers. It also queries the states of the servers.
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/bradfitz/gomemcache/memcache"
 )
-
-// Patience is the time limit for every wait of a test. Only a failing test waits that long.
-const Patience = Hang
-
-// Eventually calls done repeatedly until it returns true. After the time Patience it fails the
-// test; what is the condition, for the message.
-func Eventually(t testing.TB, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("waited %v in vain: %s", Patience, what)
-}
-
-// output collects what a process writes to its standard output and standard error.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-// process is a running program, with the output that it has written.
-type process struct {
-	cmd    *exec.Cmd
-	out    *output
-	exited chan struct{}
-}
-
-// start starts a program, which is killed at the end of the test. It waits until a memcached or
-// Ringside instance replies at address.
-func start(t testing.TB, address, program string, args ...string) (*process, error) {
-	t.Helper()
-	path, err := exec.LookPath(program)
-	if err != nil {
-		t.Fatalf("%v; `make deps` installs what is missing", err)
-	}
-	p := &process{cmd: exec.Command(path, args...), out: &output{}, exited: make(chan struct{})}
-	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		p.cmd.Wait() // wait for the end of the process; its exit status does not matter
-		close(p.exited)
-	}()
-	t.Cleanup(p.kill)
-	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-p.exited:
-			return p, fmt.Errorf("%s ended:\n%s", program, p.out)
-		default:
-		}
-		if answers(address) {
-			return p, nil
-		}
-	}
-	return p, fmt.Errorf("%s does not answer at %s:\n%s", program, address, p.out)
-}
-
-// answers reports whether a memcached or Ringside instance replies at address.
-func answers(address string) bool {
-	c, err := net.DialTimeout("tcp", address, 10*time.Second)
-	if err != nil {
-		return false
-	}
-	defer c.Close()
-	c.SetDeadline(time.Now().Add(10 * time.Second))
-	io.WriteString(c, "version\r\n")
-	answer := make([]byte, len("VERSION "))
-	_, err = io.ReadFull(c, answer)
-	return err == nil && string(answer) == "VERSION "
-}
-
-func (p *process) kill() {
-	p.cmd.Process.Kill()
-	<-p.exited
-}
-
-// ownHost returns a random loopback address. Another process probably does not use it. The port
-// of a stopped server there therefore stays free until the server starts again.
-func ownHost() string {
-	if runtime.GOOS != "linux" {
-		return "127.0.0.1"
-	}
-	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-}
-
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
-// Memcached is a real memcached process. After Kill and Restart, it has the same address as
-// before.
-type Memcached struct {
-	Address string
-	args    []string
-	p       *process
-}
-
-// StartMemcached starts a memcached at a free address, with additional arguments.
-func StartMemcached(t testing.TB, args ...string) *Memcached {
-	t.Helper()
-	m := &Memcached{Address: freeAddress(t), args: args}
-	m.Restart(t)
-	return m
-}
-
-// Restart starts the memcached again at the same address. It has no items.
-func (m *Memcached) Restart(t testing.TB) {
-	t.Helper()
-	host, port, _ := net.SplitHostPort(m.Address)
-	var err error
-	m.p, err = start(t, m.Address, "memcached", append([]string{"-u", "root", "-U", "0", "-t", "2", "-l", host, "-p", port}, m.args...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// Kill kills the memcached process, and waits until it has ended.
-func (m *Memcached) Kill() { m.p.kill() }
 
 // Ringside is a running ringside binary, a proxy for some servers.
 type Ringside struct {
 	Address string
 	admin   string
 	file    string
-	p       *process
+	*Process
 }
 
 // binary builds the ringside binary at its first call, and returns the path of the binary.
@@ -180,11 +33,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "ringside")
-	if out, err := exec.Command("go", "build", "-o", path, "ringside/cmd/ringside").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
-	}
-	return path, nil
+	return Build(dir, false)
 })
 
 // Binary returns the path of the ringside binary, which it builds at its first call. Clean
@@ -214,7 +63,7 @@ const Two = "two:"
 func StartRingside(t testing.TB, servers []*Memcached) *Ringside {
 	t.Helper()
 	for try := 0; ; try++ {
-		r := &Ringside{Address: freeAddress(t), admin: freeAddress(t), file: filepath.Join(t.TempDir(), "ringside.yaml")}
+		r := &Ringside{Address: FreeAddress(t, OwnHost()), admin: FreeAddress(t, OwnHost()), file: filepath.Join(t.TempDir(), "ringside.yaml")}
 		config := fmt.Sprintf(`listen: %s
 admin: %s
 pools:
@@ -231,16 +80,12 @@ pools:
 		if err := os.WriteFile(r.file, []byte(config), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		var err error
-		if r.p, err = start(t, r.Address, Binary(t), "serve", "-c", r.file); err == nil {
+		r.Process = Start(t, Binary(t), "serve", "-c", r.file)
+		err := r.Ready(r.Address)
+		if err == nil {
 			t.Cleanup(func() {
-				for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
-					if strings.Contains(r.p.out.String(), sign) {
-						t.Errorf("ringside wrote %q", sign)
-					}
-				}
-				if t.Failed() {
-					t.Logf("ringside wrote:\n%s", r.p.out)
+				if sign := r.Crashed(); sign != "" {
+					t.Errorf("ringside wrote %q", sign)
 				}
 			})
 			return r
@@ -338,12 +183,11 @@ func Copied(t testing.TB, servers []*Memcached) {
 // a replica on two servers.
 func (m *Memcached) keys(t testing.TB) (keys []string) {
 	t.Helper()
-	c, err := net.DialTimeout("tcp", m.Address, Patience)
+	c, err := Dial(m.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(Patience))
 	io.WriteString(c, "lru_crawler metadump all\r\n")
 	var all []byte
 	for buf := make([]byte, 64<<10); !bytes.HasSuffix(all, []byte("END\r\n")); {

@@ -1,0 +1,251 @@
+package testenv
+
+// This file starts programs, and waits until they are ready.
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Patience is the time limit for every wait of a test. Only a failing test waits that long.
+const Patience = Hang
+
+// Eventually calls done repeatedly until it returns true. After the time Patience it fails the
+// test; what is the condition, for the message.
+func Eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if done() {
+			return
+		}
+	}
+	t.Fatalf("waited %v in vain: %s", Patience, what)
+}
+
+// Need returns the path of a program. It fails the test if the program is not installed.
+func Need(t testing.TB, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		t.Fatalf("%v; `make deps` installs what is missing", err)
+	}
+	return path
+}
+
+// OwnHost returns a random loopback address, which no other server is likely to use. On a shared
+// address, a server of another test could get the port of a killed server and answer in its
+// place. Outside Linux there is only 127.0.0.1.
+func OwnHost() string {
+	if runtime.GOOS != "linux" {
+		return "127.0.0.1"
+	}
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+}
+
+// FreeAddress returns an address of host with a port on which no process listens at this moment.
+// Another process may listen there before the caller does. So the caller must check that its
+// server has started.
+func FreeAddress(t testing.TB, host string) string {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Dial connects to host:port, or to the unix socket at an absolute path. Every use of the connection
+// fails after the time Patience.
+func Dial(address string) (net.Conn, error) {
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+	}
+	c, err := net.DialTimeout(network, address, Patience)
+	if err == nil {
+		c.SetDeadline(time.Now().Add(Patience))
+	}
+	return c, err
+}
+
+// Output collects what a process writes.
+type Output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *Output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// Process is a running program.
+type Process struct {
+	Name   string
+	Cmd    *exec.Cmd
+	Exited chan struct{} // closed when the process has ended
+	Ended  time.Time     // when it ended; set before Exited is closed
+	out    Output
+}
+
+// Start starts a program, and kills it at the end of the test.
+func Start(t testing.TB, program string, args ...string) *Process {
+	t.Helper()
+	return Run(t, program, exec.Command(Need(t, program), args...))
+}
+
+// Run starts cmd, and kills it at the end of the test. If the test failed, it logs the output.
+func Run(t testing.TB, name string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{Name: name, Cmd: cmd, Exited: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = &p.out, &p.out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		cmd.Wait() // the outcome is read from ProcessState
+		p.Ended = time.Now()
+		close(p.Exited)
+	}()
+	t.Cleanup(func() {
+		p.Kill()
+		if out := p.Output(); t.Failed() && out != "" {
+			t.Logf("%s (pid %d) wrote:\n%s", p.Name, cmd.Process.Pid, out)
+		}
+	})
+	return p
+}
+
+// Output returns what the process has written so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// Crashed returns the sign of a data race or a panic in the output, or "".
+func (p *Process) Crashed() string {
+	for _, sign := range []string{"DATA RACE", "panic:", "fatal error:"} {
+		if strings.Contains(p.Output(), sign) {
+			return sign
+		}
+	}
+	return ""
+}
+
+// Kill sends SIGKILL, which also ends a paused process, and waits for the end.
+func (p *Process) Kill() {
+	p.Cmd.Process.Kill()
+	<-p.Exited
+}
+
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.Exited:
+		return false
+	default:
+		return true
+	}
+}
+
+// Ready waits until the process replies to a version command at address. It returns an error if
+// the process ends.
+func (p *Process) Ready(address string) error {
+	for end := time.Now().Add(Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if !p.Running() {
+			return fmt.Errorf("%s ended with status %d before it was ready:\n%s", p.Name, p.Cmd.ProcessState.ExitCode(), p.Output())
+		}
+		c, err := Dial(address)
+		if err != nil {
+			continue
+		}
+		io.WriteString(c, "version\r\n")
+		answer := make([]byte, len("VERSION "))
+		_, err = io.ReadFull(c, answer)
+		c.Close()
+		if err == nil && (string(answer) == "VERSION " || string(answer) == "CLIENT_E") { // CLIENT_ERROR if it requires a login
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not answer at %s:\n%s", p.Name, address, p.Output())
+}
+
+// Build compiles the ringside binary into dir, with the race detector if race is set. It returns
+// the path of the binary.
+func Build(dir string, race bool) (path string, err error) {
+	path = filepath.Join(dir, fmt.Sprintf("ringside-race-%v", race))
+	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%v", race), "-o", path, "ringside/cmd/ringside").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
+	}
+	return path, nil
+}
+
+// Memcached is a real memcached process. After Kill and Restart, it has the same address as
+// before.
+type Memcached struct {
+	Address string // host:port, or the path of a unix socket
+	program string
+	args    []string
+	*Process
+}
+
+// StartMemcached starts a memcached on a loopback address of its own, with additional arguments.
+func StartMemcached(t testing.TB, args ...string) *Memcached {
+	t.Helper()
+	return StartRelease(t, "memcached", OwnHost(), args...)
+}
+
+// StartRelease starts the memcached program at a path, on an address of host, or on a unix socket if
+// host is a path. It tries up to six addresses, because another process may have taken the port.
+func StartRelease(t testing.TB, program, host string, args ...string) *Memcached {
+	t.Helper()
+	for try := 0; ; try++ {
+		m := &Memcached{Address: host, program: program, args: args}
+		if !strings.HasPrefix(host, "/") {
+			m.Address = FreeAddress(t, host)
+		}
+		if err := m.start(t); err == nil {
+			return m
+		} else if try == 5 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// start starts the process at m.Address and waits until it replies.
+func (m *Memcached) start(t testing.TB) error {
+	args := []string{"-u", "root", "-U", "0", "-t", "2"}
+	if strings.HasPrefix(m.Address, "/") {
+		args = append(args, "-s", m.Address)
+	} else {
+		host, port, _ := net.SplitHostPort(m.Address)
+		args = append(args, "-l", host, "-p", port)
+	}
+	m.Process = Start(t, m.program, append(args, m.args...)...)
+	return m.Ready(m.Address)
+}
+
+// Restart starts the memcached again at the same address, after its process has ended. It has no
+// items.
+func (m *Memcached) Restart(t testing.TB) {
+	t.Helper()
+	if err := m.start(t); err != nil {
+		t.Fatal(err)
+	}
+}
