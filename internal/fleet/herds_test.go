@@ -74,6 +74,7 @@ var herds = []scenario{
 	calmHerd("guard, threads, soft deletes", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease, g.Stale = table.Shared, time.Second, 3*time.Second }), takes: 400 * milli, lives: 3, threads: 3}, wanting...),
 	calmHerd("guard, few misses remembered", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, tickets: 2, unbound: true}, wanting...),
 	calmHerd("guard, threads, few misses remembered", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, tickets: 2, unbound: true}, writing...),
+	calmHerd("guard, gets of many keys", herd{GuardSettings: guardOf(func(*table.GuardSettings) {}), takes: 300 * milli, lives: 2, dies: true}, many...),
 
 	{name: "guard, faults, threads", sidecars: 2, engines: 2, servers: 2, mode: table.FailFast, cold: 4, asks: wanting, faults: []string{"links", "hang", "kill", "restart", "slow", "pause"}, count: 4, exact: true, herd: &threaded, again: []uint64{116}},
 	{name: "guard, faults, slow, writers", sidecars: 2, servers: 2, mode: table.FailFast, cold: 4, asks: writing, faults: []string{"slow", "hang", "slow"}, count: 4, exact: true, herd: &crowded},
@@ -94,6 +95,7 @@ var herds = []scenario{
 		faults: []string{"evict, restart"}, count: 6, exact: true, herd: &yielding},
 	copiedHerd(calmHerd("guard, copies", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, alone: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, threads", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Clients, g.Lease = table.Shared, time.Second }), takes: 400 * milli, lives: 2, threads: 3, dies: true}, wanting...)),
+	copiedHerd(calmHerd("guard, copies, gets of many keys", herd{GuardSettings: guardOf(func(*table.GuardSettings) {}), takes: 300 * milli, lives: 2, dies: true}, many...)),
 	copiedHerd(calmHerd("guard, copies, waits end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Wait = 100 * time.Millisecond }), takes: 400 * milli, lives: 2, dies: true, alone: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, leases end", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Lease = time.Second }), takes: 2500 * milli, lives: 2, dies: true}, wanting...)),
 	copiedHerd(calmHerd("guard, copies, early", herd{GuardSettings: guardOf(func(g *table.GuardSettings) { g.Early = 2 * time.Second }), takes: 400 * milli, lives: 9, dies: true}, wanting...)),
