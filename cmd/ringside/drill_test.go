@@ -13,7 +13,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -147,9 +146,9 @@ func TestServerDrainIsSeen(t *testing.T) {
 
 // TestServerDrainedDies checks that the list of servers shows that a drained server has died.
 func TestServerDrainedDies(t *testing.T) {
-	dies, process := memcachedProcess(t)
+	dies := testenv.StartMemcached(t)
 	path := startFile(t, fmt.Sprintf("listen: %s\nadmin: %s\npools: {main: {distribution: ketama, failover: {mode: rehash, ping: 100ms, lease: 1s}, servers: [{address: \"%s\", name: one}, {address: \"%s\", name: two}, {address: \"%s\", name: three}]}}\n",
-		free(t), free(t), dies, memcached(t), memcached(t)))
+		free(t), free(t), dies.Address, memcached(t), memcached(t)))
 	lists := func(what string) {
 		t.Helper()
 		out := ""
@@ -166,7 +165,7 @@ func TestServerDrainedDies(t *testing.T) {
 		}
 	}
 	lists("drained by an operator\n")
-	process.Kill()
+	dies.Kill()
 	lists("drained by an operator, and suspect: ")
 }
 
@@ -324,32 +323,10 @@ func free(t *testing.T) string {
 	return free[0]
 }
 
-// memcached starts a real memcached server on a port that it chooses itself, and returns the
-// address.
+// memcached starts a real memcached server, and returns its address.
 func memcached(t *testing.T) string {
 	t.Helper()
-	address, _ := memcachedProcess(t)
-	return address
-}
-
-// memcachedProcess is like memcached. It also returns the process, for tests that end it.
-func memcachedProcess(t *testing.T) (address string, p *os.Process) {
-	t.Helper()
-	said := filepath.Join(t.TempDir(), "port")
-	cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root", "-m", "64")
-	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		text, _ := os.ReadFile(said)
-		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
-			return "127.0.0.1:" + strings.TrimSpace(port), cmd.Process
-		}
-	}
-	t.Fatal("memcached does not say which port it has")
-	return "", nil
+	return testenv.StartMemcached(t).Address
 }
 
 // TestDrillNotAllowed checks that a drill names the setting that allows faults if they are not

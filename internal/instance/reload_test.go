@@ -120,15 +120,7 @@ func typedOnce(args []string) (code int, out, errs string) {
 	return code, o.String(), e.String()
 }
 
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if done() {
-			return
-		}
-	}
-	t.Fatalf("waited in vain: %s", what)
-}
+var eventually = testenv.Eventually
 
 func wants(t *testing.T, text string, parts ...string) {
 	t.Helper()

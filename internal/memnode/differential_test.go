@@ -10,8 +10,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,35 +21,11 @@ import (
 	"ringside/proxy/wire/wiretest"
 )
 
-// startMemcached runs a real memcached on a port that the kernel chooses. Its
-// background threads are off, because they reference items for a moment, which
-// changes the result of arithmetic.
+// startMemcached runs a real memcached. Its background threads are off, because they reference
+// items for a moment, which changes the result of arithmetic.
 func startMemcached(t *testing.T) string {
 	t.Helper()
-	ports := filepath.Join(t.TempDir(), "port")
-	args := []string{"-l", "127.0.0.1", "-p", "-1", "-U", "0", "-o", "no_lru_maintainer,no_lru_crawler"}
-	if os.Getuid() == 0 {
-		args = append(args, "-u", "root")
-	}
-	cmd := exec.Command("memcached", args...)
-	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+ports)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("this test needs memcached 1.6.18 in PATH: %v", err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	port := regexp.MustCompile(`TCP INET: (\d+)`)
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if text, err := os.ReadFile(ports); err == nil {
-			if m := port.FindSubmatch(text); m != nil {
-				return "127.0.0.1:" + string(m[1])
-			}
-		}
-	}
-	t.Fatal("memcached did not say which port it chose")
-	return ""
+	return testenv.StartMemcached(t, "-o", "no_lru_maintainer,no_lru_crawler").Address
 }
 
 func startNode(t *testing.T, o Options) *Node {

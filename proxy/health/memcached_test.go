@@ -6,8 +6,6 @@ import (
 	"bufio"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,26 +19,8 @@ import (
 func startMemcached(t *testing.T, args ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
-	args = append(args, "-s", path, "-t", "3")
-	if os.Getuid() == 0 {
-		args = append(args, "-u", "root")
-	}
-	cmd := exec.Command("memcached", args...)
-	if err := cmd.Start(); err != nil {
-		t.Fatalf("memcached must be installed for this test: %v", err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if c, err := net.Dial("unix", path); err == nil {
-			c.Close()
-			return path
-		}
-	}
-	t.Fatal("memcached does not start")
-	return ""
+	testenv.StartRelease(t, "memcached", path, append(args, "-t", "3")...)
+	return path
 }
 
 // real runs a keeper over real connections, one request after another.

@@ -313,12 +313,12 @@ func TestHangWithLargeValue(t *testing.T) {
 func TestFaultOnFullConnection(t *testing.T) {
 	for _, kind := range []fault.Fault{{Kind: fault.Hang}, {Kind: fault.Delay, Delay: time.Millisecond}} {
 		each(t, func(t *testing.T, o Options) {
-			addr, cmd := memcachedProcess(t)
+			server := testenv.StartMemcached(t, "-I", "8m", "-m", "128")
 			o.Faults = &fault.Set{}
-			at := start(t, o, tableOf(addr))
+			at := start(t, o, tableOf(server.Address))
 			clients := []*talk{talkTo(t, at), talkTo(t, at), talkTo(t, at)}
 			clients[0].want("set k0 0 0 1\r\nx", "STORED")
-			if err := cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			if err := server.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
 			value := strings.Repeat("x", 7_000_000)
@@ -326,11 +326,11 @@ func TestFaultOnFullConnection(t *testing.T) {
 				fmt.Fprintf(k.c, "set k%d 0 0 %d\r\n%s\r\n", i, len(value), value)
 			}
 			time.Sleep(100 * time.Millisecond) // the connection is usually full by now, but need not be
-			kind.Network, kind.Address = "tcp", addr
+			kind.Network, kind.Address = "tcp", server.Address
 			if _, err := o.Faults.Add(kind); err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			if err := server.Cmd.Process.Signal(syscall.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
 			o.Faults.LiftAll()

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -37,29 +35,7 @@ func (n byLength) At(key []byte, _ uint64, try int) int {
 // memcached starts a real memcached on a free port and returns its address.
 func memcached(t *testing.T) string {
 	t.Helper()
-	addr, _ := memcachedProcess(t)
-	return addr
-}
-
-// memcachedProcess starts memcached, which chooses its port and writes it to a file. A free port
-// found by the test could be used by another process before memcached starts.
-func memcachedProcess(t *testing.T) (string, *exec.Cmd) {
-	t.Helper()
-	said := filepath.Join(t.TempDir(), "port")
-	cmd := exec.Command("memcached", "-l", "127.0.0.1", "-p", "-1", "-U", "0", "-u", "root", "-I", "8m", "-m", "128")
-	cmd.Env = append(os.Environ(), "MEMCACHED_PORT_FILENAME="+said)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	for end := time.Now().Add(testenv.Hang); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		text, _ := os.ReadFile(said)
-		if _, port, ok := strings.Cut(string(text), "TCP INET: "); ok {
-			return "127.0.0.1:" + strings.TrimSpace(port), cmd
-		}
-	}
-	t.Fatal("memcached does not say which port it has")
-	return "", nil
+	return testenv.StartMemcached(t, "-I", "8m", "-m", "128").Address
 }
 
 // Timeouts of requests: for tests where nothing must time out, and for tests that wait for a
