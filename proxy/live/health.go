@@ -203,7 +203,7 @@ func (w *wording) trouble(bad []int, gone int) Health {
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if w.pool.Failover.Mode == table.FailFast {
-		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail.", its, w.share(list))
+		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail, unless they have another replica.", its, w.share(list))
 	}
 	return fmt.Sprintf("%s %s of the keys live with %s %s.", its, w.share(list), w.standIns(gone), until)
 }

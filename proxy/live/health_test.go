@@ -103,9 +103,9 @@ func TestHealth(t *testing.T) {
 		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by an operator, and suspect: connection refused" },
 			Health{Bad, "b is out", "Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. " + start + " a is drained by an operator. It is suspect, too: connection refused."}},
 		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by an operator" },
-			Health{Warn, "b is taken down", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is taken down", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail, unless they have another replica. " + flow}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail, unless they have another replica. " + flow}},
 	} {
 		us := 1500.0
 		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
