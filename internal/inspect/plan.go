@@ -150,7 +150,7 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, error) {
 
 // instances returns the instances that serve a pool of the running configuration f.
 func (is *plan) instances(cmd *cobra.Command, c *admin.Client, f *config.File) (list []planInstance) {
-	config := fmt.Sprintf("%016x", is.next.Print())
+	want := fmt.Sprintf("%016x", is.next.Print())
 	for i := range f.Pools {
 		now, err := c.Now(cmd.Context(), f.Pools[i].Name, 100*time.Millisecond)
 		if err != nil || now.Roll == nil { // the page may be off; this is only a part of the output
@@ -158,7 +158,7 @@ func (is *plan) instances(cmd *cobra.Command, c *admin.Client, f *config.File) (
 		}
 		for _, r := range now.Roll.List {
 			if !slices.ContainsFunc(list, func(p planInstance) bool { return p.Name == r.Name }) {
-				list = append(list, planInstance{r.Name, r.Config == config})
+				list = append(list, planInstance{r.Name, r.Config == want})
 			}
 		}
 	}

@@ -88,6 +88,8 @@ type copyAsk struct {
 	result    upstream.Result
 }
 
+const ownFlags = "these flags are Ringside's own"
+
 // Handle serves t if the keys of its route have several replicas. The loop that owns the
 // key is the only one of the process that runs commands on it.
 func (e *Replicator) Handle(t *task.Task) {
@@ -103,6 +105,11 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
+	takesOwn := t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.TombstoneFlags)
+	if takesOwn && (command.Op != replicate.Set || command.If || command.Stale || t.IsStep()) { // the command might store nothing, so its rejection removes nothing
+		t.Reject(wire.AppendClientError(nil, ownFlags))
+		return
+	}
 	if e.handover != nil && !e.rebind(t) {
 		return
 	}
@@ -114,8 +121,8 @@ func (e *Replicator) Handle(t *task.Task) {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
-	if t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.TombstoneFlags) {
-		t.Refuse("these flags are Ringside's own")
+	if takesOwn {
+		t.Refuse(ownFlags)
 		command = task.CommandOf(t)
 	}
 	if e.proceed(); !command.Reads() && e.awaitHandover(t, false) {

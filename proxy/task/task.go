@@ -230,9 +230,12 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 }
 
 // Refuse turns t into a task that deletes its key. The client then gets a CLIENT_ERROR with the
-// text why.
+// text why, unless it has sent a text command with noreply. t is no step.
 func (t *Task) Refuse(why string) {
-	t.instead = wire.AppendClientError(nil, why)
+	t.instead = []byte{} // not nil, because nil would mean the server's reply
+	if t.Req.Dialect != wire.Text || t.x.Flags&wire.Quiet == 0 {
+		t.instead = wire.AppendClientError(nil, why)
+	}
 	t.Raw = t.Meta("md", t.Key, "", nil)
 	t.Loop.Wire.Next(t.Raw, &t.Req)
 	t.Op = t.Req.Op
@@ -541,6 +544,10 @@ func (t *Task) Removal() bool { return t.instead != nil }
 // Reject ends the task's part of the exchange with an error line, whatever get_errors says
 // of reads that no server could answer.
 func (t *Task) Reject(line []byte) {
+	if t.step != nil {
+		t.endStep(t.Result(nil, line), nil)
+		return
+	}
 	t.conclude("", string(bytes.TrimSpace(line)), func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		x.ErrLine = append(x.ErrLine[:0], line...)
 		x.Outcome = stats.ServerFault

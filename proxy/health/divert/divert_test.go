@@ -101,6 +101,8 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 		{month, 60, 60},
 		{-1, 60, -1},
 		{math.MinInt64, 60, math.MinInt64},
+		{1 << 31, 60, -1 << 31}, // memcached keeps the lower 32 bits
+		{1<<32 + 30, 60, 30},
 		{now + 30, 60, now + 30},
 		{now + 90, 60, 60},
 		{now, 60, -1},
