@@ -6,6 +6,7 @@ package proxy
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,6 +56,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 
 var (
 	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // the error of memcached -F
+	answerFlushDelayed   = []byte("CLIENT_ERROR flush_all with a delay is not possible where keys have replicas; send it without a delay later\r\n")
 	answerMemlimitDenied = []byte("CLIENT_ERROR cache_memlimit not allowed\r\n")
 )
 
@@ -75,10 +77,18 @@ func (e *Engine) limitMemory(s *client.Session, raw []byte) {
 // error, because the old values there survive. A server that is out is skipped by an
 // immediate flush: it is flushed anyway before it serves reads again. Its substitute
 // servers are flushed.
+//
+// A flush with a delay is rejected if a pool has replicas. A server that restarts, or is flushed
+// because it was out, forgets the pending flush. It would give the old values back to the servers
+// that have carried the flush out.
 func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	r := &e.Req
 	if e.listener(s).DeniesFlush() {
 		e.local(s, e.quietly(answerFlushDenied), stats.ClientFault)
+		return
+	}
+	if n, err := strconv.ParseInt(string(r.Exptime.Of(raw)), 10, 64); err == nil && n > 0 && e.listener(s).HasReplicas(e.gen.Table) {
+		e.local(s, e.quietly(answerFlushDelayed), stats.ClientFault)
 		return
 	}
 	line := append(e.EncodedKey[:0], "flush_all"...)

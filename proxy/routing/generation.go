@@ -356,6 +356,11 @@ func (l *Listener) DeniesFlush() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })
 }
 
+// HasReplicas reports whether a route of the table t keeps replicas in a pool of l.
+func (l *Listener) HasReplicas(t *table.Table) bool {
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.Copied(t) })
+}
+
 // HasReplicasOn reports whether rt keeps replicas in bp.
 func (rt *Route) HasReplicasOn(bp *BoundPool) bool {
 	return rt.Copies.Copies != 0 && (rt.BoundPool == bp || slices.Contains(rt.Also, bp))
