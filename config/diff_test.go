@@ -36,6 +36,7 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 		{"a listener's mode", "0660", "0666", []string{"listener unix:/run/a: mode 0660 to 0666"}},
 		{"a listener's route", "mode: 0660, routes: [{prefix: \"z:\", pool: main}]", "mode: 0660, routes: [{prefix: \"z:\", pool: old}]", []string{"listener unix:/run/a: route \"z:\": pool main to old"}},
 		{"copies", `{prefix: "i:", pool: old}`, `{prefix: "i:", pool: main, replicas: all}`, []string{`route "i:": pool old to main`, `route "i:": replicas 1 to all`, `route "i:": replicas_on host to server`, `route "i:": read_through false to true`, `route "i:": repair off to 1000`}},
+		{"max_move", `hash_tag: "{}"`, `hash_tag: "{}", max_move: 12.5%`, []string{"pool main: max_move 100% to 12.5%"}},
 		{"a default", "pools:", "defaults: {timeouts: {request: 1s}}\npools:", []string{"pool main: timeouts.request 500ms to 1s", "pool old: timeouts.request 500ms to 1s"}},
 		{"a pool's word", `hash_tag: "{}"`, "hash_strip_prefix: [p, q]", []string{"pool main: hash_tag {} to unset", "pool main: hash_strip_prefix unset to p, q"}},
 		{"admin", "admin: 127.0.0.1:9", "admin: {address: \"127.0.0.1:10\", pprof: off}", []string{"admin.address 127.0.0.1:9 to 127.0.0.1:10", "admin.pprof loopback to off"}},

@@ -250,6 +250,8 @@ func poolKeys() []key[Pool] {
 				duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.First }),
 			set("max", "at most", duration(time.Millisecond, time.Hour), func(b *table.Backoff) *time.Duration { return &b.Max }),
 		), func(p *p) *table.Backoff { return &p.Backoff }),
+		set("max_move", "reject a reload that moves more than this share of the pool's keys to other servers; ringside reload --accept allows it",
+			percentage(), func(p *p) *float64 { return &p.MaxMove }),
 		set("failover", "what happens when a server is down", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }
@@ -311,6 +313,7 @@ func defaultPool() Pool {
 		Queue:       65_536,
 		Keepalive:   30 * time.Second,
 		JoinGets:    true,
+		MaxMove:     100,
 		Timeouts:    table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		Backoff:     table.Backoff{First: 50 * time.Millisecond, Max: 2 * time.Second},
 		Failover:    defaultFailover(),

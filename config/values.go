@@ -125,6 +125,36 @@ func wholeNumber[V int | uint64](want string, least, most V) value[V] {
 	}
 }
 
+const percentPattern = `^([0-9]+(\.[0-9]+)?)%$`
+
+var isPercentage = regexp.MustCompile(percentPattern)
+
+// ParsePercentage parses a percentage from 0% to 100%, such as 40%.
+func ParsePercentage(text string) (v float64, ok bool) {
+	m := isPercentage.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(m[1], 64)
+	return v, err == nil && v <= 100
+}
+
+// percentage describes a setting that is a percentage from 0% to 100%.
+func percentage() value[float64] {
+	return value[float64]{
+		read: func(d *document, n *node, path string, to *float64) {
+			v, ok := ParsePercentage(n.text)
+			if n.kind != scalar || !ok {
+				d.wrong(n, path, "a share from 0% to 100%, such as 40%")
+				return
+			}
+			*to = v
+		},
+		show:   func(v float64) any { return strconv.FormatFloat(v, 'f', -1, 64) + "%" },
+		schema: schema{"type": "string", "pattern": percentPattern},
+	}
+}
+
 // An option is one of the words that a setting can have, with the value that the word means.
 type option[V any] struct {
 	word  string

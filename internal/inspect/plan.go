@@ -25,14 +25,28 @@ import (
 
 // plan is what `ringside plan` prints.
 type plan struct {
-	Pools     []table.Moves   `json:"pools"`
+	Pools     []poolPlan      `json:"pools"`
 	Gone      []string        `json:"gone"`                // names of pools that only the old configuration has
 	Keys      *table.KeyMoves `json:"keys,omitempty"`      // nil: no --keys
 	Instances []planInstance  `json:"instances,omitempty"` // instances that serve a pool; nil: none is known, or --from
 	Changes   []string        `json:"changes"`             // what a reload would print
 
-	next *table.Table
+	next  *table.Table
+	asked bool // a running instance was asked for the instances
 }
+
+// poolPlan is what happens to the keys of one pool.
+type poolPlan struct {
+	table.Moves
+	Modes   []string `json:"modes"`    // what happens to the keys that move, by the routes of the new file
+	MaxMove float64  `json:"max_move"` // the share of the keys that a reload may move
+}
+
+// The modes: the ways in which keys move.
+const (
+	copied = "copied" // a replicated key moves with its value
+	missed = "missed" // a key with one copy misses at its new server
+)
 
 // planInstance is an instance, and whether it has the new configuration.
 type planInstance struct {
@@ -56,15 +70,16 @@ names a file with real keys, one per line (- is standard input). If listeners ha
 routes of their own, --listener selects one.
 
 The exit status is 1 if more keys than --max-move move in a pool, or of the keys in
-the file after --keys.`,
+the file after --keys. Without --max-move, max_move of each pool in NEW.yaml is the
+limit: a reload rejects the file then, unless ringside reload --accept is used.`,
 		Example: `  ringside plan new.yaml
   ringside plan new.yaml --from /etc/ringside/ringside.yaml --max-move 40%
   lru_keys | ringside plan new.yaml --keys - --json`,
 		Args: cli.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			limit, err := shareOf(most)
-			if err != nil {
-				return err
+			limit, ok := config.ParsePercentage(most)
+			if !ok && cmd.Flags().Changed("max-move") {
+				return cli.Usage(fmt.Errorf("--max-move %s: want a share from 0%% to 100%%", most))
 			}
 			if from == "-" && keys == "-" || args[0] == "-" && (from == "-" || keys == "-") {
 				return cli.Usage(errors.New("- stands for standard input: use it once"))
@@ -94,7 +109,11 @@ the file after --keys.`,
 				return err
 			}
 			is.Changes = config.Changes(before, f)
-			is.Pools, is.Gone = old.MovesTo(next)
+			moves, gone := old.MovesTo(next)
+			is.Gone = gone
+			for _, m := range moves {
+				is.Pools = append(is.Pools, is.poolPlan(f, m))
+			}
 			if keys != "" {
 				if is.Keys, err = movesOfKeys(cmd.InOrStdin(), keys, listener, old, next); err != nil {
 					return err
@@ -105,27 +124,24 @@ the file after --keys.`,
 			} else {
 				err = is.print(cmd.OutOrStdout(), args[0])
 			}
-			return errors.Join(err, is.exceeds(limit))
+			if ok {
+				return errors.Join(err, is.exceeds(limit))
+			}
+			if over := Excessive(f, moves); over != nil {
+				err = errors.Join(err, errors.New(strings.Join(over, "; ")+": a reload rejects the file, unless ringside reload --accept is used"))
+			}
+			return err
 		},
 	}
 	to.Add(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
 	cmd.Flags().StringVar(&from, "from", "", "the old configuration `file`, instead of that of a running instance")
 	cmd.Flags().StringVar(&keys, "keys", "", "a `file` with keys, one per line; - is standard input")
-	cmd.Flags().StringVar(&most, "max-move", "100%", "the largest `share` of keys that may move")
+	cmd.Flags().StringVar(&most, "max-move", "", "the largest `share` of keys that may move (default: max_move of each pool)")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply to --keys (default: the first)")
 	cmd.MarkFlagFilename("from", "yaml", "yml")
 	cmd.MarkFlagFilename("keys")
 	return cmd
-}
-
-// shareOf parses a share such as 40%.
-func shareOf(text string) (float64, error) {
-	n, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-	if err != nil || !strings.HasSuffix(text, "%") || !(n >= 0 && n <= 100) {
-		return 0, cli.Usage(fmt.Errorf("--max-move %s: want a share from 0%% to 100%%", text))
-	}
-	return n / 100, nil
 }
 
 // ask returns the configuration of a running instance. It also asks which instances serve the pools,
@@ -144,7 +160,7 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the instance runs another version of Ringside, whose configuration this version can't read: use the file with --from: %w", err)
 	}
-	is.Instances = is.instances(cmd, c, f)
+	is.Instances, is.asked = is.instances(cmd, c, f), true
 	return f, nil
 }
 
@@ -195,21 +211,34 @@ func movesOfKeys(in io.Reader, path, listener string, old, next *table.Table) (*
 	return k, nil
 }
 
-// exceeds returns an error if more keys move than the share `limit`.
+// Excessive names the pools of f of which more keys move than their max_move allows. moves are the
+// moves to the table of f.
+func Excessive(f *config.File, moves []table.Moves) (list []string) {
+	for _, m := range moves {
+		for i := range f.Pools {
+			if p := &f.Pools[i]; p.Name == m.Pool && m.Share*100 > p.MaxMove {
+				list = append(list, fmt.Sprintf("pool %s: %s of its keys move to other servers, and its max_move is %s%%", p.Name, percent(m.Share), strconv.FormatFloat(p.MaxMove, 'f', -1, 64)))
+			}
+		}
+	}
+	return list
+}
+
+// exceeds returns an error if more keys move than the percentage `limit`.
 func (is *plan) exceeds(limit float64) error {
 	var list []string
 	for _, m := range is.Pools {
-		if m.Share > limit {
+		if m.Share*100 > limit {
 			list = append(list, fmt.Sprintf("%s of the keys of pool %s", percent(m.Share), m.Pool))
 		}
 	}
-	if k := is.Keys; k != nil && float64(k.Moved) > limit*float64(k.Read) {
+	if k := is.Keys; k != nil && 100*float64(k.Moved) > limit*float64(k.Read) {
 		list = append(list, fmt.Sprintf("%d of the %d keys", k.Moved, k.Read))
 	}
 	if list == nil {
 		return nil
 	}
-	return fmt.Errorf("more than --max-move %s move: %s", percent(limit), strings.Join(list, ", "))
+	return fmt.Errorf("more than --max-move %s move: %s", percent(limit/100), strings.Join(list, ", "))
 }
 
 func percent(share float64) string { return strconv.FormatFloat(share*100, 'f', 1, 64) + "%" }
@@ -225,7 +254,7 @@ func (is *plan) print(to io.Writer, path string) error {
 		fmt.Fprintf(out, "  %s\n", c)
 	}
 	for _, p := range is.Pools {
-		is.printPool(out, &p)
+		p.print(out)
 	}
 	for _, name := range is.Gone {
 		fmt.Fprintf(out, "\npool %s is removed\n", name)
@@ -237,8 +266,11 @@ func (is *plan) print(to io.Writer, path string) error {
 		}
 		printMoves(out, k.Moves)
 	}
-	if len(is.Instances) > 0 {
+	switch {
+	case len(is.Instances) > 0:
 		fmt.Fprintln(out, "\ninstances")
+	case is.asked:
+		fmt.Fprintln(out, "\nno instance list: it is not known which instances have loaded this file")
 	}
 	for _, i := range is.Instances {
 		state := "has not loaded this file"
@@ -250,7 +282,7 @@ func (is *plan) print(to io.Writer, path string) error {
 	return out.Flush()
 }
 
-func (is *plan) printPool(out io.Writer, m *table.Moves) {
+func (m *poolPlan) print(out io.Writer) {
 	switch {
 	case m.New:
 		fmt.Fprintf(out, "\npool %s is new\n", m.Pool)
@@ -259,27 +291,29 @@ func (is *plan) printPool(out io.Writer, m *table.Moves) {
 	default:
 		fmt.Fprintf(out, "\npool %s: %s of the keys move\n", m.Pool, percent(m.Share))
 	}
-	printMoves(out, m.Moves)
+	printMoves(out, m.Moves.Moves)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  server\tkeys now\tthen")
+	fmt.Fprintln(w, "  server\tkeys now\tleave\tthen")
 	for _, s := range m.Servers {
-		before, after := percent(s.Before), percent(s.After)
+		before, leave, after := percent(s.Before), percent(s.Leave), percent(s.After)
 		if m.New {
-			before = "-"
+			before, leave = "-", "-"
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", s.Server, before, after)
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", s.Server, before, leave, after)
 	}
 	w.Flush()
 	if m.Share == 0 {
 		return
 	}
-	for _, remark := range is.remarks(m) {
+	for _, remark := range m.remarks() {
 		fmt.Fprintf(out, "  %s\n", cli.Paint(out, top.Warn, remark))
 	}
 }
 
-// remarks says what happens to the keys that move.
-func (is *plan) remarks(m *table.Moves) (list []string) {
+// poolPlan adds to the moves of a pool what f says about them.
+func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
+	p := poolPlan{Moves: m, Modes: []string{}}
+	p.MaxMove = f.Pools[slices.IndexFunc(f.Pools, func(p config.Pool) bool { return p.Name == m.Pool })].MaxMove / 100
 	one, several := false, false
 	for _, l := range is.next.Listeners {
 		for i := range l.Routes {
@@ -288,12 +322,24 @@ func (is *plan) remarks(m *table.Moves) (list []string) {
 			}
 		}
 	}
+	if several {
+		p.Modes = append(p.Modes, copied)
+	}
 	if one {
+		p.Modes = append(p.Modes, missed)
+	}
+	return p
+}
+
+// remarks says what happens to the keys that move.
+func (p *poolPlan) remarks() (list []string) {
+	if slices.Contains(p.Modes, missed) {
 		list = append(list, "Moved keys with one copy miss until they are set again. Their old values stay on the former servers:",
 			"if a later change moves the keys back, they are read again. Flush a server before it gets its keys back.")
 	}
-	if several {
-		list = append(list, "Replicated keys move with their values when all instances have loaded the file.")
+	if slices.Contains(p.Modes, copied) {
+		list = append(list, "Replicated keys move with their values when all instances have loaded the file. Until then, a server is also asked",
+			"for the keys that leave it: in addition at most its share in the column leave of all reads of replicated keys.")
 	}
 	return list
 }

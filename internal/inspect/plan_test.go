@@ -49,11 +49,11 @@ func TestPlan(t *testing.T) {
 	out, errs, code := runPlan(t, planFile, next, "")
 	for _, want := range []string{
 		"+pool logins", "pool main: +server a4",
-		"pool main: 2", "a1:11211  a4:11211  ", "a4:11211  0.0%      2",
+		"pool main: 2", "a1:11211  a4:11211  ", "a4:11211  0.0%      0.0%   2",
 		"Moved keys with one copy miss until they are set again.",
 		"pool logins, which was sess: 2",
 		"Replicated keys move with their values when all instances have loaded the file.",
-		"pool new is new", "d1:11211  -         ",
+		"pool new is new", "d1:11211  -         -      ",
 		"pool old is removed",
 	} {
 		if !strings.Contains(out, want) {
@@ -76,6 +76,8 @@ func TestPlanLimit(t *testing.T) {
 		{"0.5%", 1, "more than --max-move 0.5% move: 2"},
 		{"50", 64, "want a share from 0% to 100%"},
 		{"NaN%", 64, "want a share from 0% to 100%"},
+		{"", 64, "want a share from 0% to 100%"},
+		{"1e1%", 64, "want a share from 0% to 100%"},
 		{"101%", 64, "want a share from 0% to 100%"},
 	} {
 		if _, errs, code := runPlan(t, planFile, next, "", "--max-move", c.limit); code != c.code || !strings.Contains(errs, c.says) {
@@ -88,6 +90,21 @@ func TestPlanLimit(t *testing.T) {
 	}
 }
 
+// TestPlanMaxMove checks that max_move in the new file is the limit, unless --max-move is given.
+func TestPlanMaxMove(t *testing.T) {
+	next := strings.NewReplacer("a3]", "a3, a4], max_move: 0.5%", "b3]", "b3, b4]").Replace(planFile)
+	const says = "of its keys move to other servers, and its max_move is 0.5%: a reload rejects the file, unless ringside reload --accept is used"
+	if out, errs, code := runPlan(t, planFile, next, ""); code != 1 || !strings.Contains(errs, "pool main: 2") || !strings.Contains(errs, says) || strings.Contains(errs, "sess") || !strings.Contains(out, "a4:11211") {
+		t.Errorf("exit status %d, %s%s", code, out, errs)
+	}
+	if _, errs, code := runPlan(t, planFile, next, "", "--max-move", "60%"); code != 0 {
+		t.Errorf("exit status %d, %s", code, errs)
+	}
+	if out, errs, code := runPlan(t, next, next, ""); code != 0 {
+		t.Errorf("nothing moves: exit status %d, %s%s", code, out, errs)
+	}
+}
+
 func TestPlanJSON(t *testing.T) {
 	out, errs, code := runPlan(t, planFile, strings.NewReplacer("a3]", "a3, a4]", "[c1]", "[{address: c1, name: first}]").Replace(planFile), "o:1\ns:1\nk1\nk2\nk3\nk4\n"+strings.Repeat("x", 300)+"\n", "--keys", "-", "--json")
 	var got struct {
@@ -97,8 +114,10 @@ func TestPlanJSON(t *testing.T) {
 			Moves   []struct{ From, To string }
 			Servers []struct {
 				Server        string
-				Before, After float64
+				Before, After, Leave float64
 			}
+			Modes   []string
+			MaxMove float64 `json:"max_move"`
 		}
 		Gone []string
 		Keys struct{ Read, Moved, Nowhere int }
@@ -114,6 +133,12 @@ func TestPlanJSON(t *testing.T) {
 		if m.To != "a4:11211" {
 			t.Errorf("keys move from %s to %s", m.From, m.To)
 		}
+	}
+	if leave := main.Servers[0].Leave + main.Servers[1].Leave + main.Servers[2].Leave; main.Servers[3].Leave != 0 || leave < main.Share-1e-9 || leave > main.Share+1e-9 || main.MaxMove != 1 {
+		t.Errorf("of the share %v, %v leaves the old servers: %+v", main.Share, leave, main)
+	}
+	if one, several := main.Modes, got.Pools[1].Modes; strings.Join(one, " ") != "missed" || strings.Join(several, " ") != "copied" {
+		t.Errorf("modes %q and %q", one, several)
 	}
 	// A server that has another name is the same server.
 	if old := got.Pools[2]; old.Share != 0 || len(old.Servers) != 1 || old.Servers[0].Server != "first" || old.Servers[0].Before != 1 {

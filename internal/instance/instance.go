@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,14 +63,20 @@ type Instance struct {
 
 	files    uint64 // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
-	asked    chan chan<- reloadAnswer // requests for a reload, each with a channel for the result; received by Serve
-	askers   []chan<- reloadAnswer    // channels for the results of reloads that were requested but have to wait
-	handed   chan func()              // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
-	ended    chan struct{}            // closed when Serve does not receive from the channel asked any more
-	closed   chan struct{}            // closed when this process has stopped accepting, and does not receive from the channel handed any more
+	asked    chan reloadRequest // requests for a reload; received by Serve
+	askers   []reloadRequest    // reloads that were requested but have to wait
+	handed   chan func()        // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
+	ended    chan struct{}      // closed when Serve does not receive from the channel asked any more
+	closed   chan struct{}      // closed when this process has stopped accepting, and does not receive from the channel handed any more
 
 	mu     sync.Mutex
 	reload live.Reload
+}
+
+// reloadRequest is a request for a reload through the admin interface.
+type reloadRequest struct {
+	accept bool                // more keys may move than max_move of a pool allows
+	answer chan<- reloadAnswer // receives the result
 }
 
 // reloadAnswer is the result of a reload: what has changed, or an error.
@@ -93,7 +100,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	limitMemory(f)
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
-		taken: taken, asked: make(chan chan<- reloadAnswer), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
@@ -335,10 +342,10 @@ func (r *Instance) config() admin.ConfigAnswer {
 }
 
 // readAgain requests a reload from Serve and waits for the result.
-func (r *Instance) readAgain() (admin.Reloaded, error) {
+func (r *Instance) readAgain(accept bool) (admin.Reloaded, error) {
 	answer := make(chan reloadAnswer, 1)
 	select {
-	case r.asked <- answer:
+	case r.asked <- reloadRequest{accept, answer}:
 	case <-r.ended:
 		return admin.Reloaded{}, admin.ErrStopping
 	}
@@ -363,20 +370,20 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		return time.After(is.Unsettled)
 	}
 	var a reloadAnswer
-	a.done, a.err = r.again()
-	for _, to := range r.askers {
-		to <- a
+	a.done, a.err = r.again(slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept }))
+	for _, q := range r.askers {
+		q.answer <- a
 	}
 	r.askers = nil
 	return nil
 }
 
 // again reloads the configuration file. It applies the new configuration completely or
-// not at all. It returns when all loops use it.
-func (r *Instance) again() (admin.Reloaded, error) {
+// not at all. It returns when all loops use it. With accept, more keys may move than max_move allows.
+func (r *Instance) again(accept bool) (admin.Reloaded, error) {
 	r.tellReloading()
 	defer r.tellReady()
-	f, moves, err := r.applyFile()
+	f, moves, err := r.applyFile(accept)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reload.At, r.reload.Err = time.Now(), err
@@ -398,8 +405,9 @@ func (r *Instance) again() (admin.Reloaded, error) {
 }
 
 // applyFile reads the configuration file and puts it in force. moves reports that
-// replicated keys move to other servers because of it.
-func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
+// replicated keys move to other servers because of it. With accept, more keys may move than max_move
+// allows.
+func (r *Instance) applyFile(accept bool) (f *config.File, moves bool, err error) {
 	r.watch.reading()
 	f, err = config.Load(r.watch.path)
 	if err != nil {
@@ -408,6 +416,11 @@ func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 	t, err := f.Build()
 	if err != nil {
 		return nil, false, err
+	}
+	if !accept {
+		if err := r.checkMoves(f, t); err != nil {
+			return nil, false, err
+		}
 	}
 	if err := fitClients(t, r.started.Engine.Loops, r.log); err != nil {
 		return nil, false, err
@@ -426,6 +439,22 @@ func (r *Instance) applyFile() (f *config.File, moves bool, err error) {
 		return f, false, nil
 	}
 	return f, is.Moving, nil
+}
+
+// checkMoves returns an error if the configuration f, whose table is t, moves more keys of a pool than
+// its max_move allows. The limit of f counts, not that of the configuration in force. So the file says
+// by itself whether it can be loaded.
+func (r *Instance) checkMoves(f *config.File, t *table.Table) error {
+	limited := func(p config.Pool) bool { return p.MaxMove < 100 }
+	if !slices.ContainsFunc(f.Pools, limited) {
+		return nil
+	}
+	moves, _ := r.proxy.Table().MovesTo(t)
+	over := inspect.Excessive(f, moves)
+	if over == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %s: ringside plan shows the moves; to move the keys, use ringside reload --accept", r.watch.path, strings.Join(over, "; "))
 }
 
 // refit compares limits.clients again with the number of files that the process may open,
@@ -490,8 +519,8 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			}
 		}
 		select {
-		case answer := <-r.asked:
-			r.askers = append(r.askers, answer)
+		case q := <-r.asked:
+			r.askers = append(r.askers, q)
 			later = r.reread(later != nil)
 		case <-later:
 			later = r.reread(true)

@@ -180,6 +180,42 @@ func TestReloadCommand(t *testing.T) {
 	wants(t, errs, "no answer from the admin interface")
 }
 
+// TestMaxMove checks that max_move rejects a reload, however it is triggered, unless an operator
+// accepts it. The limit of the new file counts.
+func TestMaxMove(t *testing.T) {
+	text := func(more, settings string) string {
+		return strings.Replace(fmt.Sprintf(reloadable, "", more, settings), "distribution: ketama", "distribution: ketama\n    max_move: 20.5%", 1)
+	}
+	const third = `}, {address: "127.0.0.3:9", name: c`
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text("", "watch: on\n"))
+	servers := func() int { return len(s.proxy.Table().Pools[0].Servers) }
+
+	s.write(text(third, ""))
+	eventually(t, "watch: on: it is rejected", func() bool { return s.reloaded().Failed > 0 })
+	const says = "of its keys move to other servers, and its max_move is 20.5%: ringside plan shows the moves; to move the keys, use ringside reload --accept"
+	failed := s.reloaded()
+	wants(t, failed.Err.Error(), s.path+": pool main: 3", says)
+	wants(t, s.journal.String(), "new configuration rejected; the old one stays in force", says)
+	_, errs := s.reloads(78)
+	wants(t, errs, says)
+	s.signals <- syscall.SIGHUP
+	eventually(t, "SIGHUP: it is rejected", func() bool { return s.reloaded().Failed == failed.Failed+2 })
+	if n := servers(); n != 2 {
+		t.Errorf("rejected, but there are %d servers", n)
+	}
+
+	s.write(strings.Replace(text(third, ""), "20.5%", "50%", 1))
+	s.reloads(0)
+	s.write(text("", ""))
+	s.reloads(78)
+	if n := servers(); n != 3 {
+		t.Errorf("rejected, but there are %d servers", n)
+	}
+	out, _ := s.reloads(0, "--accept")
+	wants(t, out, "pool main: -server c")
+	s.reloads(0) // nothing moves any more
+}
+
 // TestReloadOfLogAndAdmin checks that changes of log and admin do not need a restart.
 func TestReloadOfLogAndAdmin(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(reloadable, "", "", ""))

@@ -16,7 +16,7 @@ import (
 
 func newReload() *cobra.Command {
 	var to cli.Admin
-	var asJSON bool
+	var asJSON, accept bool
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Apply a changed configuration to a running instance",
@@ -31,12 +31,13 @@ If that address is what has changed, give the old one with --admin. SIGHUP reloa
 without reporting the result; watch: on reloads automatically.
 
 The output says if replicated keys move to other servers. A reload during such a move
-waits some seconds.`,
+waits some seconds. A file that moves more keys than max_move of a pool allows is
+rejected, also by SIGHUP and watch, unless --accept is given.`,
 		Example: `  ringside reload
   ringside reload -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,
 		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			done, err := c.Reload(cmd.Context())
+			done, err := c.Reload(cmd.Context(), accept)
 			if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == http.StatusUnprocessableEntity {
 				return cli.Refused(err)
 			}
@@ -51,6 +52,7 @@ waits some seconds.`,
 	}
 	to.Add(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cmd.Flags().BoolVar(&accept, "accept", false, "apply the file even if more keys move than max_move of a pool allows")
 	return cmd
 }
 

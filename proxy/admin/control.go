@@ -49,7 +49,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/clients", onlyQuery, []string{"sort", "limit"}, s.getClients},
 		{"POST", "/control/servers/{server}/{order}", addressOnly, []string{"pool", "force"}, s.postOrder},
 		{"POST", "/control/tags/invalidate", onlyQuery, nil, s.postInvalidate},
-		{"POST", "/control/reload", addressOnly, nil, s.postReload},
+		{"POST", "/control/reload", addressOnly, []string{"accept"}, s.postReload},
 		{"GET", "/control/config", onlyQuery, nil, s.getConfig},
 		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
 		{"GET", "/control/faults", anything, nil, s.getFaults},
@@ -330,11 +330,15 @@ func unlessStopping(err error, status int) error {
 	return refuse(status, "%w", err)
 }
 
-func (s *Server) postReload(*http.Request) (int, any, error) {
+func (s *Server) postReload(r *http.Request) (int, any, error) {
+	accept := r.URL.Query().Get("accept")
+	if accept != "" && accept != "true" {
+		return 0, nil, refuse(http.StatusBadRequest, "accept is true, or not there")
+	}
 	if s.options.ReadAgain == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file that could be read again")
 	}
-	done, err := s.options.ReadAgain()
+	done, err := s.options.ReadAgain(accept != "")
 	return http.StatusOK, done, unlessStopping(err, http.StatusUnprocessableEntity)
 }
 

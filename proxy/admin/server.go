@@ -47,10 +47,11 @@ type Options struct {
 	// is nil, the configuration was read only once, when the proxy was created.
 	Reload func() live.Reload
 
-	// ReadAgain reloads the configuration, and returns when all loops use it. Its error says why
-	// the new configuration was rejected. It is called from many goroutines. If ReadAgain is nil,
+	// ReadAgain reloads the configuration, and returns when all loops use it. With accept, more keys
+	// may move than the configuration allows (max_move). Its error says why the new configuration was
+	// rejected. It is called from many goroutines. If ReadAgain is nil,
 	// there is no configuration file.
-	ReadAgain func() (Reloaded, error)
+	ReadAgain func(accept bool) (Reloaded, error)
 
 	// Config returns the configuration file that is in use, as it was read. It is called from many
 	// goroutines. If Config is nil, there is no configuration file.

@@ -25,11 +25,12 @@ type Move struct {
 	Share float64 `json:"share"`
 }
 
-// ServerMoves has the share of a pool's keys that a server owns, from 0 to 1.
+// ServerMoves has the shares of a pool's keys that a server owns, from 0 to 1.
 type ServerMoves struct {
 	Server string  `json:"server"`
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
+	Leave  float64 `json:"leave"` // the keys that move from this server to others
 }
 
 // movesSample is the number of keys that MovesTo places. With it, a share is exact to half a
@@ -122,6 +123,9 @@ func movesOf(was, p *Pool) Moves {
 	all := 0
 	for pair, n := range moved {
 		all += n
+		if from := pair[0]; from >= 0 {
+			m.Servers[from].Leave += share(n)
+		}
 		m.Moves = append(m.Moves, Move{name(pair[0]), name(pair[1]), share(n)})
 	}
 	m.Share = share(all)
