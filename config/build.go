@@ -45,6 +45,9 @@ func (f *File) Build() (*table.Table, error) {
 		if listener.Users = l.Users; l.AuthFile != "" && l.Users == nil {
 			listener.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
 		}
+		if listener.TLS = l.TLS.Material; l.TLS.On && l.TLS.Material == nil {
+			listener.TLS = new(table.ListenerTLS) // Parse does not read the files; without a certificate, the listener can't be opened
+		}
 		t.Listeners = append(t.Listeners, listener)
 	}
 	return t, nil

@@ -21,10 +21,12 @@ func (d *document) checkListeners(f *File) {
 			d.failAt(d.place(&l.Mode), "mode is for unix sockets; %s is none", l.Address.Address)
 		}
 		switch {
+		case l.TLS.On && l.AllowPlaintext:
+			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext has no effect beside tls: passwords are encrypted")
 		case l.AuthFile == "" && l.AllowPlaintext:
 			d.failAt(d.place(&l.AllowPlaintext), "allow_plaintext is about the passwords of an auth_file, and there is none")
-		case l.AuthFile != "" && !l.AllowPlaintext && !l.Address.Local():
-			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: listen on a unix socket or a loopback address, or set allow_plaintext: true")
+		case l.AuthFile != "" && !l.TLS.On && !l.AllowPlaintext && !l.Address.Local():
+			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: add tls, listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
 			users, exposed, err := readUsers(l.AuthFile)
 			if err != nil {
@@ -33,6 +35,7 @@ func (d *document) checkListeners(f *File) {
 				d.warn(d.place(&l.AuthFile), "every user of this machine can read the passwords in %s: chmod o-r", l.AuthFile)
 			}
 		}
+		d.checkListenerTLS(l)
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)

@@ -67,6 +67,7 @@
 package config
 
 import (
+	"io/fs"
 	"log/slog"
 	"time"
 
@@ -93,7 +94,14 @@ type File struct {
 	Watch  bool // whether the file is reloaded when it changes
 
 	Source   []byte   // the text of the file
+	Named    []Named  // the certificates, keys and CAs that the file names, as far as they were read
 	Warnings []string // settings that are valid but probably not intended, each with its position
+}
+
+// Named is a file whose contents belong to the configuration. A change of it needs a reload.
+type Named struct {
+	Path string
+	Info fs.FileInfo // its state when it was read
 }
 
 // Address is an address to listen on or to connect to.
@@ -111,6 +119,7 @@ type Listener struct {
 	AuthFile       string       // path of the users' passwords, in the format of memcached's -Y; empty: no authentication
 	Users          *table.Users // the users in the file at AuthFile; nil: AuthFile is empty, or the file was not read
 	AllowPlaintext bool         // allow passwords in plain text over a network
+	TLS            ListenerTLS  // clients must use TLS; the zero ListenerTLS: they must not
 }
 
 // Admin is the HTTP interface for metrics, health and profiles.

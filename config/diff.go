@@ -12,7 +12,7 @@ import (
 
 // Changes returns the changes from the file old to the file f, one line each, such as "+server c
 // (10.0.0.3:11211)" or "server b: weight 1 to 3". The order is that of the documented keys. Changed
-// users of an auth_file follow at the end. Changes that need a restart are omitted: see
+// users of an auth_file, and certificates in the same files, follow at the end. Changes that need a restart are omitted: see
 // AtNextStart.
 func Changes(old, f *File) []string {
 	same := *f
@@ -31,7 +31,7 @@ func changes(old, f *File) []string {
 	fileKeys().compare("", "", settings{File: *old}, settings{File: *f}, func(format string, args ...any) {
 		list = append(list, fmt.Sprintf(format, args...))
 	})
-	return append(list, usersChanges(old, f)...)
+	return append(append(list, usersChanges(old, f)...), tlsChanges(old, f)...)
 }
 
 // usersChanges describes how the users of each listener have changed, without their names and

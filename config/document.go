@@ -71,6 +71,8 @@ type document struct {
 	name   string
 	errs   Errors
 
+	named []Named // the files with certificates, keys and CAs that were read
+
 	warnings Errors // settings that are valid but probably not intended
 
 	lastLine, lastColumn int // position of the last character of the file, from 1

@@ -77,8 +77,9 @@ func listenerValue() value[Listener] {
 			set("routes", "routes of this listener; they replace the routes of the file", elements(routeValue(), listOf(routeValue(), 1)), func(l *Listener) *[]Route { return &l.Routes }),
 			set("auth_file", "file with one user:password per line, as for memcached's -Y; clients must authenticate first. A password can be {SSHA256} followed by the base64 of its salted hash and the salt",
 				visible("a path", 4096), func(l *Listener) *string { return &l.AuthFile }),
-			set("allow_plaintext", "allow passwords in plain text over a network; otherwise auth_file is limited to unix sockets and loopback addresses",
+			set("allow_plaintext", "allow passwords in plain text over a network; otherwise auth_file is limited to TLS, unix sockets and loopback addresses",
 				yesNo(), func(l *Listener) *bool { return &l.AllowPlaintext }),
+			set("tls", "clients must use TLS", listenerTLSValue(), func(l *Listener) *ListenerTLS { return &l.TLS }),
 		))
 }
 

@@ -16,7 +16,7 @@ func Load(path string) (*File, error) {
 }
 
 // Parse parses a configuration file and checks it completely, including the placement of keys. It
-// does not read other files, so a listener with an auth_file has no users. name is the file name in
+// does not read other files, so a listener with an auth_file has no users, and one with TLS no certificate. name is the file name in
 // the error, which is of type Errors.
 func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
 
@@ -35,7 +35,7 @@ func read(name string, data []byte, others bool) (*File, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	s.File.Source = data
+	s.File.Source, s.File.Named = data, d.named
 	for _, w := range d.warnings.sorted() {
 		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}

@@ -29,7 +29,7 @@ var layers = [][]string{
 	1:  {"ring", "replicate", "proxy/ablation", "proxy/event", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
 	2:  {"ketama", "modulo", "proxy/wire/binary", "proxy/health"},
 	3:  {"proxy/table"},
-	4:  {"proxy/stats"},
+	4:  {"proxy/stats", "proxy/secure"},
 	5:  {"proxy/link"},
 	6:  {"proxy/upstream", "proxy/near"},
 	7:  {"proxy/client", "proxy/routing", "proxy/watch"},
@@ -120,7 +120,7 @@ var sockets = []string{"net/...", "syscall", "golang.org/x/sys/...", "os", "os/s
 // tests.
 var (
 	noSockets   = []string{"replicate/...", "proxy/..."}
-	withSockets = []string{"proxy/loop", "proxy/admin", "proxy/wire/wiretest", "proxy/conversation"}
+	withSockets = []string{"proxy/loop", "proxy/secure", "proxy/admin", "proxy/wire/wiretest", "proxy/conversation"}
 )
 
 func matches(pattern, name string) bool {

@@ -55,6 +55,7 @@ var mutants = []mutant{
 	{"proxy/loop", "pace.go", "if m.rate*100 < rate*(100+m.gain) {", "if m.rate*100 > rate*(100+m.gain) {"},
 	{"proxy/near", "store.go", "s.io.Now-v.Asked >= s.life()", "s.io.Now-v.Asked < s.life()"},
 	{"proxy/routing", "generation.go", "string(key[:len(r.Prefix)]) == r.Prefix", "string(key[:len(r.Prefix)]) != r.Prefix"},
+	{"proxy/secure", "conn.go", "case err == io.EOF && c.pipe.cut:", "case err == io.EOF && !c.pipe.cut:"},
 	{"proxy/stats", "merge.go", `if st.name == "active_slabs" {`, `if st.name != "active_slabs" {`},
 	{"proxy/table", "pattern.go", "key = key[at+len(text):]", "key = key[at:]"},
 	{"proxy/tags", "invalidate.go", "if n.open--; n.open > 0 {", "if n.open--; n.open > 1 {"},

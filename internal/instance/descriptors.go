@@ -7,7 +7,9 @@ package instance
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 
+	"ringside/proxy/loop"
 	"ringside/proxy/table"
 )
 
@@ -33,6 +35,9 @@ func filesBeside(t *table.Table, loops int) int {
 	n := filesOfProcess + filesOfAdmin + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
 	for _, c := range connections {
 		n += loops * (c + 1) // one more than its connections, because an old connection may still wait for a late reply
+	}
+	if slices.ContainsFunc(t.Listeners, func(l table.Listener) bool { return l.TLS != nil }) {
+		n += loops * loop.HandshakesMost
 	}
 	return n
 }

@@ -21,6 +21,7 @@ import (
 type takeover struct {
 	conn      net.Conn                  // connection to the old process, which has sent the sockets
 	taken     bool                      // whether this process has taken over; then conn stays open until the old process has stopped accepting
+	tickets   string                    // key of the session tickets of the old process; valid when over is closed
 	over      chan struct{}             // created by ready; closed when the old process has stopped accepting or has ended
 	paths     []*net.UnixListener       // listeners on unix sockets; until the take-over is complete, only the old process may remove their files
 	listeners map[string][]net.Listener // the received listeners, by the names that loop.Driver and listenAdmin use for them
@@ -159,6 +160,7 @@ func (r *Instance) confirm(signals <-chan os.Signal) error {
 	if err == nil {
 		go func() {
 			<-r.taken.over
+			r.driver.Tickets.Inherit(r.taken.tickets)
 			r.waiting.Store(false)
 		}()
 	}

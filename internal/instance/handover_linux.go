@@ -9,7 +9,8 @@ package instance
 //	new: ready   The new process accepts clients. The old process still accepts clients too.
 //	old: yours   The old process will stop accepting if the new process confirms.
 //	new: taken   This is the decision: from here on the new process serves, whatever happens.
-//	old: done    The old process has stopped accepting.
+//	old: done    The old process has stopped accepting. If it has TLS clients, the key of their
+//	             session tickets follows, so that they resume their sessions with the new process.
 //
 // In place of "yours", the old process may send "no" with a reason. It then closes the
 // connection and continues to serve.
@@ -44,6 +45,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"ringside/proxy/admin"
+	"ringside/proxy/secure"
 )
 
 const (
@@ -69,6 +71,8 @@ var (
 // use the control API therefore cannot use up the descriptors. At most one process at a
 // time has copies of the listening sockets.
 type handoverSocket struct {
+	tickets *secure.Tickets // keys of the session tickets; does not change
+
 	mu      sync.Mutex
 	waiting *net.UnixListener // the socket while the next process may connect to it; nil: no process is expected
 	given   bool              // another process has the listening sockets, or is receiving them
@@ -161,7 +165,7 @@ func (h *handoverSocket) offer(open func() (names []string, files []*os.File, er
 		over := make(chan struct{})
 		handed(func() {
 			c.SetDeadline(time.Now().Add(handWithin))
-			c.Write([]byte("done\n"))
+			c.Write([]byte(strings.TrimSpace("done "+h.tickets.Text()) + "\n"))
 			close(over)
 		})
 		<-over
@@ -411,7 +415,8 @@ func (t *takeover) decide(in *bufio.Reader, line string) error {
 		if _, err := t.conn.Write([]byte("taken\n")); err == nil {
 			t.taken = true
 			go func() { // keep the connection open, so that the old process sees that this process runs
-				in.ReadString('\n')
+				line, _ := in.ReadString('\n')
+				t.tickets = strings.TrimSpace(strings.TrimPrefix(line, "done"))
 				close(t.over)
 				t.conn.Close()
 			}()

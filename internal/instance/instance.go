@@ -101,6 +101,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+	r.watch.adopted(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
@@ -119,6 +120,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	if r.driver, err = loop.New(r.proxy, options); err != nil {
 		return nil, err
 	}
+	r.handover.tickets = &r.driver.Tickets
 	take, err := r.open(f, t)
 	if err != nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -401,6 +403,7 @@ func (r *Instance) again(accept bool) (admin.Reloaded, error) {
 		r.log.Warn("some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
 	r.file = f
+	r.watch.adopted(f)
 	return done, nil
 }
 

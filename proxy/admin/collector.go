@@ -56,6 +56,11 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 			out.figures(said.Figures())
 		}
 	}
+	for _, l := range t.Listeners {
+		if l.TLS != nil {
+			out.set(certificateExpiry, float64(l.TLS.Expires.Unix()), live.ListenerAddress(l.Network, l.Address))
+		}
+	}
 	out.config(reload)
 	out.set(buildInfo, 1, p.Version, runtime.Version())
 	if out.wrong != nil {

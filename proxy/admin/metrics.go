@@ -109,6 +109,9 @@ var (
 		"result")
 	configGeneration = stats.NewGauge("config_generation",
 		"Number of the configuration in use. The configuration at the start has the number 1.")
+	certificateExpiry = stats.NewGauge("listener_certificate_expiry_seconds",
+		"When the first certificate of a listener with TLS expires, in Unix seconds.",
+		"listener")
 	buildInfo = stats.NewGauge("build_info",
 		"Always 1. The labels have the versions of Ringside and of Go.",
 		"version", "goversion")

@@ -187,7 +187,7 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t)} {
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t), withTLS()} {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(get(New(p, Options{}).Handler(), "/metrics").Body)
 		if err != nil {
@@ -196,6 +196,15 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 		all = slices.AppendSeq(all, maps.Values(families))
 	}
 	return all
+}
+
+// withTLS returns a proxy that has a listener with TLS.
+func withTLS() *proxy.Proxy {
+	t := tableOf(pool("tls"))
+	t.Listeners[0].TLS = &table.ListenerTLS{Expires: time.Unix(2_000_000_000, 0)}
+	p := newProxyOf(t)
+	newLoop(p)
+	return p
 }
 
 func TestScrape(t *testing.T) {

@@ -113,6 +113,9 @@ func (s *Session) Parse() {
 	if !s.spoken {
 		s.spoken = true
 		s.binary = e.Input.Bytes()[0] == binary.Magic
+		if startsTLS(e.Input.Bytes()) {
+			s.refuseTLS()
+		}
 	}
 	before := s.Tail
 	s.beginTurn()
@@ -137,6 +140,20 @@ func (s *Session) Parse() {
 		s.ready = s.ready || s.Head == nil
 		e.Mark(&s.Link)
 	}
+}
+
+// startsTLS reports whether b, the first bytes of a client, begin a TLS handshake.
+func startsTLS(b []byte) bool {
+	return len(b) >= 3 && b[0] == 0x16 && b[1] == 3 && b[2] <= 4 // type handshake, and a version from SSL 3.0 to TLS 1.3
+}
+
+// refuseTLS closes a client that begins a TLS handshake on a listener without TLS. It gets no reply,
+// which it would not understand.
+func (s *Session) refuseTLS() {
+	s.e.Count.TLSRefused++
+	s.e.LogLimited(slog.LevelWarn, "", "client rejected: it speaks TLS to a listener without TLS", "client", s.Peer())
+	s.e.Input.Start = s.e.Input.End
+	s.Quit()
 }
 
 // parseLines handles the text and meta requests in the current input.

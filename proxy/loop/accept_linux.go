@@ -101,6 +101,10 @@ func (d *epoll) accept(s *sock) {
 			unix.Close(fd)
 			return
 		}
+		if t := s.listen.tls.Load(); t != nil {
+			d.greet(c, s.listen, t)
+			continue
+		}
 		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
 		d.read(c)
 	}
@@ -127,7 +131,9 @@ func (d *epoll) turnAway(s *sock) error {
 	fd, err := acceptOne(s.fd)
 	if err == nil {
 		d.engine.Count.Unaccepted++
-		unix.Write(fd, []byte(proxy.TooManyConnections))
+		if s.listen.tls.Load() == nil {
+			unix.Write(fd, []byte(proxy.TooManyConnections))
+		}
 		unix.Close(fd)
 	}
 	d.spare, _ = unix.FcntlInt(uintptr(d.wake), unix.F_DUPFD_CLOEXEC, 0)

@@ -45,6 +45,10 @@ type epoll struct {
 	spare   int   // a descriptor that is closed to reject a client for which no other is free; -1: none
 	kept    []int // descriptors of ended server connections, reserved for the next ones
 
+	handshakes handshakes
+	sealedIn   []byte // buffer for encrypted bytes that were read
+	sealedOut  []byte // buffer for plain bytes that are encrypted together
+
 	// The fields from wake on are shared with other goroutines.
 	wake       int // eventfd that wakes the loop, for posted functions
 	mu         sync.Mutex
@@ -71,6 +75,7 @@ type sock struct {
 
 	filter *filter // applies a fault to a server connection; nil: there is no fault
 	held   bool    // a fault delays the connection to the server
+	tls    *sealed // TLS of the connection; nil: it has none
 }
 
 type sockState uint8
@@ -79,6 +84,7 @@ const (
 	sockOpen sockState = iota
 	sockResolving
 	sockConnecting
+	sockShaking // the TLS handshake is not complete
 	sockWaiting // dial not started yet: a fault may hold it back
 	sockClosed
 )
@@ -95,6 +101,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
+	d.handshakes = handshakes{engine: e, post: d.post}
 	if err := d.open(); err != nil {
 		d.closeOwn()
 		return nil, err
@@ -260,6 +267,9 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 	case s.state == sockConnecting:
 		d.connected(s)
 		return
+	case s.state == sockShaking:
+		d.shake(s, ev.Events)
+		return
 	}
 	if ev.Events&unix.EPOLLOUT != 0 {
 		d.write(s)
@@ -275,6 +285,10 @@ func (d *epoll) read(s *sock) {
 	s.round = d.round
 	if s.filter != nil {
 		d.readFiltered(s)
+		return
+	}
+	if s.tls != nil {
+		d.readSealed(s)
 		return
 	}
 	if s.events&unix.EPOLLIN == 0 { // paused: epoll reports only the end of the connection
@@ -324,6 +338,10 @@ func (d *epoll) write(s *sock) {
 	if f := s.filter; f != nil {
 		f.write(now())
 		f.wake()
+		return
+	}
+	if s.tls != nil {
+		d.writeSealed(s)
 		return
 	}
 	for {
@@ -385,6 +403,9 @@ func (d *epoll) effect(x link.Effect) {
 	case link.Write:
 		d.write(s)
 	case link.Close:
+		if s.tls != nil {
+			d.sayBye(s)
+		}
 		d.close(s)
 	case link.Abort:
 		if s.fd >= 0 {
@@ -428,6 +449,9 @@ func (d *epoll) watch(s *sock, events uint32) {
 
 // close closes s without notifying the engine. See fail.
 func (d *epoll) close(s *sock) {
+	if s.tls != nil && s.state != sockClosed {
+		d.closeSealed(s)
+	}
 	if s.fd >= 0 {
 		if s.fd < len(d.socks) && d.socks[s.fd] == s {
 			d.socks[s.fd] = nil
@@ -462,7 +486,7 @@ func (s *sock) Peer() string {
 // socket reach the other end at once.
 func (s *sock) Unsent() int {
 	n := s.filter.unsent()
-	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" {
+	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" || s.tls != nil { // how many plain bytes the encrypted ones stand for is not known
 		return n
 	}
 	return n + unacked(s.fd)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 
 	"ringside/proxy/table"
@@ -21,6 +22,7 @@ type listener struct {
 	listeners        []net.Listener // one for each engine, or one that the engines share
 	mode             uint32         // permission bits of a unix socket; 0: those with which the file was created
 	file             fs.FileInfo    // the file of a unix socket, as created
+	tls              atomic.Pointer[listenerTLS]
 }
 
 // listen opens one listening address for n engines. If n is greater than 1, each engine gets its

@@ -72,6 +72,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
+	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
 
@@ -90,6 +91,8 @@ type Options struct {
 type Driver struct {
 	opts Options
 	name string
+
+	Tickets secure.Tickets // keys of the session tickets of TLS clients
 
 	mu     sync.Mutex
 	open   map[string]*listener // open listeners, by network and address
@@ -171,10 +174,16 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		}
 	}()
 	want := map[string]bool{}
+	var secured []func() // put the new TLS settings of listeners in force
 	for _, l := range t.Listeners {
 		key := l.Network + " " + l.Address
 		want[key] = true
-		if s := d.open[key]; s == nil {
+		s := d.open[key]
+		security, err := d.secured(l)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
 			if inherited := d.opts.Inherited[key]; inherited != nil {
 				delete(d.opts.Inherited, key)
 				s, err = inherit(l, inherited)
@@ -192,10 +201,14 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 			}
 			undo = append(undo, func() { s.chmod(before) })
 		}
+		secured = append(secured, func() { s.tls.Store(security) })
 	}
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		for _, f := range secured {
+			f()
+		}
 		for key, s := range d.open {
 			if !want[key] {
 				d.forget(key, s)
@@ -208,6 +221,18 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 			}
 		}
 	}, nil
+}
+
+// secured returns the TLS of a listener; nil: it has none.
+func (d *Driver) secured(l table.Listener) (*listenerTLS, error) {
+	if l.TLS == nil {
+		return nil, nil
+	}
+	s, err := secure.NewListener(l.TLS, &d.Tickets)
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the listener %s: %w", l.Address, err)
+	}
+	return &listenerTLS{s, l.TLS.Handshake}, nil
 }
 
 // Sockets returns duplicates of the listening sockets, for another process, and for each the key

@@ -104,7 +104,13 @@ func start(t *testing.T, o Options, tab *table.Table) (addr string) {
 
 func startProxy(t *testing.T, o Options, tab *table.Table) (p *proxy.Proxy, addr string) {
 	t.Helper()
-	p = proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	p, d := startDriver(t, o, tab)
+	return p, d.Addrs()[0].String()
+}
+
+func startDriver(t *testing.T, o Options, tab *table.Table) (*proxy.Proxy, *Driver) {
+	t.Helper()
+	p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
 	d, err := New(p, o)
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +127,7 @@ func startProxy(t *testing.T, o Options, tab *table.Table) (p *proxy.Proxy, addr
 			t.Error(err)
 		}
 	})
-	return p, d.Addrs()[0].String()
+	return p, d
 }
 
 func TestServes(t *testing.T) {

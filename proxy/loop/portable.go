@@ -31,6 +31,8 @@ type portable struct {
 	running sync.WaitGroup
 	faults  faults
 
+	handshakes handshakes
+
 	posting sync.Mutex // guards posted; never waits for mu, because the caller of post may hold mu
 	posted  []func(e *proxy.Engine)
 }
@@ -50,6 +52,7 @@ type stream struct {
 	given  int     // number of bytes in the writer's buffer when the writer got it
 	held   bool    // a fault delays the dial
 	filter *filter // applies a fault to a server connection; nil: there is no fault
+	tls    *sealedStream
 }
 
 // Peer returns the address of the client or server at the other end of the stream.
@@ -68,6 +71,9 @@ func (s *stream) Peer() string {
 // is being written, which the kernel may already have. The engine may discard bytes that count as
 // unsent, but it sends a late delete after those that count as arrived.
 func (s *stream) Unsent() int {
+	if s.tls != nil { // how many plain bytes the encrypted ones stand for is not known
+		return s.filter.unsent()
+	}
 	n := max(0, int(s.handed.Load())-pieceSize)
 	return s.filter.unsent() + n + unackedOf(s.conn)
 }
@@ -83,6 +89,7 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}
+	d.handshakes = handshakes{engine: e, post: d.post}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -164,6 +171,9 @@ func (d *portable) effect(x link.Effect) {
 		if t, ok := s.conn.(*net.TCPConn); ok && x.Kind == link.Abort {
 			t.SetLinger(0)
 		}
+		if s.tls != nil && x.Kind == link.Close {
+			d.sayBye(s)
+		}
 		d.drop(s)
 	case link.Pause, link.Resume:
 		s.pause(x.Kind == link.Pause)
@@ -186,6 +196,10 @@ func (d *portable) write(s *stream) {
 	if f := s.filter; f != nil {
 		f.write(now())
 		f.wake()
+		return
+	}
+	if s.tls != nil {
+		d.writeSealed(s)
 		return
 	}
 	n := 0
@@ -225,6 +239,12 @@ func (d *portable) drop(s *stream) {
 		return
 	}
 	s.closed, s.held, s.filter = true, false, nil
+	if s.tls != nil {
+		if x := s.tls.greeting; x != nil {
+			d.handshakes.forget(x)
+		}
+		s.tls.Cancel()
+	}
 	d.taken(s)
 	close(s.cancel)
 	if s.conn != nil {
@@ -259,6 +279,10 @@ func (d *portable) accept(l *listener, ln net.Listener) {
 		}
 		s := &stream{conn: c}
 		if !d.with(func(e *proxy.Engine) {
+			if t := l.tls.Load(); t != nil {
+				d.greet(s, l, t)
+				return
+			}
 			s.link = e.Accepted(l.network, l.address, s)
 			d.start(s)
 		}) {
@@ -356,6 +380,9 @@ func (d *portable) reader(s *stream) {
 				return
 			}
 			switch f := s.filter; {
+			case s.tls != nil:
+				d.arrivedSealed(s, buf[:n], err)
+				return
 			case f != nil:
 				f.read(now(), buf[:n])
 				if err != nil {
@@ -417,6 +444,8 @@ func (d *portable) writer(s *stream) {
 			d.with(func(e *proxy.Engine) {
 				switch {
 				case s.closed:
+				case s.tls != nil:
+					d.wroteSealed(s, err)
 				case err != nil:
 					d.drop(s)
 					e.Closed(s.link, err)

@@ -134,6 +134,9 @@ type Counters struct {
 	Refused             uint64 // number of clients that were rejected because of limits.clients
 	TooLate             uint64 // number of clients that were reset because Ringside was stopping or the listener was removed
 	Unaccepted          uint64 // number of clients that could not be accepted, because the system had no descriptors or memory left
+	PlainRefused        uint64 // number of clients that were rejected because they sent plain text to a listener with TLS
+	TLSRefused          uint64 // number of clients that were rejected because they began a TLS handshake on a listener without TLS
+	Handshakes          Handshakes
 	ClientIn, ClientOut uint64 // number of bytes read from clients, and of bytes sent to clients
 	LoginsFailed        uint64 // number of logins with a wrong user or password
 	LoginsClosed        uint64 // number of clients that were closed after too many failed logins
@@ -147,6 +150,15 @@ type Counters struct {
 	Desyncs  uint64 // number of server connections that were closed because replies could no longer be matched to requests
 
 	ReplyFaults uint64 // number of commands that would have ended without a reply or with more than one; each is a bug in Ringside
+}
+
+// Handshakes counts the TLS handshakes of clients, by result.
+type Handshakes struct {
+	Done    uint64 // handshakes that were completed
+	Resumed uint64 // those of them that resumed a session
+	Failed  uint64 // handshakes that failed, or that the client gave up
+	Late    uint64 // handshakes that were not complete in time
+	Crowded uint64 // handshakes that were given up because there were too many
 }
 
 // Closed counts the clients that Ringside has closed, by reason.

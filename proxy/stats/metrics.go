@@ -90,8 +90,13 @@ var (
 	clientsRefused = NewCounter("client_connections_refused_total",
 		"Client connections refused, by reason. limit: limits.clients is reached; the client gets an error. descriptors: accept "+
 			"failed, usually because the process has no free file descriptors. stopping: the instance is stopping or the listener was "+
-			"removed; the connection is reset.",
+			"removed; the connection is reset. plain: plain text on a listener with TLS. tls: a TLS handshake on a listener without TLS.",
 		"reason")
+	handshakes = NewCounter("client_tls_handshakes_total",
+		"TLS handshakes of clients, by result. full: completed. resumed: completed, with a session from before. failed: failed, or "+
+			"given up by the client. timeout: not complete within listen.tls.handshake. crowded: given up because more than 512 "+
+			"handshakes of a loop were incomplete.",
+		"result")
 	clientReceived = NewCounter("client_received_bytes_total",
 		"Bytes received from clients.")
 	clientSent = NewCounter("client_sent_bytes_total",
@@ -112,6 +117,13 @@ func (s *Snapshot) Figures(l *table.Limits) []Figure {
 		{clientsRefused, "limit", "rejected_connections", s.Refused},
 		{clientsRefused, "descriptors", "", s.Unaccepted},
 		{clientsRefused, "stopping", "", s.TooLate},
+		{clientsRefused, "plain", "", s.PlainRefused},
+		{clientsRefused, "tls", "", s.TLSRefused},
+		{handshakes, "full", "", s.Handshakes.Done - s.Handshakes.Resumed},
+		{handshakes, "resumed", "", s.Handshakes.Resumed},
+		{handshakes, "failed", "", s.Handshakes.Failed},
+		{handshakes, "timeout", "", s.Handshakes.Late},
+		{handshakes, "crowded", "", s.Handshakes.Crowded},
 		{requestsInFlight, "", "requests_in_flight", s.InFlight},
 		{clientReceived, "", "bytes_read", s.ClientIn},
 		{clientSent, "", "bytes_written", s.ClientOut},

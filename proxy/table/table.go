@@ -37,7 +37,8 @@ type Listener struct {
 	Address string // host:port or a path
 	Mode    uint32 // permission bits of a unix socket; 0: the umask decides
 	Routes  []Route
-	Users   *Users // users that can authenticate; nil: clients need no password
+	Users   *Users       // users that can authenticate; nil: clients need no password
+	TLS     *ListenerTLS // clients must use TLS; nil: they must not
 }
 
 // Route sends the keys that begin with Prefix, or match Match, to Pool. If several routes

@@ -1,0 +1,226 @@
+package e2e
+
+// This file tests TLS with real clients: openssl, pymemcache and Go.
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+)
+
+// TestTLSPage runs the commands of docs/tls.md, with the configuration of that page.
+func TestTLSPage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tls.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, line := range strings.Split(string(page), "\n") {
+		if command, ok := strings.CutPrefix(line, "    "); ok && strings.Contains(command, "openssl ") {
+			commands = append(commands, command)
+		}
+	}
+	if len(commands) != 7 {
+		t.Fatalf("the page has %d commands, want 7", len(commands))
+	}
+	dir := t.TempDir()
+	run := func(command string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "sh", "-ec", command)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return string(out)
+	}
+	for _, command := range commands[:5] {
+		run(command)
+	}
+	if out := run(commands[5]); !strings.Contains(out, "cache.example") || !strings.Contains(out, "notAfter") {
+		t.Errorf("%s prints %s", commands[5], out)
+	}
+	config := page[strings.Index(string(page), "    listen:"):]
+	config = config[:strings.Index(string(config), "\n\n")+1]
+	testenv.WriteFile(t, filepath.Join(dir, "users"), []byte("a:b\n"))
+	servers := front(startMemcacheds(t, 1))
+	eachDriver(t, func(t *testing.T, driver string) {
+		at, plain := freeAddress(t, "127.0.0.1"), freeAddress(t, "127.0.0.1")
+		text := strings.NewReplacer("    listen:", "listen:\n      - "+plain, "/etc/ringside", dir, "0.0.0.0:11212", at).Replace(string(config))
+		text = regexp.MustCompile(`(?m)^ *auth_file.*\n`).ReplaceAllString(text, "")
+		if _, err := tryRingside(t, driver, []string{plain}, text+servers); err != nil {
+			t.Fatal(err)
+		}
+		if out := run(strings.ReplaceAll(commands[6], "127.0.0.1:11212", at)); !strings.Contains(out, "VERSION ") {
+			t.Errorf("%s prints %s", commands[6], out)
+		}
+		if out := saidTo(t, at, "get a\r\n", 100); out != "CLIENT_ERROR this port speaks TLS\r\n" {
+			t.Errorf("a plain client gets %q", out)
+		}
+	})
+}
+
+// TestTLSClients checks pymemcache, with a password beyond loopback, and Go's client of all protocols.
+func TestTLSClients(t *testing.T) {
+	dir := t.TempDir()
+	ca := testenv.NewCA(t, "ca")
+	cert, key := ca.Named(t, "127.0.0.1", "localhost").Write(t, dir, "tls")
+	roots, users := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "users")
+	testenv.WriteFile(t, roots, ca.PEM)
+	testenv.WriteFile(t, users, []byte("alice:secret\n"))
+	servers := front(startMemcacheds(t, 2))
+	eachDriver(t, func(t *testing.T, driver string) {
+		at := freeAddress(t, "127.0.0.1")
+		_, port, _ := net.SplitHostPort(at)
+		login, plain := freeAddress(t, "127.0.0.1"), freeAddress(t, "127.0.0.1")
+		_, loginPort, _ := net.SplitHostPort(login)
+		config := fmt.Sprintf("listen: [%q, {address: %q, tls: {cert: %s, key: %s}}, {address: \"0.0.0.0:%s\", auth_file: %s, tls: {cert: %s, key: %s}}]\n", plain, at, cert, key, loginPort, users, cert, key)
+		if _, err := tryRingside(t, driver, []string{plain}, config+servers); err != nil {
+			t.Fatal(err)
+		}
+		out := tool(t, "/usr/bin/python3", "-c", `
+import pymemcache, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[1])
+c = pymemcache.Client(("127.0.0.1", int(sys.argv[2])), tls_context=context, timeout=60)
+big = b"x" * 1000000
+print(c.set("a", b"1", noreply=False), c.get("a"), c.set("big", big, noreply=False), c.get("big") == big, c.incr("a", 5))
+print(sorted(c.get_many(["a", "big", "c"])), c.delete("a", noreply=False), c.get("a"))
+print(c.set_many({"k%d" % i: b"v" * i for i in range(1000)}, noreply=False), len(c.get_many(["k%d" % i for i in range(1000)])))
+`, roots, port)
+		if want := "True b'1' True True 6\n['a', 'big'] True None\n[] 1000\n"; out != want {
+			t.Errorf("pymemcache prints %q, want %q", out, want)
+		}
+		c, err := tls.Dial("tcp", login, ca.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(patience))
+		fmt.Fprint(c, "get a\r\nset a 0 0 12\r\nalice secret\r\nmn\r\n")
+		got := make([]byte, 1000)
+		all := ""
+		for !strings.HasSuffix(all, "MN\r\n") {
+			n, err := c.Read(got)
+			if err != nil {
+				t.Fatalf("%v after %q", err, all)
+			}
+			all += string(got[:n])
+		}
+		if want := "CLIENT_ERROR unauthenticated\r\nSTORED\r\nMN\r\n"; all != want {
+			t.Errorf("a login over TLS: %q, want %q", all, want)
+		}
+	})
+}
+
+// TestCertificateRenewal changes the certificate ten times under load, by a symbolic link to another
+// directory, as Kubernetes does. No request may fail. A wrong pair is rejected.
+func TestCertificateRenewal(t *testing.T) {
+	dir := t.TempDir()
+	ca := testenv.NewCA(t, "ca")
+	n := 0
+	renew := func(pair *testenv.Pair) {
+		t.Helper()
+		n++
+		version := filepath.Join(dir, fmt.Sprint("v", n))
+		if err := os.Mkdir(version, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		pair.Write(t, version, "tls")
+		link := filepath.Join(dir, "new")
+		if err := os.Symlink(version, link); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(link, filepath.Join(dir, "now")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair := ca.Named(t, "127.0.0.1")
+	renew(pair)
+	now := filepath.Join(dir, "now", "tls")
+	at, plain := freeAddress(t, "127.0.0.1"), freeAddress(t, "127.0.0.1")
+	config := fmt.Sprintf("watch: on\nlisten: [%q, {address: %q, tls: {cert: %s.crt, key: %s.key}}]\n", plain, at, now, now) + front(startMemcacheds(t, 1))
+	r, err := tryRingside(t, "auto", []string{plain}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stop atomic.Bool
+	var running sync.WaitGroup
+	for i := range 2 {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			var c *tls.Conn
+			for n := 0; !stop.Load(); n++ {
+				if n%50 == 0 && (i%2 == 0 || c == nil) { // half of the clients connect again and again
+					if c != nil {
+						c.Close()
+					}
+					var err error
+					if c, err = tls.Dial("tcp", at, ca.Client()); err != nil {
+						t.Error(err)
+						return
+					}
+					c.SetDeadline(time.Now().Add(patience))
+				}
+				b := make([]byte, 4)
+				if _, err := fmt.Fprint(c, "mn\r\n"); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := c.Read(b); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+			c.Close()
+		}()
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	serves := func(pair *testenv.Pair) bool {
+		c, err := tls.Dial("tcp", at, ca.Client())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		return string(c.ConnectionState().PeerCertificates[0].Raw) == string(pair.Certificate(t).Certificate[0])
+	}
+	for i := range 10 {
+		pair = ca.Named(t, "127.0.0.1")
+		renew(pair)
+		if i < 9 { // by a reload, which does not wait for the next look at the files
+			if out, err := exec.Command(binary, "reload", "--admin", r.admin).CombinedOutput(); err != nil || !strings.Contains(string(out), "has another certificate") {
+				t.Fatalf("%s %v", out, err)
+			}
+		}
+		eventually(t, "the new certificate is in force", func() bool { return serves(pair) })
+	}
+	failed := r.metric(t, reloadsFailed)
+	renew(&testenv.Pair{CertPEM: ca.Named(t, "127.0.0.1").CertPEM, KeyPEM: pair.KeyPEM})
+	r.reloaded(t, reloadsFailed, failed)
+	r.logged(t, "new configuration rejected.*is not that of the certificate")
+	if !serves(pair) {
+		t.Error("a rejected certificate is in force")
+	}
+	stop.Store(true)
+	running.Wait()
+	if got := r.metric(t, `ringside_listener_certificate_expiry_seconds{listener="`+at+`"}`); time.Until(time.Unix(int64(got), 0)) > time.Hour {
+		t.Errorf("the certificate expires at %v", got)
+	}
+}

@@ -1,0 +1,157 @@
+package loop
+
+// This file conducts the TLS handshakes of clients, for both drivers. The engine gets to know a client
+// when its handshake is complete.
+
+import (
+	"container/list"
+	"errors"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"ringside/proxy"
+	"ringside/proxy/secure"
+)
+
+// HandshakesMost is how many incomplete handshakes of clients an engine has at most. A further client
+// replaces the one that has waited for the longest time. A client that is not stalled completes its
+// handshake long before that.
+const HandshakesMost = 512
+
+// clientTurns limits how many handshakes with clients compute at the same time in this process, so
+// that they leave CPU time to requests.
+var clientTurns = secure.NewTurns(max(1, runtime.NumCPU()/2))
+
+// SpeaksTLS is the reply to a client that sends plain text to a listener with TLS.
+const SpeaksTLS = "CLIENT_ERROR this port speaks TLS\r\n"
+
+// handshakes are the clients of one engine with an incomplete handshake. Like the engine, only one
+// goroutine at a time uses it.
+type handshakes struct {
+	engine *proxy.Engine
+	post   func(f func(e *proxy.Engine))
+	open   list.List // of *handshake; the one that has waited for the longest time is first
+}
+
+// handshake is one client with an incomplete handshake.
+type handshake struct {
+	*secure.Conn
+	client  greeter
+	network string        // network of the listener
+	address string        // address of the listener
+	first   []byte        // what the client has sent, until it is a whole record
+	running bool          // the goroutine of the handshake runs
+	at      *list.Element // place in handshakes.open; nil: the handshake has ended
+	late    *time.Timer   // fires when the handshake has lasted too long
+}
+
+// greeter is a driver's socket of a client during its handshake.
+type greeter interface {
+	Peer() string
+	flush()               // sends what Conn.Out has, as far as the socket accepts it
+	welcome()             // passes the client to the engine: its handshake is complete
+	drop()                // closes the socket, and calls handshakes.forget
+	refuse(answer string) // sends the answer, and closes the socket as drop does
+}
+
+// begin begins the handshake of a client.
+func (h *handshakes) begin(client greeter, l *listener, t *listenerTLS) *handshake {
+	if h.open.Len() >= HandshakesMost {
+		h.engine.Count.Handshakes.Crowded++
+		h.open.Front().Value.(*handshake).client.drop()
+	}
+	x := &handshake{Conn: t.Conn(), client: client, network: l.network, address: l.address}
+	x.at = h.open.PushBack(x)
+	x.late = time.AfterFunc(t.within, func() {
+		h.post(func(e *proxy.Engine) {
+			if x.at != nil {
+				e.Count.Handshakes.Late++
+				x.client.drop()
+			}
+		})
+	})
+	return x
+}
+
+// arrived handles bytes from the client. The handshake begins to compute, and to need memory, when the
+// client has sent a whole record.
+func (h *handshakes) arrived(x *handshake, b []byte) {
+	if x.running {
+		x.Feed(b)
+		return
+	}
+	x.first = append(x.first, b...)
+	switch {
+	case secure.Plain(x.first):
+		h.engine.Count.PlainRefused++
+		h.engine.LogLimited(slog.LevelWarn, x.address, "client rejected: it sends plain text to a port that speaks TLS", "client", x.client.Peer(), "listener", x.address)
+		x.client.refuse(SpeaksTLS)
+		return
+	case !secure.Hello(x.first):
+		return
+	}
+	x.running = true
+	x.Feed(x.first)
+	x.first = nil
+	x.Handshake(clientTurns,
+		func() {
+			h.post(func(*proxy.Engine) {
+				if x.at != nil {
+					x.client.flush()
+				}
+			})
+		},
+		func(err error) { h.post(func(*proxy.Engine) { h.ended(x, err) }) })
+}
+
+// ended ends a handshake that has not been forgotten.
+func (h *handshakes) ended(x *handshake, err error) {
+	if x.at == nil {
+		return
+	}
+	x.client.flush() // an alert with the reason, or a session ticket
+	if x.at == nil {
+		return
+	}
+	if err != nil {
+		h.failed(x, err)
+		return
+	}
+	h.forget(x)
+	x.Established()
+	if h.engine.Count.Handshakes.Done++; x.State().DidResume {
+		h.engine.Count.Handshakes.Resumed++
+	}
+	x.client.welcome()
+}
+
+// closed is called when the client sends no more.
+func (h *handshakes) closed(x *handshake) {
+	if x.running {
+		x.End()
+	} else {
+		h.failed(x, errors.New("the client has disconnected"))
+	}
+}
+
+func (h *handshakes) failed(x *handshake, err error) {
+	h.engine.Count.Handshakes.Failed++
+	h.engine.LogLimited(slog.LevelInfo, x.address, "TLS handshake failed", "client", x.client.Peer(), "listener", x.address, "error", secure.Reason(err))
+	x.client.drop()
+}
+
+// forget removes a handshake. If it still runs, its result is ignored.
+func (h *handshakes) forget(x *handshake) {
+	if x.at != nil {
+		h.open.Remove(x.at)
+		x.at = nil
+		x.late.Stop()
+	}
+}
+
+// listenerTLS is the TLS of a listener.
+type listenerTLS struct {
+	*secure.Listener
+	within time.Duration // longest duration of a handshake
+}
