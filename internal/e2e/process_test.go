@@ -96,6 +96,7 @@ var packages = map[string]string{
 	"memcached":        "memcached",
 	"memccapable":      "libmemcached-tools",
 	"node":             "nodejs",
+	"openssl":          "openssl",
 	"nsenter":          "util-linux",
 	"chromedriver":     "chromium-driver",
 	"chromium":         "chromium",

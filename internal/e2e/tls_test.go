@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -222,5 +223,96 @@ func TestCertificateRenewal(t *testing.T) {
 	running.Wait()
 	if got := r.metric(t, `ringside_listener_certificate_expiry_seconds{listener="`+at+`"}`); time.Until(time.Unix(int64(got), 0)) > time.Hour {
 		t.Errorf("the certificate expires at %v", got)
+	}
+}
+
+// secured starts a Ringside that listens with TLS, and without it at another address.
+func secured(t *testing.T, driver string, ca *testenv.CA) (r *ringside, at string) {
+	t.Helper()
+	cert, key := ca.Named(t, "127.0.0.1").Write(t, t.TempDir(), "tls")
+	at = freeAddress(t, "127.0.0.1")
+	plain := freeAddress(t, "127.0.0.1")
+	config := fmt.Sprintf("listen: [%q, {address: %q, tls: {cert: %s, key: %s}}]\n", plain, at, cert, key) + front(startMemcacheds(t, 1))
+	r, err := tryRingside(t, driver, []string{plain}, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, at
+}
+
+// TestKeyUpdate checks that a client can change the keys of its connection, and that a session ticket does
+// not allow early data.
+func TestKeyUpdate(t *testing.T) {
+	ca := testenv.NewCA(t, "ca")
+	roots := filepath.Join(t.TempDir(), "ca.crt")
+	testenv.WriteFile(t, roots, ca.PEM)
+	eachDriver(t, func(t *testing.T, driver string) {
+		_, at := secured(t, driver, ca)
+		cmd := exec.Command(need(t, "openssl"), "s_client", "-tls1_3", "-connect", at, "-CAfile", roots, "-verify_return_error")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := testenv.Run(t, "openssl", cmd)
+		said := func(text, want string) {
+			t.Helper()
+			if _, err := in.Write([]byte(text)); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "openssl prints "+want, func() bool { return strings.Contains(client.Output(), want) })
+		}
+		said("set a 0 0 1\r\n1\r\n", "STORED")
+		said("K\n", "KEYUPDATE")
+		said("get a\r\n", "VALUE a 0 1")
+		said("k\n", "KEYUPDATE")
+		said("version\r\n", "VERSION ")
+		said("quit\r\n", "Max Early Data: 0") // openssl prints the tickets late
+	})
+}
+
+// TestTakeOverResumesSessions checks that clients resume their TLS sessions with a process that has taken
+// over, and that connected clients are served by the old one.
+func TestTakeOverResumesSessions(t *testing.T) {
+	ca := testenv.NewCA(t, "ca")
+	old, at := secured(t, "auto", ca)
+	config := ca.Client()
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(1)
+	dial := func() *tls.Conn {
+		t.Helper()
+		c, err := tls.Dial("tcp", at, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		c.SetDeadline(time.Now().Add(patience))
+		return c
+	}
+	asks := func(c *tls.Conn) {
+		t.Helper()
+		b := make([]byte, 4)
+		fmt.Fprint(c, "mn\r\n")
+		if _, err := io.ReadFull(c, b); err != nil || string(b) != "MN\r\n" {
+			t.Fatal(string(b), err)
+		}
+	}
+	first := dial()
+	asks(first) // reads a session ticket, too
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := start(t, binary, "serve", "-c", old.file, "--take-over")
+	old.logged(t, "take-over complete")
+	eventually(t, "a session of the old process is resumed by the new one", func() bool {
+		c := dial()
+		asks(c)
+		return c.ConnectionState().DidResume
+	})
+	asks(first)
+	first.Close()
+	old.wait(t)
+	asks(dial())
+	if !next.Running() {
+		t.Error("the new process has ended")
 	}
 }

@@ -345,3 +345,31 @@ func TestCertificateChanges(t *testing.T) {
 		says(t, s.dial(t, s.ca.Client()), "mn\r\n", "MN\r\n")
 	})
 }
+
+// TestTLSClientLeaves checks that a client that leaves in whatever way is gone at once.
+func TestTLSClientLeaves(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		s := startSecured(t, o, nil)
+		for name, leave := range map[string]func(c *tls.Conn){
+			"close":  func(c *tls.Conn) { c.Close() },
+			"notify": func(c *tls.Conn) { c.CloseWrite() },
+			"cut":    func(c *tls.Conn) { c.NetConn().Close() },
+			"reset":  func(c *tls.Conn) { c.NetConn().(*net.TCPConn).SetLinger(0); c.NetConn().Close() },
+			"quit":   func(c *tls.Conn) { io.WriteString(c, "quit\r\n") },
+		} {
+			for _, said := range []bool{false, true} {
+				c := s.dial(t, s.ca.Client())
+				if said {
+					says(t, c, "mn\r\n", "MN\r\n")
+				}
+				began := time.Now()
+				leave(c)
+				testenv.Eventually(t, name+": no client is left", func() bool {
+					all, err := s.p.Snapshot()
+					return err == nil && all.Clients == 0
+				})
+				t.Log(name, said, time.Since(began))
+			}
+		}
+	})
+}
