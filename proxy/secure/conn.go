@@ -98,7 +98,7 @@ func (c *Conn) Write(b []byte) error {
 }
 
 // Out returns the encrypted bytes that must be sent. They are valid until the next call of another
-// method. During the handshake the result is a copy.
+// method. Afterwards other connections may use their memory. During the handshake the result is a copy.
 func (c *Conn) Out() []byte { return c.pipe.pending() }
 
 // Sent removes the first n bytes of Out.
@@ -126,6 +126,7 @@ type pipe struct {
 	more  sync.Cond  // signals that in or ended has changed
 	in    []byte     // encrypted bytes that have arrived and that crypto/tls has not read
 	out   []byte     // encrypted bytes to be sent
+	large *[]byte    // the element of largeOuts whose buffer is out; nil: out belongs to the connection
 	start int        // number of bytes of out that were sent
 	ended error      // why no more bytes arrive; nil: more may arrive
 	cut   bool       // crypto/tls has read to the end
@@ -163,8 +164,13 @@ func (p *pipe) pending() []byte {
 	return p.out[p.start:]
 }
 
-// keepOut is the capacity above which the buffer of encrypted bytes is not kept for the next ones.
-const keepOut = 4 << 10
+const (
+	keepOut  = 4 << 10   // capacity above which the buffer of encrypted bytes is not kept for the next ones of the connection
+	largeOut = 264 << 10 // capacity of the buffers that all connections share
+)
+
+// largeOuts are buffers for encrypted bytes. A connection has one only until its bytes are sent.
+var largeOuts = sync.Pool{New: func() any { b := make([]byte, 0, largeOut); return &b }}
 
 func (p *pipe) sent(n int) {
 	p.mu.Lock()
@@ -173,7 +179,11 @@ func (p *pipe) sent(n int) {
 		return
 	}
 	if p.start = 0; cap(p.out) > keepOut {
-		p.out = nil
+		if cap(p.out) == largeOut {
+			*p.large = p.out[:0]
+			largeOuts.Put(p.large)
+		}
+		p.out, p.large = nil, nil
 	} else {
 		p.out = p.out[:0]
 	}
@@ -219,6 +229,10 @@ func (p *pipe) Read(b []byte) (int, error) {
 func (p *pipe) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.out) == 0 && len(b) > keepOut && p.large == nil {
+		p.large = largeOuts.Get().(*[]byte)
+		p.out = *p.large
+	}
 	p.out = append(p.out, b...)
 	return len(b), nil
 }
