@@ -107,6 +107,9 @@ var (
 	pruning    = slices.Concat(slices.Repeat([]ask{(*app).get}, 10), slices.Repeat([]ask{(*app).set}, 3), []ask{(*app).remove})
 	logging    = []ask{(*app).append, (*app).look}
 
+	// slower fills a server over most of a minute.
+	slower = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 2}
+
 	// slowly fills a server over about ten seconds.
 	slowly = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 10}
 )
@@ -190,6 +193,18 @@ var promises = []scenario{
 		asks: readMostly, aimed: true, faults: []string{"evict, hang"}, count: 3, calm: true, loose: true, keeps: true, costly: true},
 	{name: "D4 a restart and a hang", sidecars: 2, servers: 2, strict: true, copies: slowly, errs: true,
 		asks: readMostly, faults: []string{"kill, hang"}, count: 2, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true,
+		asks: readMostly, faults: []string{"roll"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts, one of a proxy", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true,
+		asks: readMostly, faults: []string{"roll, restart"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts, several of proxies", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true,
+		asks: readMostly, faults: []string{"roll, restarts"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "restarts of a server and a proxy", sidecars: 2, servers: 3, strict: true, copies: slower, errs: true, remember: true,
+		asks: readMostly, faults: []string{"flush, restart both"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts, deletes", sidecars: 2, engines: 2, servers: 3, strict: true, copies: twice, remember: true,
+		cold: 5, faults: []string{"roll"}, count: 1, exact: true, locks: true, costly: true},
+	{name: "rolling restarts, one copy", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, remember: true,
+		faults: []string{"roll"}, count: 1, exact: true, costly: true},
 	{name: "D4 hangs", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true,
 		asks: readMostly, faults: []string{"hangs"}, count: 2, exact: true, keeps: true, costly: true, again: []uint64{2}},
 	{name: "D2 relaxed", sidecars: 2, servers: 2, copies: twice, late: tardy, request: patient, errs: true,
@@ -322,6 +337,12 @@ func TestFailoverAblations(t *testing.T) {
 		{"no stay for the only copy", ablations{Set: ablation.Set{OnlyCopy: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, asks: readMostly, faults: []string{"kill, hang"}, count: 2, keeps: true, ablate: c.ablate}
 		}},
+		{"a refusal means loss", ablations{Set: ablation.Set{Memory: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true, asks: readMostly, faults: []string{"roll"}, count: 1, keeps: true, ablate: c.ablate}
+		}},
+		{"peers are not asked what is incomplete", ablations{Set: ablation.Set{Peers: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slower, errs: true, remember: true, asks: readMostly, faults: []string{"flush, restart both"}, count: 1, keeps: true, ablate: c.ablate}
+		}},
 		{"whoever answers is taken for the server", ablations{Set: ablation.Set{Stranger: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true, ablate: c.ablate}
 		}},
@@ -359,12 +380,13 @@ func TestFailoverAblations(t *testing.T) {
 // first. Other seeds are searched only after a change of Ringside that changes the
 // runs.
 var seenAt = map[string]uint64{
-	"WARM straight to IN":        3,
-	"no delete behind late sets": 4,
-	"misses outlive a phase":     9,
-	"misses outlive a server":    58,
-	"an append is not bound":     9,
-	"copies, stubs are copied":   14,
+	"WARM straight to IN":                    3,
+	"no delete behind late sets":             4,
+	"misses outlive a phase":                 9,
+	"misses outlive a server":                58,
+	"an append is not bound":                 9,
+	"copies, stubs are copied":               14,
+	"peers are not asked what is incomplete": 11,
 }
 
 // seeks runs a fleet that lacks a part until a seed shows this by a stale hit. A worse

@@ -3,6 +3,7 @@ package fleet
 // The fleet's proxies: engines with simulated drivers.
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -53,6 +54,9 @@ func (s *sidecar) start() {
 	s.dead, s.paused = false, false
 	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
+	if f.remember { // the proxies list themselves, and which servers lack replicas
+		s.p.Name = fmt.Sprintf("p%d.%d", s.id, s.life)
+	}
 	s.p.Hash, s.p.Ablation = hash, f.ablate.Set
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.pinged = make([]int64, len(f.nodes))

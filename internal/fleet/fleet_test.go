@@ -58,10 +58,11 @@ type scenario struct {
 	aimed  bool     // all faults hit one server, which also owns all values and locks
 	brief  bool     // no fault lasts a second
 
-	denies bool  // servers reject flush_all
-	unlike bool  // the last proxy is not strict, and pings more often
-	far    int64 // additional delay of the first proxy's packets to all servers but the first
-	late   int64 // additional delay of one packet in 50 from and to the last server
+	denies   bool  // servers reject flush_all
+	remember bool  // servers have restartable memory: a new process has the items of the last one. Proxies list themselves
+	unlike   bool  // the last proxy is not strict, and pings more often
+	far      int64 // additional delay of the first proxy's packets to all servers but the first
+	late     int64 // additional delay of one packet in 50 from and to the last server
 
 	request time.Duration // request timeout, and a quarter of the deadline; 0: 200 ms
 	eject   time.Duration // duration of a suspicion after which a server is ejected; 0: 600 ms

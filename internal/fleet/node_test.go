@@ -23,6 +23,7 @@ type node struct {
 	life   int  // number of processes so far
 	hung   bool // stopped: its kernel accepts bytes, but the process does not run
 	store  *memnode.Node
+	left   *memnode.Node // the items of the process that has ended, if the server has restartable memory
 	began  int64
 	pipes  []*pipe // connections with work to do after a hang
 	limits wire.Limits
@@ -39,8 +40,14 @@ func (f *fleet) newNode(id int) *node {
 	return n
 }
 
-// start starts a new process, which is empty.
+// start starts a new process. It is empty, unless the server has restartable memory.
 func (n *node) start() {
+	if n.left != nil {
+		n.store, n.left = n.left, nil
+		n.began, n.up, n.hung = n.f.now, true, false
+		n.life++
+		return
+	}
 	store, err := memnode.New(memnode.Options{Now: func() time.Time { return time.Unix(epoch, n.f.now) }})
 	if err != nil {
 		panic(err)
@@ -57,6 +64,9 @@ func (n *node) die() {
 		clear(a.tokens)
 	}
 	n.up, n.hung = false, false
+	if n.f.remember {
+		n.left = n.store
+	}
 	n.store, n.pipes = nil, nil
 	for i := range n.f.paths {
 		for _, c := range n.f.paths[i][n.id].pipes {
@@ -156,6 +166,9 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	case "stats\r\n":
 		return fmt.Appendf(nil, "STAT pid %d\r\nSTAT uptime %d\r\nSTAT time %d\r\nEND\r\n", 100*n.id+n.life, (n.f.now-n.began)/second, epoch+n.f.now/second)
 	case "stats settings\r\n":
+		if n.f.remember {
+			return []byte("STAT maxbytes 67108864\r\nSTAT num_threads 4\r\nSTAT memory_file /dev/shm/mem\r\nEND\r\n")
+		}
 		return []byte("STAT maxbytes 67108864\r\nSTAT num_threads 4\r\nEND\r\n")
 	case "lru_crawler metadump all\r\n", "lru_crawler metadump hash\r\n":
 		return n.list()

@@ -26,6 +26,30 @@ var plots = map[string]plot{
 		}
 	},
 
+	// Two rounds of rolling restarts.
+	"roll": func(f *fleet, i int) { f.roll(i, 0) },
+
+	// The same, and in between a proxy is restarted.
+	"roll, restart": func(f *fleet, i int) { f.roll(i, 1) },
+
+	// The same, and after half of the servers a proxy is restarted.
+	"roll, restarts": func(f *fleet, i int) { f.roll(i, f.servers) },
+
+	// A server is flushed. Before it is filled, a proxy is restarted, and another server.
+	"flush, restart both": func(f *fleet, i int) {
+		f.lasts(15 * second)
+		back := f.killFor(i, 4*second, 5*second)
+		f.after(back+f.between(3*second, 5*second), func() {
+			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			if s.dead {
+				return
+			}
+			s.die()
+			f.after(100*milli, s.start)
+			f.after(f.between(1200*milli, 3*second), func() { f.lasts(f.killFor(f.other(i), 3*second, 5*second)) })
+		})
+	},
+
 	// A server restarts empty. Before it is filled, another one hangs.
 	"kill, hang": func(f *fleet, i int) {
 		back := f.killFor(i, 200*milli, 1200*milli)
@@ -369,6 +393,30 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 		f.after(long, n.start)
 	}
 	return long
+}
+
+// roll restarts each server twice, from server i on. Each restart begins a second after the one before
+// has ended. In between, a proxy is restarted the given number of times.
+func (f *fleet) roll(i, restarts int) {
+	left := 2 * f.servers
+	again := f.rand.Perm(left)[:restarts]
+	var next func()
+	next = func() {
+		long := f.killFor(i, 100*milli, 2500*milli)
+		f.lasts(long + 2*second)
+		if left--; slices.Contains(again, left) {
+			f.after(long+f.upTo(second), func() {
+				if s := f.sidecars[f.rand.IntN(len(f.sidecars))]; !s.dead {
+					s.die()
+					f.after(f.between(100*milli, 900*milli), s.start)
+				}
+			})
+		}
+		if i = (i + 1) % f.servers; left > 0 {
+			f.after(long+second, next)
+		}
+	}
+	next()
 }
 
 // drainBeside drains a server in the other pool. It returns the time after which the

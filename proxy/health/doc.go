@@ -82,13 +82,17 @@
 //     could destroy. So it is ejected sooner than a server that only stops replying,
 //     and proxies inform each other at once (vote.go). The WAITs are not shorter,
 //     because they depend on what other proxies may still believe and not on the kind
-//     of failure. But while a server is leaving, a proxy that knows it pings all
+//     of failure. A server with restartable memory (memcached -e) keeps its data when
+//     its process ends. So its refusals count as silence, and so do those of a server
+//     of which that is not known yet. But while a server is leaving, a proxy that knows it pings all
 //     servers four times as often, to notice each step early.
 //   - If routes keep replicas, a silent server is not ejected for half a minute while
 //     another server is not In or lacks replicas. The silent server may have the last
 //     copy of a key, and an ejected server is flushed. Until then its keys return
 //     errors. A server that refuses connections has no data left to protect. Each proxy
-//     considers only the phases and the repairs that it knows of itself.
+//     considers the phases and the repairs that it knows of itself, and which servers
+//     lack replicas as its peers write in the list of instances. A new proxy assumes
+//     that all servers do, until it has read that list.
 //   - A server that missed more writes than the replication ledger can record still
 //     replies, but can't be repaired key by key. Once the other servers are complete it
 //     is ejected without vote and EjectAfter, and it is flushed before it rejoins.

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a silent server that may have the last copy of a key
+	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a server that may have the last copy of a key
 	tellTime = int64(2 * time.Second)  // how long after a server has rejoined every loop has reported whether the server lacks replicas
 	warmTime = int64(60 * time.Second) // the maximum time that a server stays WARM under OnRejoin Warm
 )
@@ -370,7 +370,7 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 
 // onlyCopy reports whether server i may have the last copy of a key, so that it must
 // not be ejected and flushed. A server that refuses connections has lost its data, so the
-// result is false. The result is true while a reload that removes a server is in progress,
+// result is false, unless it has restartable memory (refusalMeansLoss). The result is true while a reload that removes a server is in progress,
 // because keys of the removed server have one replica less.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
 	switch {
@@ -386,7 +386,7 @@ func (k *Keeper) onlyCopy(i int, now int64) bool {
 	return k.any(func(j int) bool {
 		o := &k.servers[j]
 		returned := o.n >= phases && now < o.since+tellTime
-		return j != i && k.group(j) == k.group(i) && (PhaseOf(o.n) != In || o.incomplete || returned || o.refused.since != 0)
+		return j != i && k.group(j) == k.group(i) && (PhaseOf(o.n) != In || returned || o.refused.since != 0 || k.lacks(j))
 	})
 }
 

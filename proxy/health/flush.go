@@ -76,7 +76,7 @@ func (k *Keeper) tokenLine(i int) []byte {
 
 func (k *Keeper) askThreads(i int, now int64) {
 	k.servers[i].flush.step = flushThreads
-	k.send(ask{kind: askThreads, server: i, about: i}, now, []byte("stats settings\r\n"))
+	k.send(ask{kind: askThreads, server: i, about: i}, now, askSettings)
 }
 
 // flushAnswered handles the reply to a request of a flush, and sends the next request of the flush.

@@ -12,6 +12,33 @@ type identity struct {
 	known    bool  // the process was identified after the server's view record was last lost or replaced
 	heard    int64 // when the last request was sent that the process has replied to
 	stranger bool  // the process is another memcached with data of its own, so it must be flushed
+	memory   memory
+	asks     bool // the request for the server's settings has no reply yet
+}
+
+// memory says what becomes of a server's items when its process ends.
+type memory uint8
+
+const (
+	memoryUnknown memory = iota
+	memoryLost           // the items are lost
+	memoryKept           // the next process may have them: the server has restartable memory (memcached -e)
+)
+
+// askMemory asks server i whether it has restartable memory, unless that is known. The process must
+// have been identified first, because the reply is about the process that runs now.
+func (k *Keeper) askMemory(i int, now int64) {
+	if s := &k.servers[i]; s.known && s.memory == memoryUnknown && !s.asks {
+		s.asks = true
+		k.send(ask{kind: askMemory, server: i, about: i}, now, askSettings)
+	}
+}
+
+// refusalMeansLoss reports whether a refused connection shows that server i has lost its items. It does not if
+// the server may have restartable memory. Then a server that refuses connections is treated like one
+// that is silent: it may still have the only copy of a key.
+func (k *Keeper) refusalMeansLoss(i int) bool {
+	return k.servers[i].memory == memoryLost || k.off.Memory
 }
 
 // recognized reports whether the process that replies at the address of server i is identified, so
@@ -44,6 +71,9 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	}
 	before, heard := s.process, s.heard
 	s.process, s.heard = p, a.sent
+	if !p.Is(before) {
+		s.memory = memoryUnknown
+	}
 	if before == (Process{}) || p.Is(before) || k.off.Stranger {
 		return
 	}

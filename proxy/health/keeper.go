@@ -272,9 +272,10 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 // ServerFailed reports to the keeper a failure of a server that the engine has seen. The server
 // has refused a connection (refused), was unreachable, has not replied to the greeting, or has not
 // replied to Settings.AfterFailures consecutive client requests. The server is suspect from now
-// on.
+// on. A refusal by a server with restartable memory counts as silence.
 func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	s := &k.servers[server]
+	refused = refused && k.refusalMeansLoss(server)
 	if !s.suspect {
 		s.pingAt = min(s.pingAt, now) // ping now: the server may be up again already
 	}

@@ -132,6 +132,19 @@ const (
 	mostThreads  = 128
 )
 
+// askSettings is the request for the settings of a server.
+var askSettings = []byte("stats settings\r\n")
+
+// parseMemory returns from the reply to askSettings what becomes of the server's items when its
+// process ends. Servers that do not report a memory file have none.
+func parseMemory(answer []byte) memory {
+	_, rest, ok := bytes.Cut(answer, []byte("STAT memory_file "))
+	if file, _, _ := bytes.Cut(rest, []byte("\r\n")); ok && string(file) != "(null)" {
+		return memoryKept
+	}
+	return memoryLost
+}
+
 // parseThreads returns the number of threads in the reply to `stats settings`.
 func parseThreads(answer []byte) int {
 	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))

@@ -71,3 +71,16 @@ func TestKeysFit(t *testing.T) {
 		t.Errorf("the record is at %s", k.View)
 	}
 }
+
+func TestParseMemory(t *testing.T) {
+	for answer, want := range map[string]memory{
+		"STAT maxbytes 1\r\nSTAT memory_file /dev/shm/m\r\nEND\r\n": memoryKept,
+		"STAT memory_file (null)\r\nEND\r\n":                        memoryLost,
+		"END\r\n":                                                   memoryLost,
+		"ERROR\r\n":                                                 memoryLost,
+	} {
+		if got := parseMemory([]byte(answer)); got != want {
+			t.Errorf("%q: %d, want %d", answer, got, want)
+		}
+	}
+}

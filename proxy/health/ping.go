@@ -30,6 +30,7 @@ const (
 	askPing      askKind = iota // mg: read the view record
 	askWrite                    // ms: write the view record
 	askProcess                  // stats: identify the server process
+	askMemory                   // stats settings: read whether the server has restartable memory
 	askRoll                     // mg: read the list of instances (package roll)
 	askRollWrite                // ms: write the list of instances (package roll)
 	askLive                     // ma: count this proxy as alive
@@ -65,6 +66,9 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.wrote(a, answer, now)
 	case askProcess:
 		k.identified(a, answer, now)
+	case askMemory:
+		k.servers[a.server].asks = false
+		k.servers[a.server].memory = parseMemory(answer)
 	case askRoll:
 		k.rolled(a, answer, now)
 	case askRollWrite:
@@ -85,6 +89,8 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 		k.servers[a.server].writing = false
 	case askProcess:
 		k.servers[a.server].asking = false
+	case askMemory:
+		k.servers[a.server].asks = false
 	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
 	default:
 		k.flushUnanswered(a, now)
@@ -230,6 +236,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		s.lease, s.heard = sent+int64(k.set.Lease), sent
 	}
 	k.identify(i, now)
+	k.askMemory(i, now)
 	for j, e := range r.entries {
 		if m := k.adopted(j, e, first); m != k.servers[j].entry {
 			k.become(j, m, "the record on "+k.members[i].Name+" says so", now)

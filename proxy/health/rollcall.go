@@ -18,6 +18,7 @@ type rollCall struct {
 	roll.Call
 	self  roll.Instance // the entry of this proxy; ID 0: introduce was not called yet, so nothing is published
 	at    int64         // when this proxy next reads and writes the list of instances
+	met   bool          // the list of instances was read from a server at least once
 	heard bool          // a server has replied since the reads of the list of instances that were sent last
 	tries int
 	apart string // name of a peer that keeps replicas on other servers than this proxy, as last logged; empty: none
@@ -65,6 +66,19 @@ func (k *Keeper) describe() (e roll.Instance) {
 		}
 	}
 	return e
+}
+
+// lacks reports whether server i lacks replicas, as far as this proxy or a peer knows. A proxy that has
+// just started does not know it itself. Until it has read the list of instances, any server may lack
+// replicas.
+func (k *Keeper) lacks(i int) bool {
+	if k.servers[i].incomplete {
+		return true
+	}
+	if k.off.Peers || k.roll.self.ID == 0 {
+		return false
+	}
+	return !k.roll.met || slices.ContainsFunc(k.roll.Here(), func(e roll.Instance) bool { return e.SaysLacks(k.members[i].Name) })
 }
 
 // recordServers returns the servers that store the list of instances. They depend only on the names
@@ -117,7 +131,7 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 	case !IsMetaMiss(answer):
 		return
 	}
-	k.roll.heard = true
+	k.roll.heard, k.roll.met = true, true
 	if apart := k.roll.Apart(k.roll.self.Copies); (apart == "") != (k.roll.apart == "") {
 		if k.roll.apart = apart; apart != "" {
 			k.event(-1, "alike", "apart", apart+" keeps replicas on other servers than this instance")
