@@ -184,7 +184,7 @@ func splitHost(text string) (host, port string, err error) {
 	case colon && port == "":
 		return "", "", fmt.Errorf("%s has no port after the colon", quote(text))
 	case host != "" && !isHost.MatchString(host):
-		return "", "", fmt.Errorf("%s is no host name or address%s", quote(host), variable(text))
+		return "", "", fmt.Errorf("%s is no host name or address", quote(host))
 	case text == "":
 		return "", "", errors.New("the address is empty: write host:port, [ipv6]:port or unix:/path")
 	case !colon && strings.Trim(host, "0123456789") == "":
@@ -217,7 +217,7 @@ func zoneText() value[string] { return visible("the name of a zone", maxName) }
 // `most` is the maximum length in bytes.
 func visible(what string, most int) value[string] {
 	return before(text(what), func(d *document, n *node, path string, _ *string) bool {
-		wrong := n.tag == "!!str" && (len(n.text) > most || !printable(n.text))
+		wrong := (n.tag == "!!str" || n.eitherType) && (len(n.text) > most || !printable(n.text))
 		if wrong {
 			d.failAt(n, "%s must have at most %d bytes and no spaces or control characters, not %s", path, most, n.is())
 		}

@@ -19,8 +19,12 @@
 //   - Anchors, aliases and merge keys (<<) work. Keys at the top level that begin
 //     with x- are ignored, so that they can define anchors. A second document, an
 //     alias that contains itself, and a file with more than 200,000 values,
-//     repetitions by aliases included, are rejected. Environment variables are not
-//     expanded.
+//     repetitions by aliases included, are rejected.
+//   - ${NAME}, ${NAME:-default} and ${file:/path} in a value are replaced after the
+//     YAML was parsed: a variable cannot add structure. The type of a value is that of
+//     the result; a quoted value can also be a text. A setting or list item that consists of variables that are
+//     all empty (${NAME:-}) is left out. $$ is a dollar. Values of files are secrets:
+//     errors, warnings and changes show the variable instead.
 //   - Durations have a unit (500ms); a bare number is rejected. Sizes are bytes or
 //     have a binary unit (64KiB). off, where allowed, is a duration of 0.
 //   - A pool inherits each setting that it leaves out from defaults, including
@@ -93,9 +97,11 @@ type File struct {
 	Log    Log
 	Watch  bool // whether the file is reloaded when it changes
 
-	Source   []byte   // the text of the file
-	Named    []Named  // the certificates, keys and CAs that the file names, as far as they were read
-	Warnings []string // settings that are valid but probably not intended, each with its position
+	Source    []byte            // the text of the file
+	Variables map[string]string // environment variables that the file uses, with their values
+	secrets   secrets
+	Named     []Named  // the certificates, keys and CAs that the file names, as far as they were read
+	Warnings  []string // settings that are valid but probably not intended, each with its position
 }
 
 // Named is a file whose contents belong to the configuration. A change of it needs a reload.

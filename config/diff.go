@@ -23,7 +23,7 @@ func Changes(old, f *File) []string {
 // AtNextStart returns the changes from the file running to the file f that need a restart. running
 // is the file with which the process was started.
 func AtNextStart(running, f *File) []string {
-	return changes(&File{Engine: running.Engine}, &File{Engine: f.Engine})
+	return changes(&File{Engine: running.Engine, secrets: running.secrets}, &File{Engine: f.Engine, secrets: f.secrets})
 }
 
 func changes(old, f *File) []string {
@@ -31,7 +31,11 @@ func changes(old, f *File) []string {
 	fileKeys().compare("", "", settings{File: *old}, settings{File: *f}, func(format string, args ...any) {
 		list = append(list, fmt.Sprintf(format, args...))
 	})
-	return append(append(list, usersChanges(old, f)...), tlsChanges(old, f)...)
+	list = append(append(list, usersChanges(old, f)...), tlsChanges(old, f)...)
+	for i := range list {
+		list[i] = f.Hide(old.Hide(list[i]))
+	}
+	return list
 }
 
 // usersChanges describes how the users of each listener have changed, without their names and

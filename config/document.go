@@ -34,7 +34,10 @@ type node struct {
 	line, column int
 	kind         kind
 	tag          string // YAML type if the node is a scalar: !!str, !!int, !!float, !!bool, !!null, …; else empty
-	text         string // text if the node is a scalar; else empty
+	text         string // text if the node is a scalar, with the values of its variables; else empty
+	eitherType   bool   // the node is a quoted scalar with variables: a text, or what tag says
+	missing      bool   // the node is a scalar, and its variables are all empty, so the setting is not set
+	unset        bool   // a variable of the node has no value, so errors about the node mean nothing
 	items        []*node
 	pairs        []pair
 }
@@ -68,6 +71,7 @@ func (n *node) empty() bool { return n.kind == scalar && n.tag == "!!null" }
 // A document is a file while it is read, with the errors found so far.
 type document struct {
 	others bool // whether to read also the files that a configuration names, such as auth_file
+	from   Variables
 	name   string
 	errs   Errors
 
@@ -80,6 +84,11 @@ type document struct {
 	nodes  int                 // number of nodes expanded so far
 	open   map[*yaml.Node]bool // nodes being expanded, to detect an alias inside the node that it refers to
 	broken bool                // the tree is incomplete, so later errors would be misleading
+
+	literal   bool                // the nodes being expanded keep their variables
+	variables map[string]variable // variables of the file, by the text between ${ and }
+	used      map[string]string   // environment variables that the file uses and that have a value
+	secrets   secrets
 
 	where     map[any]*node // positions of settings: maps a pointer to a field of a File to the node with its value; no entry: the file does not set the field
 	inherited map[any]*node // positions in the mapping `defaults` of settings that pools inherit; the keys are as in where
@@ -224,7 +233,11 @@ func (d *document) syntax(input *counted, err error) {
 			return
 		}
 	}
-	d.fail(line, column, "not YAML: %s", message)
+	hint := ""
+	if text := lines[line-1]; strings.Contains(text, "${") {
+		hint = " (quote a value with ${…} between [] or {}: \"${NAME}\")"
+	}
+	d.fail(line, column, "not YAML: %s%s", message, hint)
 }
 
 // end returns the position of the last character of text.
@@ -256,7 +269,7 @@ func (d *document) expand(from *yaml.Node) *node {
 		}
 		return d.expand(from.Alias)
 	case yaml.ScalarNode:
-		to.tag, to.text = from.ShortTag(), from.Value
+		d.scalar(from, to)
 		return to
 	}
 	d.open[from] = true
@@ -264,7 +277,7 @@ func (d *document) expand(from *yaml.Node) *node {
 	if from.Kind == yaml.SequenceNode {
 		to.kind = sequence
 		for _, item := range from.Content {
-			if n := d.expand(item); n != nil {
+			if n := d.expand(item); n != nil && !n.missing {
 				to.items = append(to.items, n)
 			}
 		}
@@ -282,8 +295,13 @@ func (d *document) expandPairs(from *yaml.Node, to *node) {
 	var merged []*node
 	seen := map[string]*node{}
 	for i := 0; i+1 < len(from.Content); i += 2 {
-		key, value := d.expand(from.Content[i]), d.expand(from.Content[i+1])
-		if key == nil || value == nil {
+		literal := d.literal
+		d.literal = true
+		key := d.expand(from.Content[i])
+		d.literal = literal || len(d.open) == 1 && key != nil && strings.HasPrefix(key.text, "x-")
+		value := d.expand(from.Content[i+1])
+		d.literal = literal
+		if key == nil || value == nil || value.missing {
 			continue
 		}
 		if key.kind != scalar {
@@ -339,6 +357,10 @@ func (d *document) place(settings ...any) *node {
 	return &node{line: 1, column: 1}
 }
 
+// failAt records an error at the position of n, unless n is a value that is not known.
 func (d *document) failAt(n *node, format string, args ...any) {
+	if n.unset {
+		return
+	}
 	d.fail(n.line, n.column, format, args...)
 }

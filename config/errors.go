@@ -120,11 +120,13 @@ func distance(a, b string) int {
 	return last[len(b)]
 }
 
+// maxQuoted is the number of characters of a text that quote keeps.
+const maxQuoted = 60
+
 // quote quotes a text from the file. It cuts long texts, so that the message stays readable.
 func quote(s string) string {
-	const most = 60
-	if utf8.RuneCountInString(s) > most {
-		s = string([]rune(s)[:most]) + "…"
+	if utf8.RuneCountInString(s) > maxQuoted {
+		s = string([]rune(s)[:maxQuoted]) + "…"
 	}
 	return fmt.Sprintf("%q", s)
 }

@@ -8,20 +8,31 @@ import "slices"
 // Load reads and parses the configuration file at path. If the file cannot be read, the error is
 // that of the operating system. If the file is wrong, the error is of type Errors.
 func Load(path string) (*File, error) {
+	return LoadWith(path, Environment())
+}
+
+// LoadWith reads and parses the configuration file at path like Load, with the given variables.
+func LoadWith(path string, from Variables) (*File, error) {
 	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
 		return nil, err // the error already contains the path
 	}
-	return read(path, data, true)
+	return read(path, data, from, true)
 }
 
 // Parse parses a configuration file and checks it completely, including the placement of keys. It
-// does not read other files, so a listener with an auth_file has no users, and one with TLS no certificate. name is the file name in
-// the error, which is of type Errors.
-func Parse(name string, data []byte) (*File, error) { return read(name, data, false) }
+// does not read other files, so a listener with an auth_file has no users, and one with TLS no
+// certificate. Environment variables are not set. name is the file name in the error, which is of
+// type Errors.
+func Parse(name string, data []byte) (*File, error) { return ParseWith(name, data, Variables{}) }
 
-func read(name string, data []byte, others bool) (*File, error) {
-	d := &document{others: others, name: name, where: map[any]*node{}, inherited: map[any]*node{}}
+// ParseWith parses a configuration file like Parse, with the given variables.
+func ParseWith(name string, data []byte, from Variables) (*File, error) {
+	return read(name, data, from, false)
+}
+
+func read(name string, data []byte, from Variables, others bool) (*File, error) {
+	d := &document{others: others, from: from, name: name, variables: map[string]variable{}, where: map[any]*node{}, inherited: map[any]*node{}}
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
 	if root := d.parse(data); root != nil {
@@ -32,10 +43,13 @@ func read(name string, data []byte, others bool) (*File, error) {
 			d.check(root, s)
 		}
 	}
+	for _, e := range append(d.errs, d.warnings...) {
+		e.Message = d.secrets.hide(e.Message)
+	}
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	s.File.Source, s.File.Named = data, d.named
+	s.File.Source, s.File.Variables, s.File.secrets, s.File.Named = data, d.used, d.secrets, d.named
 	for _, w := range d.warnings.sorted() {
 		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}

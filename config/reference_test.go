@@ -63,6 +63,29 @@ Every setting of the file. [ringside.example.yaml](../deploy/ringside.example.ya
 line and column, and shows what the file means. (This page is generated: ` + "`go test ./config -run Reference -update`" + `.)
 
 Durations are ` + "`500ms`, `3s`, `1m30s`" + `; sizes are bytes, or ` + "`64KiB`, `8MiB`, `1GiB`" + `.
+
+## Variables
+
+One file can serve several environments. A value, or a part of it, can come from elsewhere; keys cannot:
+
+| form | value |
+|---|---|
+| ` + "`${NAME}`" + ` | the environment variable. If it is not set, or empty, the file is rejected at this line |
+| ` + "`${NAME:-default}`" + ` | the same, or the default if the variable is not set or empty. ` + "`zone: ${ZONE:-}`" + ` leaves out the setting, or the item of a list |
+| ` + "`${file:/run/secrets/x}`" + ` | the content of the file, one line. It is a secret: see below |
+| ` + "`$$`" + ` | a dollar. A dollar before another character stands for itself |
+
+Variables are replaced after the YAML was parsed, so a value with spaces, ` + "`:` or `#`" + ` is one value. It has the type of the result
+(` + "`queue: ${QUEUE}`" + ` is a number); in quotes it can also be a text, such as a zone with the name 1. Between ` + "`[]` and `{}`" + `, YAML requires the
+quotes: ` + "`servers: [\"${HOST}:11211\"]`" + `. The environment is that at the start of the process. Files are read again by each reload, and ` + "`watch: on`" + ` watches them too.
+
+` + "`ringside check`, `plan` and `route`" + ` use the environment of the shell, or that of ` + "`--env FILE`" + ` (` + "`NAME=value`" + ` lines).
+` + "`check --allow-unset`" + ` accepts variables without a value and unreadable files with a warning, to check a file on another machine. Commands that need
+only the addresses of an instance (` + "`-c`" + `) accept them too.
+
+Errors, the log, ` + "`ringside check`, `plan`, `reload` and `GET /control/config`" + ` show ` + "`${file:…}`" + ` in place of the content, if it has at least
+four bytes. Names of servers and pools are also in metrics, in ` + "`stats`" + ` and on the dashboard: don't make them secrets. Environment variables are not
+secrets: ` + "`GET /control/config`" + ` shows the ones that the file uses, because ` + "`ringside plan`" + ` needs them.
 `)
 	for _, section := range sections {
 		rows := tables[section.path]
@@ -147,6 +170,9 @@ func rowOf(name string, s schema, may string) string {
 
 // choicesOf describes the values that s allows.
 func choicesOf(s schema) string {
+	if s["$ref"] != nil { // any value can come from a variable
+		return ""
+	}
 	var all []string
 	choices, _ := s["anyOf"].([]any)
 	for _, c := range choices {

@@ -62,16 +62,7 @@ func after[V any](v value[V], step func(d *document, n *node, path string, to *V
 
 // wrong records an error: the setting at path is not what want describes.
 func (d *document) wrong(n *node, path, want string) {
-	d.failAt(n, "%s must be %s, not %s%s", path, want, n.is(), variable(n.text))
-}
-
-// variable returns a hint if text contains an environment variable such as ${HOME}. Environment
-// variables are not expanded.
-func variable(text string) string {
-	if strings.Contains(text, "${") {
-		return "; nothing is taken from the environment: fill in ${…} before, with envsubst for one"
-	}
-	return ""
+	d.failAt(n, "%s must be %s, not %s", path, want, n.is())
 }
 
 // text describes a setting that is a text and not empty. The parameter what describes it in errors.
@@ -79,7 +70,7 @@ func text(what string) value[string] {
 	return value[string]{
 		read: func(d *document, n *node, path string, to *string) {
 			switch {
-			case n.kind == scalar && n.tag == "!!str" && n.text != "":
+			case n.kind == scalar && (n.tag == "!!str" || n.eitherType) && n.text != "":
 				*to = n.text
 			case n.kind == scalar && n.text != "":
 				d.failAt(n, "%s must be %s; %s alone is no text: write %q", path, what, n.text, n.text)
@@ -189,7 +180,7 @@ func wordOr[V any](more string, options ...option[V]) value[V] {
 				*to = options[i].means
 				return
 			}
-			d.failAt(n, "%s must be %s, not %s%s", path, list(want), n.is(), cmp.Or(didYouMean(n.text, words), variable(n.text)))
+			d.failAt(n, "%s must be %s, not %s%s", path, list(want), n.is(), didYouMean(n.text, words))
 		},
 		show: func(v V) any {
 			for _, o := range options {

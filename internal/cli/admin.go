@@ -40,7 +40,9 @@ func (f *Admin) Load() (*config.File, error) {
 	if f.path == "" {
 		return nil, nil
 	}
-	return loadConfig(f.path)
+	from := config.Environment()
+	from.AllowUnset = true // the environment is that of an operator, who needs no more than the addresses
+	return loadConfig(f.path, from)
 }
 
 // Endpoint returns the address of the selected instance's admin interface. It is the address in

@@ -164,23 +164,23 @@ func OrFile(path *string) cobra.PositionalArgs {
 	}
 }
 
-// ReadConfig reads the configuration file at path. If path is -, it reads the configuration from
-// standard input.
-func ReadConfig(cmd *cobra.Command, path string) (*config.File, error) {
+// ReadConfig reads the configuration file at path, with the given variables. If path is -, it reads
+// the configuration from standard input.
+func ReadConfig(cmd *cobra.Command, path string, from config.Variables) (*config.File, error) {
 	if path != "-" {
-		return loadConfig(path)
+		return loadConfig(path, from)
 	}
 	text, err := io.ReadAll(cmd.InOrStdin())
 	if err != nil {
 		return nil, fmt.Errorf("read standard input: %w", err)
 	}
-	return config.Parse("standard input", text)
+	return config.ParseWith("standard input", text, from)
 }
 
-// ReadTable reads the configuration file at path, and builds its table. If path is -, it reads
+// ReadTable reads the configuration file at path with the given variables, and builds its table. If path is -, it reads
 // standard input.
-func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, error) {
-	f, err := ReadConfig(cmd, path)
+func ReadTable(cmd *cobra.Command, path string, from config.Variables) (*config.File, *table.Table, error) {
+	f, err := ReadConfig(cmd, path, from)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,12 +190,33 @@ func ReadTable(cmd *cobra.Command, path string) (*config.File, *table.Table, err
 
 // loadConfig reads the configuration file at path. The error for a file that cannot be read has
 // the same exit status as the error for a file with a mistake.
-func loadConfig(path string) (*config.File, error) {
-	f, err := config.Load(path)
+func loadConfig(path string, from config.Variables) (*config.File, error) {
+	f, err := config.LoadWith(path, from)
 	if err != nil && !isConfig(err) {
 		return nil, unread(err)
 	}
 	return f, err
+}
+
+// EnvFlag adds the flag --env to a command. The function that EnvFlag returns gives the variables
+// for configuration files: those of the file that the flag names, or those of this process.
+func EnvFlag(cmd *cobra.Command) func() (config.Variables, error) {
+	var path string
+	cmd.Flags().StringVar(&path, "env", "", "a `file` with NAME=value lines, instead of the environment, for ${NAME} in the configuration")
+	cmd.MarkFlagFilename("env")
+	return func() (config.Variables, error) {
+		from := config.Environment()
+		if path == "" {
+			return from, nil
+		}
+		data, err := config.ReadFile(path, 1<<20)
+		if err != nil {
+			return from, unread(err)
+		}
+		values, err := config.ParseEnv(path, data)
+		from.Lookup = config.From(values)
+		return from, err
+	}
 }
 
 // ConfigFlag adds the flag -c, which names a configuration file, to a command.

@@ -49,7 +49,7 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 			if asJSON {
 				logging.Format = "json"
 			}
-			log, _ := instance.NewLogger(logging, cmd.ErrOrStderr())
+			log, _ := instance.NewLogger(&config.File{Log: logging}, cmd.ErrOrStderr())
 			d, err := Start(listen, adminAddr, version, log)
 			if err != nil {
 				return err

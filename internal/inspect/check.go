@@ -3,6 +3,7 @@ package inspect
 // This file implements the command `ringside check`.
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"iter"
@@ -23,7 +24,8 @@ import (
 
 func newCheck() *cobra.Command {
 	var path string
-	var asJSON, connect bool
+	var asJSON, connect, allowUnset bool
+	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Validate a configuration and show the share of each server",
@@ -33,11 +35,20 @@ of each server, what happens when a server is down, and for each route its prese
 its replicas, and what is lost when one server dies.
 
 With --connect, the servers that can be reached within two seconds are asked for
-their largest item size. A size that does not fit limits.value is a warning.`,
+their largest item size. A size that does not fit limits.value is a warning.
+
+Variables such as ${NAME} have the values of the environment, or of the file after
+--env. With --allow-unset, a variable without a value is a warning: the output is
+that of a file in which it has a made-up value. Values of ${file:…} are not printed.`,
 		Example: "  ringside check ringside.yaml\n  generate | ringside check -c -",
 		Args:    cli.OrFile(&path),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, t, err := cli.ReadTable(cmd, path)
+			from, err := variables()
+			if err != nil {
+				return err
+			}
+			from.AllowUnset = allowUnset
+			f, t, err := cli.ReadTable(cmd, path, from)
 			if err != nil {
 				return err
 			}
@@ -47,24 +58,34 @@ their largest item size. A size that does not fit limits.value is a warning.`,
 			}
 			for i := range f.Traces { // a trace file that cannot be written is only a warning, because the configuration may be for another machine
 				if err := tracefile.Look(&f.Traces[i]); err != nil {
-					say.Warn("ringside serve here " + err.Error())
+					say.Warn(f.Hide("ringside serve here " + err.Error()))
 				}
 			}
 			for _, w := range ambiguousServers(cmd.Context(), t, lookUp) {
-				say.Warn(w)
+				say.Warn(f.Hide(w))
 			}
 			if connect {
 				for _, w := range ItemSizes(cmd.Context(), t) {
-					say.Warn(w)
+					say.Warn(f.Hide(w))
 				}
 			}
+			out := cmd.OutOrStdout()
+			var text bytes.Buffer
 			if asJSON {
-				return printCheckJSON(cmd.OutOrStdout(), f, t)
+				err = printCheckJSON(&text, f, t)
+			} else {
+				fmt.Fprintln(out, cli.Paint(out, top.Good, path+" is correct"))
+				err = printCheck(&text, f, t)
 			}
-			return printCheck(cmd.OutOrStdout(), path, f, t)
+			if err == nil {
+				_, err = io.WriteString(out, f.Hide(text.String()))
+			}
+			return err
 		},
 	}
 	cli.ConfigFlag(cmd, &path)
+	variables = cli.EnvFlag(cmd)
+	cmd.Flags().BoolVar(&allowUnset, "allow-unset", false, "accept variables without a value")
 	cli.JSONFlag(cmd, &asJSON, "print one JSON object per pool")
 	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for the size of their largest item")
 	return cmd
@@ -94,8 +115,7 @@ func sharesOf(p *table.Pool) (list []share, known bool) {
 	return list, known
 }
 
-func printCheck(out io.Writer, path string, f *config.File, t *table.Table) error {
-	fmt.Fprintln(out, cli.Paint(out, top.Good, path+" is correct"))
+func printCheck(out io.Writer, f *config.File, t *table.Table) error {
 	for i := range t.Pools {
 		if err := printPool(out, f, t, i); err != nil {
 			return err

@@ -4,6 +4,7 @@ package inspect
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,7 @@ func newPlan() *cobra.Command {
 	var from, keys, listener, most string
 	var asJSON bool
 	var to cli.Admin
+	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "plan NEW.yaml",
 		Short: "Show which keys a new configuration moves to other servers",
@@ -90,14 +92,18 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			if listener != "" && keys == "" {
 				return cli.Usage(errors.New("--listener selects the routes of --keys: give both"))
 			}
-			f, next, err := cli.ReadTable(cmd, args[0])
+			vars, err := variables()
+			if err != nil {
+				return err
+			}
+			f, next, err := cli.ReadTable(cmd, args[0], vars)
 			if err != nil {
 				return err
 			}
 			is := plan{next: next}
 			var before *config.File
 			if from != "" {
-				before, err = cli.ReadConfig(cmd, from)
+				before, err = cli.ReadConfig(cmd, from, vars)
 			} else {
 				before, err = is.ask(cmd, &to)
 			}
@@ -119,10 +125,14 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 					return err
 				}
 			}
+			var text bytes.Buffer
 			if asJSON {
-				err = cli.NewEncoder(cmd.OutOrStdout()).Encode(&is)
+				err = cli.NewEncoder(&text).Encode(&is)
 			} else {
-				err = is.print(cmd.OutOrStdout(), args[0])
+				err = is.print(&text, args[0])
+			}
+			if err == nil {
+				_, err = io.WriteString(cmd.OutOrStdout(), f.Hide(before.Hide(text.String())))
 			}
 			if ok {
 				return errors.Join(err, is.exceeds(limit))
@@ -134,6 +144,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 		},
 	}
 	to.Add(cmd)
+	variables = cli.EnvFlag(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
 	cmd.Flags().StringVar(&from, "from", "", "the old configuration `file`, instead of that of a running instance")
 	cmd.Flags().StringVar(&keys, "keys", "", "a `file` with keys, one per line; - is standard input")
@@ -156,9 +167,11 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, error) {
 	if err != nil {
 		return nil, cli.AsUsage(err)
 	}
-	f, err := config.Parse(running.File, []byte(running.Text))
+	from := config.Environment() // the instance does not show secrets, so their files must be on this machine
+	from.Lookup = config.From(running.Variables)
+	f, err := config.ParseWith(running.File, []byte(running.Text), from)
 	if err != nil {
-		return nil, fmt.Errorf("the instance runs another version of Ringside, whose configuration this version can't read: use the file with --from: %w", err)
+		return nil, fmt.Errorf("the configuration of the instance can't be read here, because it runs another version of Ringside, or a secret file is not on this machine: use the file with --from: %w", err)
 	}
 	is.Instances, is.asked = is.instances(cmd, c, f), true
 	return f, nil

@@ -148,3 +148,44 @@ func TestPlanJSON(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestVariables checks that check and plan take variables from --env, and hide secrets.
+func TestVariables(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"secret": "srv-hunter22\n", "env": "HOST=10.0.0.1\n", "wrong": "HOST\n",
+		"a.yaml": "listen: :0\npools: {main: {distribution: jump, servers: [\"${HOST}\", {address: b, name: \"${file:" + dir + "/secret}\"}]}}\n",
+		"b.yaml": "listen: :0\npools: {main: {distribution: jump, servers: [\"${HOST}\", c]}}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b, env := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml"), filepath.Join(dir, "env")
+	hidden := "${file:" + dir + "/secret}"
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"check", a, "--env", env}, 0, "\n  " + hidden + "  "},
+		{[]string{"check", a, "--env", env, "--json"}, 0, `"name":"` + hidden + `"`},
+		{[]string{"check", a}, 78, a + ":2:46: the environment variable HOST is not set"},
+		{[]string{"check", a, "--allow-unset"}, 0, "unset-HOST:11211"},
+		{[]string{"check", a, "--env", filepath.Join(dir, "wrong")}, 78, "wrong:1:1: a line is NAME=value"},
+		{[]string{"check", a, "--env", filepath.Join(dir, "none")}, 78, "no such file"},
+		{[]string{"plan", a, "--from", b, "--env", env}, 0, "+server " + hidden + " (b:11211)"},
+		{[]string{"plan", a, "--from", b, "--env", env, "--json"}, 0, "+server " + hidden},
+		{[]string{"route", "key", "-c", a, "--env", env}, 0, "main"},
+	} {
+		var out bytes.Buffer
+		root := &cobra.Command{Use: "ringside"}
+		root.AddCommand(Commands()...)
+		if code := cli.Run(root, c.args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%v: exit status %d, want %d and %q:\n%s", c.args, code, c.code, c.want, out.String())
+		}
+		if strings.Contains(out.String(), "hunter22") && c.args[0] != "route" {
+			t.Errorf("%v shows a secret:\n%s", c.args, out.String())
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"ringside/config"
 	"ringside/internal/cli"
 	"ringside/proxy/table"
 )
@@ -20,6 +21,7 @@ import (
 func newRoute() *cobra.Command {
 	var path, listener string
 	var asJSON, encoded bool
+	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
 		Short: "Show the servers of keys",
@@ -31,7 +33,11 @@ keys are read from standard input, one per line. No server is contacted.`,
   lru_keys | ringside route - --json`,
 		Args: someKeys,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, t, err := cli.ReadTable(cmd, path)
+			from, err := variables()
+			if err != nil {
+				return err
+			}
+			_, t, err := cli.ReadTable(cmd, path, from)
 			if err != nil {
 				return err
 			}
@@ -67,6 +73,7 @@ keys are read from standard input, one per line. No server is contacted.`,
 		},
 	}
 	cli.ConfigFlag(cmd, &path)
+	variables = cli.EnvFlag(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
 	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are base64, as in meta commands with the flag b")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply, if listeners differ (default: the first)")

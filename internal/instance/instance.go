@@ -340,7 +340,7 @@ func (r *Instance) reloaded() live.Reload {
 func (r *Instance) config() admin.ConfigAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source)}
+	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables}
 }
 
 // readAgain requests a reload from Serve and waits for the result.
@@ -411,8 +411,7 @@ func (r *Instance) again(accept bool) (admin.Reloaded, error) {
 // replicated keys move to other servers because of it. With accept, more keys may move than max_move
 // allows.
 func (r *Instance) applyFile(accept bool) (f *config.File, moves bool, err error) {
-	r.watch.reading()
-	f, err = config.Load(r.watch.path)
+	f, err = r.watch.load()
 	if err != nil {
 		return nil, false, err
 	}
@@ -433,7 +432,7 @@ func (r *Instance) applyFile(accept bool) (f *config.File, moves bool, err error
 		return nil, false, err
 	}
 	limitMemory(f)
-	r.logging.set(f.Log)
+	r.logging.set(f)
 	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

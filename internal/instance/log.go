@@ -11,27 +11,42 @@ import (
 	"ringside/config"
 )
 
-// logSettings contains the current level and format of a log, and where it is written.
+// logSettings contains the current level and format of a log, and where it is written. The
+// log does not contain the secrets of the current configuration.
 type logSettings struct {
 	to      io.Writer
 	current atomic.Pointer[slog.Handler]
 }
 
-// NewLogger returns a log that writes to `to` with the settings l. The method set of the
+// NewLogger returns a log that writes to `to` with the settings of f. The method set of the
 // returned settings changes them later.
-func NewLogger(l config.Log, to io.Writer) (log *slog.Logger, settings *logSettings) {
+func NewLogger(f *config.File, to io.Writer) (log *slog.Logger, settings *logSettings) {
 	s := &logSettings{to: to}
-	s.set(l)
+	s.set(f)
 	return slog.New(logHandler{s, nil}), s
 }
 
-func (s *logSettings) set(l config.Log) {
-	options := &slog.HandlerOptions{Level: l.Level}
-	var h slog.Handler = slog.NewTextHandler(s.to, options)
-	if l.Format == "json" {
-		h = slog.NewJSONHandler(s.to, options)
+func (s *logSettings) set(f *config.File) {
+	options := &slog.HandlerOptions{Level: f.Log.Level}
+	to := hiding{s.to, f}
+	var h slog.Handler = slog.NewTextHandler(to, options)
+	if f.Log.Format == "json" {
+		h = slog.NewJSONHandler(to, options)
 	}
 	s.current.Store(&h)
+}
+
+// hiding is a writer of log lines that replaces the secrets of a configuration.
+type hiding struct {
+	to   io.Writer
+	file *config.File
+}
+
+func (h hiding) Write(line []byte) (int, error) {
+	if _, err := io.WriteString(h.to, h.file.Hide(string(line))); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // logHandler passes each log record to the slog.Handler of the current settings. The

@@ -20,7 +20,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"ringside/config"
 	"ringside/internal/cli"
 	"ringside/internal/remote"
 	"ringside/internal/testenv"
@@ -61,12 +60,11 @@ func serveFile(t *testing.T, path, text string) *served {
 	s := &served{t: t, path: path, signals: make(chan os.Signal, 1)}
 	s.write(text)
 	w := fileWatch{path: path}
-	w.reading()
-	f, err := config.Load(path)
+	f, err := w.load()
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, logging := NewLogger(f.Log, &s.journal)
+	log, logging := NewLogger(f, &s.journal)
 	if s.Instance, err = start(f, w, "", log, logging, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -337,6 +335,34 @@ func TestWatch(t *testing.T) {
 	s.write(text(105, "off"))
 	inForce(105)
 	eventually(t, "one is refused and four are taken", func() bool { n := s.reloaded(); return n.Failed == 1 && n.Succeeded == 4 })
+}
+
+// TestWatchOfSecrets checks that watch: on detects changes of the files of variables, also
+// if the configuration was rejected because of them, and that no answer shows a secret.
+func TestWatchOfSecrets(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("RINGSIDE_TEST_CLIENTS", "101")
+	secret := filepath.Join(dir, "secret")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("hunter22")
+	s := serveFile(t, filepath.Join(dir, "f"), fmt.Sprintf(reloadable, "", "", fmt.Sprintf("watch: on\nlimits: {clients: \"${RINGSIDE_TEST_CLIENTS}\"}\nzone: ${file:%s}\n", secret)))
+	write("hunter23")
+	eventually(t, "a new secret", func() bool { return s.reloaded().Succeeded == 1 })
+	write("has spaces")
+	eventually(t, "a wrong secret", func() bool { return s.reloaded().Failed == 1 })
+	write("hunter24")
+	eventually(t, "a right secret", func() bool { return s.reloaded().Succeeded == 2 })
+	if f := s.config(); f.Variables["RINGSIDE_TEST_CLIENTS"] != "101" || len(f.Variables) != 1 || strings.Contains(f.Text, "hunter") {
+		t.Errorf("config: %+v", f)
+	}
+	if log := s.journal.String(); strings.Contains(log, "hunter") || strings.Contains(log, "has spaces") || !strings.Contains(log, "${file:"+secret+"}") {
+		t.Errorf("the log: %s", log)
+	}
 }
 
 // TestFileWatchSettles checks that a file is ignored while it is being written.

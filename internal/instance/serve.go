@@ -39,11 +39,11 @@ new one starts as usual. Both must run as the same user; each verifies the other
 				w.path = "" // standard input cannot be read again, so there is no file for a reload
 			}
 			w.reading()
-			f, err := cli.ReadConfig(cmd, path)
+			f, err := cli.ReadConfig(cmd, path, w.variables())
 			if err != nil {
 				return err
 			}
-			log, logging := NewLogger(f.Log, cmd.ErrOrStderr())
+			log, logging := NewLogger(f, cmd.ErrOrStderr())
 			var taken *takeover
 			if over {
 				stopping := func() {

@@ -1,26 +1,26 @@
 package instance
 
-// This file detects changes of the configuration file, for the setting `watch: on`.
+// This file reads the configuration file, and detects its changes for the setting `watch: on`.
 
 import (
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"ringside/config"
 )
 
-// fileWatch detects changes of the file at a path, and of the certificates that it names. It polls, with one stat per second. A
-// poll follows all symbolic links as they are now, for example after Kubernetes has
-// replaced the link of a parent directory. It also finds changes that another machine has
-// made on a shared file system. inotify would need a watch on each parent directory, and
-// finds no changes by other machines.
+// fileWatch detects changes of the configuration file at a path, of the files of its
+// variables ${file:…}, and of the certificates, keys and CAs that it names. It polls, with
+// one stat of each file per second. A poll follows all symbolic links as they are now, for
+// example after Kubernetes has replaced the link of a parent directory. It also finds changes that another machine has made on a shared file
+// system. inotify would need a watch on each parent directory, and finds no changes by
+// other machines.
 type fileWatch struct {
-	path string
-	also []string      // paths of the files that the configuration in force names: certificates, keys, CAs
-	read []fs.FileInfo // states of the file and of those in also when it was last read as configuration; nil: it did not exist
-	seen []fs.FileInfo // states at the previous poll
+	path  string
+	read  map[string]fs.FileInfo // by path, the state of each file when it was last read as configuration; nil: it did not exist
+	named map[string]fs.FileInfo // by path, the same for the certificates, keys and CAs of the configuration in force
+	seen  map[string]fs.FileInfo // by path, the state of each file at the previous poll; nil: it did not exist
 }
 
 // lookEvery is the time between two polls. A changed file must also stay unchanged for
@@ -28,42 +28,74 @@ type fileWatch struct {
 // be read incomplete.
 const lookEvery = time.Second
 
-// stat returns the current states of the file and of those in also. The state of a file that does not
-// exist is nil.
-func (w *fileWatch) stat() (all []fs.FileInfo) {
-	for _, path := range append([]string{w.path}, w.also...) {
-		is, err := os.Stat(path)
-		if err != nil {
-			is = nil
+// stateOf returns the current state of the file at path, or nil if it does not exist.
+func stateOf(path string) fs.FileInfo {
+	is, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return is
+}
+
+// reading records the state of all files at the time when they are read as configuration.
+func (w *fileWatch) reading() {
+	if w.read == nil {
+		w.read = map[string]fs.FileInfo{w.path: nil}
+	}
+	for _, files := range []map[string]fs.FileInfo{w.read, w.named} {
+		for path := range files {
+			files[path] = stateOf(path)
 		}
-		all = append(all, is)
 	}
-	return all
 }
 
-// reading records the states of the files at the time when they are read as configuration.
-func (w *fileWatch) reading() { w.read = w.stat() }
-
-// adopted records the files that the configuration in force names, in the states in which they were read.
+// adopted records the certificates, keys and CAs of the configuration that is in force now, in the
+// states in which they were read.
 func (w *fileWatch) adopted(f *config.File) {
-	if len(w.read) == 0 { // there is no file
-		return
-	}
-	w.also, w.read, w.seen = nil, w.read[:1:1], nil
+	w.named, w.seen = map[string]fs.FileInfo{}, nil
 	for _, named := range f.Named {
-		w.also, w.read = append(w.also, named.Path), append(w.read, named.Info)
+		w.named[named.Path] = named.Info
 	}
 }
 
-// changed reports whether the file differs from what was last read as configuration, and
-// has not changed since the previous poll. The same holds for the files that the
-// configuration names. A missing file does not count as a change: it
+// load reads the configuration. It records which files the variables read, also if the
+// configuration is rejected, because a change of such a file can correct it.
+func (w *fileWatch) load() (*config.File, error) {
+	w.read = nil
+	w.reading()
+	return config.LoadWith(w.path, w.variables())
+}
+
+// variables returns the variables of this process. It records which files they read.
+func (w *fileWatch) variables() config.Variables {
+	from := config.Environment()
+	read := from.ReadFile
+	from.ReadFile = func(path string) ([]byte, error) {
+		w.read[path] = stateOf(path)
+		return read(path)
+	}
+	return from
+}
+
+// changed reports whether a file differs from what was last read as configuration, and no
+// file has changed since the previous poll. A missing file does not count as a change: it
 // is probably being replaced. If it stays missing, the next start reports that.
 func (w *fileWatch) changed() bool {
-	is := w.stat()
-	still := !slices.Contains(is, nil) && slices.EqualFunc(is, w.seen, sameFile)
-	w.seen = is
-	return still && !slices.EqualFunc(is, w.read, sameFile)
+	still, differs, seen := true, false, map[string]fs.FileInfo{}
+	for _, files := range []map[string]fs.FileInfo{w.read, w.named} {
+		for path, read := range files {
+			is := stateOf(path)
+			if is == nil {
+				still = still && read == nil // a file that was missing before does not delay a reload
+				continue
+			}
+			still = still && sameFile(is, w.seen[path])
+			differs = differs || !sameFile(is, read)
+			seen[path] = is
+		}
+	}
+	w.seen = seen
+	return still && differs
 }
 
 func sameFile(a, b fs.FileInfo) bool {

@@ -345,7 +345,9 @@ func (s *Server) postReload(r *http.Request) (int, any, error) {
 // ConfigAnswer is the reply to GET /control/config.
 type ConfigAnswer struct {
 	File string `json:"file"` // path of the configuration file
-	Text string `json:"text"` // text of the file when it was loaded
+	Text string `json:"text"` // text of the file when it was loaded, with its variables in place of their values
+
+	Variables map[string]string `json:"variables,omitempty"` // environment variables that the file uses; the values of files are not shown
 }
 
 func (s *Server) getConfig(*http.Request) (int, any, error) {

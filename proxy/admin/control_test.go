@@ -385,7 +385,7 @@ func TestAllow(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	_, h := steered(Options{Config: func() ConfigAnswer { return ConfigAnswer{"a.yaml", "pools: <&>\n"} }})
+	_, h := steered(Options{Config: func() ConfigAnswer { return ConfigAnswer{File: "a.yaml", Text: "pools: <&>\n"} }})
 	r := httptest.NewRequest("GET", "/control/config", nil)
 	r.RemoteAddr, r.Host = "127.0.0.1:4000", "localhost"
 	w := httptest.NewRecorder()
