@@ -38,7 +38,6 @@ type Command struct {
 	If     bool // the command has a cas condition: the flag C of ms, ma or md. A Cas always has one
 	Vivify bool // the command creates a missing item: the flag N of mg, ma or ms
 	Win    bool // the command may grant one client the right to rebuild: the flag N or R of mg. Only the primary may grant it
-	Bound  bool // the followers get a copy of the primary's value instead of the client's value, so that a delete in between wins. Only tests leave it unset
 	Stale  bool // the flag I: md marks the item as stale, and ms stores the value as stale if its cas is older than the item's
 
 	// Conditional makes a set or a delete replace at each replica only the item that a look has
@@ -113,8 +112,9 @@ type Outcome struct {
 	Kind Kind
 	// Value is a number. Its meaning depends on the step of the ask:
 	//   - an incr or decr with the Kind Number: the result;
-	//   - Look and Review: the item's size;
-	//   - CompareVersion: 1 if the item's cas is the client's token;
+	//   - Look and Check: the item's size;
+	//   - Look, for an ms with the flags C and I: 1 if the item's cas is the client's token, and 2 if
+	//     the token is newer, because the client's command would then store nothing;
 	//   - Preview: the size or number that the item would have after the command;
 	//   - Fetch: for incr and decr the item's number; for others 1 if the value is the one that the
 	//     command stores; for the Kind Miss 1 if the command has set an exptime that has passed.

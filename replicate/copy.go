@@ -46,7 +46,7 @@ type levelling struct {
 }
 
 func (r *Rule) copyThen(then next, targets, sources Mask, overwrite bool) {
-	keep := then == closing && r.followerStep() != Put || then == starting && r.through && r.in == 0
+	keep := then == closing && !r.binds() || then == starting && r.through && r.in == 0
 	r.copy = copying{then: then, overwrite: overwrite, keep: keep, take: then == asking || then == closing, from: sources}
 	r.copyRound(targets)
 }
@@ -167,7 +167,7 @@ func (r *Rule) level() {
 	c.hit, c.fetched, c.level = true, c.ahead, true
 	r.stage = filling
 	for m := same; m != 0; m &= m - 1 {
-		r.asks[r.askFrom(m.first(), Fill, r.guard[m.first()])].from = c.ahead
+		r.fill(m.first(), int(c.ahead))
 	}
 }
 
@@ -206,8 +206,7 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 		c.hit, c.fetched = true, uint8(ask)
 		r.stage = filling
 		for m := c.guarded; m != 0; m &= m - 1 {
-			i := m.first()
-			r.asks[r.askFrom(i, Fill, r.guard[i])].from = uint8(ask)
+			r.fill(m.first(), ask)
 		}
 	case Miss:
 		c.missed = true
@@ -215,6 +214,11 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	default: // the source has a tombstone, which has no value, or has not replied
 		r.fetch()
 	}
+}
+
+// fill stores what the given ask has fetched at replica i.
+func (r *Rule) fill(i, fetched int) {
+	r.asks[r.askFrom(i, Fill, r.guard[i])].from = uint8(fetched)
 }
 
 // takesExpiring reports whether the copy stores a value that expires within a second. It does if

@@ -66,7 +66,7 @@
 //	                ms C I                 primary: look                   token equal or newer: as ms C;           primary's
 //	                                                                       token older: as md I
 //	                ms C (A, P), ms MA N   primary                         STORED: followers append, without C, N   primary's
-//	incr decr       ma, ma MD              primary; followers: look        primary: fetch; followers count,         primary's
+//	incr decr       ma, ma MD              primary; followers: look        primary: fetch; followers: the item,      primary's
 //	                                                                       guarded
 //	touch                                  primary                         followers: touch                         primary's
 //	delete          md                     all: look, then a tombstone     all: a fresh tombstone; if one is gone,  DELETED if a readable replica had it
@@ -83,13 +83,15 @@
 //	flush_all                              all                             -                                        OK if all reply OK
 //	stats, version, mn, verbosity…         have no key, so no rule
 //
-// A follower repeats an append or an incr only on the value that the primary had before.
-// Each follower is looked at while the primary is asked (Preview), and its step runs only if
-// nothing has changed at the follower since. So a follower never has a value that the primary
-// never had, even for a moment, and even if it runs the step late. For a counter, the expected
-// number is not proof: an incr and a decr of another proxy may have run at the follower
-// already. So the primary's number is fetched between the look and the step. If the number
-// has changed by then, the followers count as different.
+// A follower repeats an append only on the value that the primary had before. Each follower is
+// looked at while the primary is asked (Preview), and its step runs only if nothing has changed
+// at the follower since. So a follower never has a value that the primary never had, even for a
+// moment, and even if it runs the step late. The same is true for a counter, but the follower
+// gets the primary's item. For that the item is fetched after the look, because the expected
+// number is not proof: an incr and a decr of another proxy may have run at the follower already.
+// If the primary's number has changed by then, the followers count as different. As the number at
+// the follower was the one before the command, no check of the primary follows, unlike after
+// other copies.
 //
 // A follower that differs afterwards gets a guarded copy of the primary's value, flags and
 // TTL. It differs if it has another number or size, no such key, or an error where the
@@ -113,10 +115,10 @@
 //
 // # Why commands are replayed
 //
-// After an append, a prepend, an incr or a decr, the followers could also get a guarded copy of
-// the primary's item, as after a cas. This was tried, and rejected for its cost. The requests of a
-// copy must follow one another: a look at the follower, a fetch, a store, and a check of the
-// primary. On two replicas, with memcached 1.6.18, a command costs:
+// After an append or a prepend, and after each incr or decr, the followers could also get a guarded
+// copy of the primary's item by the same way as after a cas. This was tried, and rejected for its
+// cost. The requests of such a copy must follow one another: a look at the follower, a fetch, a
+// store, and a check of the primary. On two replicas, with memcached 1.6.18, a command costs:
 //
 //	                        replayed                           copied
 //	incr                    4 requests in 3 round trips        6 requests in 5 round trips
@@ -124,10 +126,10 @@
 //	append of 1 byte to a
 //	value of 100,000 bytes  217 bytes to and from servers      201,457 bytes to and from servers
 //
-// If the looks are sent together with the command, one round trip less is possible. In return,
-// little becomes simpler: 15 of 20 steps remain, all 23 stages, and 85 of 91 fields of a Rule. Only
-// Join, Count, Preview and Review exist for replayed commands, and Put for tests. Set, add, delete,
-// touch and repairs need all other steps.
+// If the looks are sent together with the command, one round trip less is possible. A counter has
+// this already: its look foresees the number, and the fetch is both proof and source. In return
+// little would become simpler, because only Join and Preview exist for replayed commands. Set, add,
+// delete, touch and repairs need all other steps.
 //
 // A copied item also does not show whether the command's change is in it. A cas compares the
 // fetched value with its own, and fails if they differ. An append can't do that: if another proxy
@@ -154,7 +156,7 @@
 //     so are three seeds of each case of the simulation.
 //
 // For counters there is no such difference. The same history loses an increment with both methods,
-// because followers that differ get a copy in any case.
+// because followers that differ get a copy in any case. So counters are copied.
 //
 // # Tombstones
 //

@@ -51,7 +51,7 @@ func history(r *Rule) string {
 	return b.String()
 }
 
-var stepNames = []string{"forward", "put", "join", "count", "extend", "remove", "fetch", "look", "weigh", "preview", "review", "check", "claim", "bury", "swap", "remark", "fill", "store", "drop", "wait"}
+var stepNames = []string{"forward", "join", "extend", "remove", "fetch", "look", "preview", "check", "claim", "bury", "remark", "fill", "store", "drop", "wait"}
 var kindNames = []string{"?", "hit", "miss", "marked", "expiring", "stale", "stored", "not stored", "exists", "not found", "deleted", "touched", "number", "ok", "client error", "server error", "unsent", "in doubt"}
 var stateNames = []string{"in", "returning", "filling", "warming", "settling", "leaving", "out", "suspect", "dirty", "gone"}
 
@@ -131,7 +131,7 @@ func (x *explorer) visit(r Rule, begun uint8) {
 
 // guarded reports whether d runs only if nothing has changed since an earlier ask.
 func (d Step) guarded() bool {
-	return d == Fill || d == Store || d == Drop || d == Check || d == Join || d == Count
+	return d == Fill || d == Store || d == Drop || d == Check || d == Join
 }
 
 // positive reports whether k tells the client that its write is done.
@@ -166,12 +166,10 @@ func holds(r *Rule, replica int) bool {
 			continue
 		}
 		switch e.step {
-		case Forward, Put, Store, Extend:
+		case Forward, Store, Extend:
 			has = positive(r.c, e.kind) || e.kind == Stored || e.kind == Touched
 		case Join:
 			has = e.kind == Stored
-		case Count:
-			has = e.kind == Number && Mask(1)<<replica&r.differ == 0
 		case Remove:
 			has = r.c.Op == Delete && (e.kind == Deleted || e.kind == NotFound)
 		case Look:
@@ -181,7 +179,7 @@ func holds(r *Rule, replica int) bool {
 			case copied:
 				has = has || e.kind == Hit
 			}
-		case PlaceTombstone, Swap:
+		case PlaceTombstone:
 			has = false
 		case RefreshTombstone: // a tombstone of the delete itself was still there
 			has = (removes || nothing) && e.kind == Stored
@@ -207,7 +205,7 @@ func (x *explorer) check(r *Rule) {
 			x.fail(r, "a read asked a replica that is %s", stateNames[st])
 		}
 		switch e.step {
-		case Forward, Store, Put, Join, Count, Extend:
+		case Forward, Store, Join, Extend:
 			clientSteps[e.replica] = append(clientSteps[e.replica], e.kind)
 		}
 	}
@@ -254,8 +252,8 @@ func (x *explorer) check(r *Rule) {
 		return
 	}
 	seen := false
-	for _, e := range r.asks[:r.n] {
-		seen = seen || e.step == Look && e.kind == Hit && (r.in|r.warm).Has(int(e.replica)) || e.step == Swap && e.kind == Stored
+	for i, e := range r.asks[:r.n] {
+		seen = seen || e.step == Look && e.kind == Hit && (r.in|r.warm).Has(int(e.replica)) || e.step == RefreshTombstone && int(e.guard) == i && e.kind == Stored
 	}
 	if r.class == buries && gone && seen != (s.Verdict == Done) {
 		x.fail(r, "it was there for readers: %v", seen)
@@ -293,7 +291,7 @@ func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 		}
 		reached := m.State != Leaving && m.State != Suspect && m.State != Gone
 		known := s.Dirty.Has(i) || s.Repair.Has(i)
-		if done && !known && !holds(r, i) && (reached || r.followerStep() != Extend) {
+		if done && !known && !holds(r, i) && (reached || !r.extends()) {
 			x.fail(r, "replica %d lacks the write and nobody is told", i)
 		}
 		for _, e := range r.asks[:r.n] {
@@ -301,13 +299,9 @@ func (x *explorer) checkEnd(r *Rule, s Settlement, done bool) {
 				continue
 			}
 			switch e.step {
-			case Put:
-				if !s.Undo.Has(i) {
-					x.fail(r, "replica %d may execute something late", i)
-				}
-			case Join, Count:
+			case Join:
 				if !s.Overwrite.Has(i) {
-					x.fail(r, "replica %d may count something late", i)
+					x.fail(r, "replica %d may append something late", i)
 				}
 			case Forward:
 				if (x.c.Op == Set || x.c.Op == Add || x.c.Op == Replace) && !x.c.If && !s.Undo.Has(i) {
@@ -481,11 +475,13 @@ func TestEveryOutcomeOfThree(t *testing.T) {
 }
 
 // Commands that are decided by one replica after the other have too many vectors: up to one
-// fault, and commands whose followers do different things.
+// fault, and only the command whose followers need the fewest asks. Copies to two followers have
+// too many vectors, too: TestEveryOutcomeOfTwo, TestManyMembers.
 func TestOneFaultOfThree(t *testing.T) {
-	exploreAll(t, 3, true, 1, func(c Command) bool {
-		return c == Command{Op: Gat} && testenv.Full() || c == Command{Op: Cas}
-	})
+	if !testenv.Full() {
+		t.Skip("one replica after the other: only in a full run")
+	}
+	exploreAll(t, 3, true, 1, func(c Command) bool { return c == Command{Op: Gat} })
 }
 
 func TestTwoFaultsOfFour(t *testing.T) {
@@ -560,11 +556,12 @@ func longest(c Command, r *Rule, i int) Outcome {
 	switch e.step {
 	case Forward:
 		return all[min(1-min(nothing, 1), len(all)-1)]
-	case Count, Join, Extend:
+	case Join, Extend:
 		return Outcome{Kind: NotFound}
-	case Put:
-		return Outcome{Kind: ServerError}
-	case Look, Review:
+	case Look, Check:
+		if r.makesStale() {
+			return Outcome{Kind: Hit}
+		}
 		return Outcome{Kind: Hit, Value: uint64(i)}
 	case Claim, PlaceTombstone:
 		return Outcome{Kind: Stored}

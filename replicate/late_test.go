@@ -27,7 +27,7 @@ var lates = []struct {
 	{"a late set, a newer delete", Command{Op: Set}, Command{Op: Delete}, false},
 	{"a late set of a new key, a newer delete", Command{Op: Set}, Command{Op: Delete}, true},
 	{"a late add, a newer set", Command{Op: Add}, Command{Op: Set}, true},
-	{"a late replace, a newer set", Command{Op: Replace, Bound: true}, Command{Op: Set}, false},
+	{"a late replace, a newer set", Command{Op: Replace}, Command{Op: Set}, false},
 	{"a late append, a newer set", Command{Op: Append}, Command{Op: Set}, false},
 	{"a late touch, a newer set", Command{Op: Touch}, Command{Op: Set}, false},
 }

@@ -68,7 +68,7 @@ func (r *Rule) forward() {
 		r.see()
 		return
 	case r.c.Op == Delete && !r.c.Stale && r.takes.Len() > 1:
-		r.main = uint8(r.ask(int(r.lead), Swap))
+		r.main = uint8(r.askFrom(int(r.lead), RefreshTombstone, r.n)) // the client's token is its guard
 		return
 	case r.c.Op == Debug:
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
@@ -76,7 +76,7 @@ func (r *Rule) forward() {
 	r.main = uint8(r.ask(int(r.lead), Forward))
 	switch r.c.Op {
 	case Append, Prepend:
-		r.looked = uint8(r.askFrom(int(r.lead), Review, r.main)) + 1
+		r.looked = uint8(r.askFrom(int(r.lead), Check, r.main)) + 1
 	case Touch:
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 	}
@@ -100,11 +100,7 @@ func (r *Rule) others() Mask { return (r.in | r.warm) &^ (1 << r.lead) &^ r.fail
 // stale, would change.
 func (r *Rule) see() {
 	r.stage = leading
-	d := Look
-	if r.makesStale() {
-		d = CompareVersion
-	}
-	r.main = uint8(r.ask(int(r.lead), d))
+	r.main = uint8(r.ask(int(r.lead), Look))
 }
 
 func (r *Rule) handleLead(ask int, o Outcome) {
@@ -129,7 +125,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	}
 	k := main.kind
 	switch {
-	case main.step == Look || main.step == CompareVersion:
+	case main.step == Look:
 		r.leadSeen(k, m)
 		return
 	case look == Marked || k == Marked && !r.extends():
@@ -153,7 +149,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.abandon()
 	case r.succeeded(k) && r.joins() && look != Hit: // it is unknown whether the append changed a value or a tombstone
 		r.leadFailed(m, InDoubt)
-	case main.step == Swap && k == Stored:
+	case main.step == RefreshTombstone && k == Stored:
 		r.hits, r.guard[r.lead] = m, r.main
 		r.bury(r.takes&^m, m)
 	case r.c.Op == Delete && k == Deleted && main.step == Forward && r.takes&^m != 0: // an md with a cas token and the flag I: the token matched, so the followers must lose the key
@@ -164,7 +160,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		r.verify()
 	case r.succeeded(k):
 		r.stored |= m
-		if r.followerStep() == Extend {
+		if r.extends() {
 			r.needsCopy |= r.failedLeads
 		}
 		r.follow()
@@ -221,9 +217,9 @@ func (r *Rule) giveBack() {
 // runs as a cas, which the server refuses, if its token is newer than the item.
 func (r *Rule) leadSeen(k Kind, m Mask) {
 	switch rest := r.takes &^ m &^ r.dirty; {
-	case r.held == 0 && (k == Exists || k == Hit && r.makesStale() && (r.number == 1 || rest == 0)):
+	case r.held == 0 && k == Hit && r.makesStale() && (r.number != 0 || rest == 0):
 		r.main = uint8(r.ask(int(r.lead), Forward))
-	case k == Hit && (r.c.Op == Delete || r.makesStale()) && rest != 0:
+	case k == Hit && (r.c.Op == Delete || r.makesStale() && r.number != 2) && rest != 0:
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
 	case r.makesStale() && r.held != 0: // the item is gone since the look, or the server was restarted and assigns other cas values
@@ -429,22 +425,9 @@ func (r *Rule) nowhere() {
 	}
 }
 
-// followerStep returns the kind of request with which the followers repeat the command.
-func (r *Rule) followerStep() Step {
-	switch r.c.Op {
-	case Append, Prepend:
-		return Join
-	case Incr, Decr:
-		return Count
-	case Touch, Gat, Gats:
-		return Extend
-	}
-	return Put
-}
-
-// binds reports whether the followers get the primary's value by a guarded copy, and not by the
-// client's request.
-func (r *Rule) binds() bool { return r.c.Bound && r.followerStep() == Put || r.makesStale() }
+// binds reports whether the followers get the primary's item by a guarded copy. With the client's
+// request they could restore a key that another instance has deleted.
+func (r *Rule) binds() bool { return !r.joins() && !r.counts() && !r.extends() }
 
 // makesStale reports whether the command is an ms with the flags C and I: it stores a value as
 // stale if its token is older than the item. A stale item is not copied, because the copy would
@@ -453,24 +436,19 @@ func (r *Rule) binds() bool { return r.c.Bound && r.followerStep() == Put || r.m
 func (r *Rule) makesStale() bool { return r.c.Stale && r.c.Op == Cas }
 
 func (r *Rule) follow() {
-	d := r.followerStep()
 	rest := r.rest()
 	if r.class == alone {
 		rest = 0
 	}
 	r.stage = following
-	if r.binds() { // the followers get a copy later: with the client's value they could restore a key that another instance has deleted
-		r.differ, rest = rest, 0
+	r.differ = rest & r.stale
+	if r.binds() {
+		r.differ = rest
 	}
-	if d == Join || d == Count || d == Extend {
-		r.differ = rest & r.stale
-		rest &^= r.differ
-	}
-	for m := rest; m != 0; m &= m - 1 {
-		switch i := m.first(); {
-		case d != Join && d != Count:
-			r.ask(i, d)
-		default:
+	for m := rest &^ r.differ; m != 0; m &= m - 1 {
+		if i := m.first(); r.extends() {
+			r.ask(i, Extend)
+		} else {
 			r.step(i)
 		}
 	}
@@ -486,7 +464,7 @@ func (r *Rule) follow() {
 //
 // For a counter, the expected number does not prove that only this command is missing at the
 // follower, because an incr and a decr of another instance cancel out. So after the look, the
-// primary's number is fetched before the increment is sent to the follower.
+// primary's item is fetched. If it still has the command's number, the follower gets this item.
 func (r *Rule) step(i int) {
 	m := Mask(1) << i
 	switch seen := r.asks[r.guard[i]]; {
@@ -499,7 +477,7 @@ func (r *Rule) step(i int) {
 		}
 		r.ready |= m
 	case seen.kind == Hit && r.foreseen[i] == r.number:
-		r.askFrom(i, r.followerStep(), r.guard[i])
+		r.askFrom(i, Join, r.guard[i])
 	case r.again&m == 0:
 		r.again |= m
 		r.preview(i)
@@ -513,14 +491,12 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	r.late = r.late || o.Late && r.joins()
 	if d == Fetch {
 		r.noteExpiry(uint8(m.first()), o)
-		k = k.compared()
 	}
 	switch {
 	case d == Fetch && ask != int(r.later): // a follower got its second look after this fetch of the primary's number, so a later fetch decides
-	case d == Fetch && k == Hit && o.Value == r.number:
+	case d == Fetch && (k == Hit || k == Expiring) && o.Value == r.number:
 		for ; r.ready != 0; r.ready &= r.ready - 1 {
-			i := r.ready.first()
-			r.askFrom(i, Count, r.guard[i])
+			r.fill(r.ready.first(), ask)
 		}
 	case d == Fetch:
 		r.differ |= r.ready
@@ -536,21 +512,11 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	case d == Extend && k == Marked:
 		r.differ |= m
 		r.askFrom(m.first(), RefreshTombstone, uint8(ask))
-	case k.failed():
+	case k.failed(): // a Join or Fill without a reply may run late, so a repair must replace the follower's value
 		r.dirty |= m
-		switch {
-		case k == InDoubt && d == Put:
-			r.undo |= m
-		case d == Join || d == Count: // a Join or Count without a reply may run late, so a repair must replace the follower's value
-			r.overwrite |= m
-		}
-	case k == Stored && (d == Put || d == Join),
-		k == Number && d == Count && o.Value == r.number,
-		(k == Touched || k == Hit) && d == Extend:
+		r.overwrite |= m
+	case k == Stored, k == Touched, k == Hit && d == Extend:
 		r.stored |= m
-		r.clean |= m & r.stale
-	case d == Put:
-		r.refuse |= m
 	default:
 		r.differ |= m
 	}
@@ -566,9 +532,9 @@ func (r *Rule) followed() {
 	case r.late: // a follower's reply was late, so the primary may have lost the command's value meanwhile: a Check shows that
 		r.askFrom(int(r.lead), Check, r.main)
 	case r.differ != 0:
-		r.copyThen(closing, r.differ, 1<<r.lead, r.followerStep() != Extend || r.differ&r.stale != 0)
+		r.copyThen(closing, r.differ, 1<<r.lead, !r.extends() || r.differ&r.stale != 0)
 	default:
-		r.sweep(r.refuse)
+		r.finish()
 	}
 }
 
@@ -580,12 +546,5 @@ func (r *Rule) finish() {
 		r.settle(Answered, int(r.reply))
 		return
 	}
-	shown := -1
-	for i, e := range r.asks[:r.n] {
-		if e.kind.refused() && e.step == Put {
-			shown = i
-			break
-		}
-	}
-	r.settle(Unmet, shown)
+	r.settle(Unmet, -1)
 }

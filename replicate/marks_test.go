@@ -40,7 +40,7 @@ func returning(c Command, value uint32) client {
 // spoiling returns an ms with I whose token is that of an older item, so it stores the item
 // stale.
 func spoiling(s *scene) client {
-	c := command(Command{Op: Cas, If: true, Stale: true, Bound: true}, fresh)
+	c := command(Command{Op: Cas, If: true, Stale: true}, fresh)
 	c.token = s.w.items[0].cas - 1
 	return c
 }
@@ -270,17 +270,17 @@ var markings = []marking{
 	}, undeleted},
 	{"delete, cas", func(s *scene) {
 		both(s)
-		s.play(command(Command{Op: Cas, Bound: true}, fresh), command(del, 0))
+		s.play(command(Command{Op: Cas}, fresh), command(del, 0))
 		s.clients[0].token = s.w.items[0].cas
 	}, outlived},
-	{"delete, replace", func(s *scene) { both(s); s.play(command(Command{Op: Replace, Bound: true}, fresh), command(del, 0)) }, outlived},
+	{"delete, replace", func(s *scene) { both(s); s.play(command(Command{Op: Replace}, fresh), command(del, 0)) }, outlived},
 	{"replace, the authority loses it and is repaired", func(s *scene) {
 		both(s)
-		s.play(command(Command{Op: Replace, Bound: true}, fresh), undoing(), mending1(0, 1))
+		s.play(command(Command{Op: Replace}, fresh), undoing(), mending1(0, 1))
 	}, nowhere},
 	{"cas, the authority loses it and is repaired", func(s *scene) {
 		both(s)
-		s.play(command(Command{Op: Cas, Bound: true}, fresh), undoing(), mending1(0, 1))
+		s.play(command(Command{Op: Cas}, fresh), undoing(), mending1(0, 1))
 		s.clients[0].token = s.w.items[0].cas
 	}, nowhere},
 	{"two adds, a repair", func(s *scene) { s.play(command(adding, 1), command(adding, 2), mending1(0, 1)) }, twoLocks},
@@ -380,7 +380,7 @@ var markings = []marking{
 	{"replace by what is about to expire", func(s *scene) {
 		s.w.brief = true
 		both(s)
-		s.play(command(Command{Op: Replace, Bound: true}, fresh))
+		s.play(command(Command{Op: Replace}, fresh))
 	}, func(s *scene) string {
 		if s.clients[0].rule.IsDone() && !(s.acked[0] && s.has(0, fresh) && s.has(1, fresh)) {
 			return "not stored"
@@ -400,9 +400,6 @@ func (m *marking) explore(t *testing.T, without ablation, limit int) (what strin
 	m.setup(&s)
 	for i := range s.n {
 		s.clients[i].ablate = without
-		if without == unbound {
-			s.clients[i].rule.c.Bound = false
-		}
 	}
 	x.run(m.name, s)
 	return x.what, x.visited
@@ -461,7 +458,7 @@ func TestMarksAblations(t *testing.T) {
 	for a, name := range map[ablation]string{
 		oneRound: "a delete that doesn't begin again", onlyLooks: "fresh marks in the place of those that stand", noMarks: "deletes without marks", onlyValues: "marks only where something is",
 		shown: "marks are shown", ownLook: "nobody looks behind an append", unguarded: "a look at followers", alike: "what the authority has come to since a count",
-		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "a copy of what cas and replace store", unsure: "the authority's process", tooBrief: "a copy of what is about to expire",
+		unasked: "an add asks those who are not read", cleans: "who meets a mark removes it", unbound: "copies that depend on the cas of the look", unsure: "the authority's process", tooBrief: "a copy of what is about to expire",
 	} {
 		found := ""
 		for _, m := range markings {

@@ -282,7 +282,7 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 
 // leaves reports whether d changes something at a replica when it runs.
 func (d Step) leaves() bool {
-	return d != Fetch && d != Look && d != Preview && d != Review && d != Check
+	return d != Fetch && d != Look && d != Preview && d != Check
 }
 
 // repairAll does the repairs of all settlements, after all tombstones of unfinished

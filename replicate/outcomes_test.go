@@ -34,7 +34,14 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 	o := func(kinds ...Kind) []Outcome {
 		var all []Outcome
 		for _, k := range kinds {
-			if k == Hit && d == CompareVersion && !few || (k == Hit || k == Expiring) && d == Fetch && c.Stale && c.Op == Cas { // the token matches; the command's own value
+			if k == Hit && d == Look && c.Stale && c.Op == Cas { // the token is older, newer, or matches
+				all = append(all, Outcome{Kind: k}, Outcome{Kind: k, Value: 2})
+				if !few {
+					all = append(all, Outcome{Kind: k, Value: 1})
+				}
+				continue
+			}
+			if (k == Hit || k == Expiring) && d == Fetch && c.Stale && c.Op == Cas { // the command's own value
 				all = append(all, Outcome{Kind: k, Value: 1})
 			}
 			all = append(all, Outcome{Kind: k, Value: 7})
@@ -84,12 +91,8 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 		if !few {
 			all = append(all, o(ClientError)...)
 		}
-	case Put:
-		all = o(Stored)
 	case Join:
 		all = o(Stored, Exists)
-	case Count:
-		all = o(Number, Exists)
 	case Preview:
 		all = o(Hit, Miss)
 	case Extend:
@@ -115,22 +118,15 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 				all = append(all, Outcome{Kind: Stale, Value: 7})
 			}
 		}
-	case CompareVersion:
-		if all = o(Hit, Miss, Exists); !few {
+	case Check:
+		if all = o(Hit, Exists); c.Op == Append || c.Op == Prepend {
 			all = append(all, o(Marked)...)
 		}
-	case Review:
-		all = o(Hit, Marked)
-		if !few {
-			all = o(Hit, Marked, Exists)
-		}
-	case Check:
-		all = o(Hit, Exists)
 	case Claim:
 		all = o(Stored, NotStored)
 	case PlaceTombstone:
 		all = o(Stored)
-	case Fill, Swap, RefreshTombstone:
+	case Fill, RefreshTombstone:
 		all = o(Stored, Exists)
 	case Store:
 		all = o(Stored, Exists)

@@ -69,7 +69,6 @@ type Rule struct {
 
 	copy   copying
 	differ Mask // followers that need a copy of the primary's value
-	refuse Mask // followers that have refused to store the value
 
 	askList
 }
@@ -116,8 +115,8 @@ type marks struct {
 	rounds uint8      // number of rounds of a delete; for another command, how often it has started again because of other writes
 	races  uint8      // how often another write was run between a look of a conditional command and the request that depends on it
 	main   uint8      // number of the ask that sends the command to the primary
-	looked uint8      // 1 plus the number of the Look or Review that was sent with the command; 0: none. For an add (class grants): the number of a Look
-	ready  Mask       // followers that get the client's incr or decr if a fetch shows that the primary's number is unchanged
+	looked uint8      // 1 plus the number of the Look or Check that was sent with the command; 0: none. For an add (class grants): the number of a Look
+	ready  Mask       // followers of a counter that get the primary's item if a fetch shows that the primary's number is unchanged
 	later  uint8      // number of the last ask that fetches the primary's number
 
 	foreseen [Max]uint64 // by replica: the size or number that the command would produce at this replica
@@ -179,7 +178,6 @@ const (
 	unearthing
 	granting  // class "grants": the add stores a tombstone (claim) at one replica after the other
 	storing   // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
-	revoking  // class "grants": the add failed at a replica, so the tombstones (claims) and values that it has stored are removed
 	leading   // class "leads" or "alone": the primary was asked
 	remarking // the command has changed a tombstone: a fresh tombstone replaces it
 	emptying  // the dirty primary has no source for a repair, so the key is removed there
@@ -438,7 +436,7 @@ func (r *Rule) Next(dst []Ask) []Ask {
 		e := &r.asks[r.given]
 		a := Ask{Number: int(r.given), Replica: int(e.replica), Step: e.step, From: int(e.from), Guard: int(e.guard)}
 		switch e.step {
-		case Forward, Store, Put, Join, Count, Fill:
+		case Forward, Store, Join, Fill:
 			a.Chosen = r.chosen
 		}
 		dst = append(dst, a)
@@ -471,10 +469,6 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 		r.handleGrant(m)
 	case storing:
 		r.handleStore(ask)
-	case revoking:
-		if r.open == 0 {
-			r.stage = done
-		}
 	case emptying:
 		r.handleEmpty(m, o.Kind)
 	case leading, remarking:
@@ -557,7 +551,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 // behind returns the replicas that become dirty if the write does not reach them: all, or none
 // for a command that only sets a TTL.
 func (r *Rule) behind() Mask {
-	if r.class == alone || r.followerStep() == Extend {
+	if r.class == alone || r.extends() {
 		return 0 // replicas that missed the command have the same value, only with another TTL
 	}
 	return ^Mask(0)

@@ -10,21 +10,16 @@ type Step uint8
 // cas. Guard and From are fields of Ask: the numbers of earlier asks.
 const (
 	Forward          Step = iota // the client's own request, but its reply must be complete: incr and decr must show their number (ma: v)
-	Put                          // the client's value, flags and exptime without a condition: set, or ms in the mode set without C, E and I
 	Join                         // the client's append or prepend, if the item has not changed since the ask Guard
-	Count                        // the client's incr or decr, if the item has not changed since the ask Guard. The reply shows the number
 	Extend                       // mg k s f c T, with the client's exptime. The outcome is Marked if the item is a tombstone; the request has then changed the TTL of the tombstone
 	Remove                       // md k: removes the item
 	Fetch                        // mg k v f t s c: reads the value, flags, remaining TTL and cas, and changes nothing
 	Look                         // mg k s f c: the outcome is Hit, Marked or Miss. It changes nothing
-	CompareVersion               // like Look, but the outcome is Exists if the client's token is newer than the item's cas, because the client's command would then store nothing
 	Preview                      // like Look, but also returns the result that the client's command would have: the size after an append, the number after an incr
-	Review                       // like Look, but the outcome is Exists if the item has changed since the ask Guard, which was sent right before it
-	Check                        // like Look, but the outcome is Exists if the item has another cas than the ask Guard returned; after a set, which returns no cas, if it has another value
+	Check                        // like Look, but the outcome is Exists if the item has another cas than the ask Guard returned; after a set, which returns no cas, if it has another value. The ask Guard may have been sent right before, and have no reply yet
 	Claim                        // ms k 0 ME F<M> T<T> c: stores a tombstone if there is no item. The outcome is Stored, and Fill, Store and Drop can depend on the tombstone, or NotStored
 	PlaceTombstone               // ms k 0 F<M> T<T> c: stores a tombstone in place of whatever is there
-	Swap                         // ms k 0 C<token> F<M> T<T> c: for the client's md C, stores a tombstone if the item's cas is the client's token
-	RefreshTombstone             // ms k 0 C F<M> T<T> c: stores a fresh tombstone in place of the item that the ask Guard has found or stored
+	RefreshTombstone             // ms k 0 C F<M> T<T> c: stores a fresh tombstone in place of the item that the ask Guard has found or stored. If Guard is the ask's own number: in place of the item whose cas is the client's token
 	Fill                         // ms k C F T: stores what the ask From has fetched, if the item has not changed since the ask Guard
 	Store                        // ms k C F T c: stores the client's value, if the item has not changed since the ask Guard. For the client's md I: md k I C
 	Drop                         // md k C: removes the item that the ask Guard has found or stored, if the item has not changed since
@@ -36,7 +31,7 @@ const (
 // count: in a delete, a Drop follows it, which counts.
 func (d Step) Mutates() bool {
 	switch d {
-	case Fetch, Look, CompareVersion, Preview, Review, Check, Claim, RefreshTombstone, Wait:
+	case Fetch, Look, Preview, Check, Claim, RefreshTombstone, Wait:
 		return false
 	}
 	return true
@@ -55,9 +50,9 @@ type Ask struct {
 	Replica int
 	Step    Step
 	From    int // for a Fill: number of the Fetch with the value to store
-	Guard   int // number of the ask that has shown a cas. The item must still have this cas, on the same connection, for Join, Count, Review, Check, RefreshTombstone, Fill, Store and Drop
+	Guard   int // number of the ask that has shown a cas. The item must still have this cas, on the same connection, for Join, Check, RefreshTombstone, Fill, Store and Drop
 	// Chosen makes the request carry the meta flag E, so that all replicas store the same cas.
-	// Forward, Store, Put, Join and Count of one command all carry the same cas, which the caller
+	// Forward, Store and Join of one command all carry the same cas, which the caller
 	// of the rule chooses. Fill carries the cas that was fetched.
 	Chosen bool
 }

@@ -2,6 +2,8 @@ package replicate
 
 // Modelled replicas: what each ask does to their items.
 
+import "cmp"
+
 // item is what a modelled replica has of the key. Values are numbers; append adds another
 // digit at the end. A tombstone that was appended to has digits, and is still a tombstone.
 type item struct {
@@ -90,7 +92,7 @@ const (
 	alike               // a follower with the primary's number has all that the primary had counted
 	cleans              // a command that finds a tombstone removes it
 	unasked             // an add asks no replica that is not read, and sets the value there
-	unbound             // followers get the value of a cas or a replace at once
+	unbound             // a copy replaces whatever the replica has
 	tooBrief            // a value that is about to expire counts as none
 	unsure              // a reply is sent without checking that the primary's process is the same
 )
@@ -102,10 +104,11 @@ func (w *world) run(c *client, i int) Outcome {
 	switch {
 	case c.ablate == shown && o.Kind == Marked && e.step == Forward:
 		o.Kind = Hit
-	case c.ablate == ownLook && e.step == Review:
+	case c.ablate == ownLook && e.step == Check:
 		o.Kind = Hit
 	case c.ablate == alike && e.step == Fetch && c.rule.stage == following:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
+		c.fetched[i] = uint32(c.rule.number)
 	case c.ablate == unguarded && e.step == Preview:
 		o = Outcome{Kind: Hit, Value: c.rule.number}
 	case c.ablate == unasked && c.rule.class == grants && !c.rule.votes(int(e.replica)) && e.step == Store:
@@ -128,7 +131,7 @@ func (w *world) execute(c *client, i int) Outcome {
 		c.cas[i] = w.items[m].cas
 		return Outcome{Kind: Stored}
 	}
-	if e.step == Put || e.step == Forward && c.rule.c.Op == Set {
+	if e.step == Forward && c.rule.c.Op == Set {
 		w.put(m, c.value)
 		return stored()
 	}
@@ -153,16 +156,9 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: Miss}
 		}
 		return Outcome{Kind: Expiring, Value: value}
-	case Look, CompareVersion, Review:
-		c.cas[i] = it.cas
-		if e.step == CompareVersion && it.seen() == Hit && c.token > it.cas {
-			return Outcome{Kind: Exists}
-		}
-		if e.step == CompareVersion && c.token == it.cas {
-			return Outcome{Kind: it.seen(), Value: 1}
-		}
-		if e.step == Review && it.seen() == Hit && it.cas != c.cas[e.guard] {
-			return Outcome{Kind: Exists}
+	case Look:
+		if c.cas[i] = it.cas; c.rule.makesStale() {
+			return Outcome{Kind: it.seen(), Value: uint64(cmp.Compare(c.token, it.cas) + 1)}
 		}
 		return Outcome{Kind: it.seen(), Value: it.size()}
 	case Preview:
@@ -192,9 +188,9 @@ func (w *world) execute(c *client, i int) Outcome {
 		return stored()
 	case Wait:
 		return Outcome{Kind: OK}
-	case Join, Count, Check, RefreshTombstone, Fill, Store, Drop, Swap:
+	case Join, Check, RefreshTombstone, Fill, Store, Drop:
 		want, life := c.token, w.life[m]
-		if e.step != Swap {
+		if int(e.guard) != i {
 			want, life = c.cas[e.guard], c.life[e.guard]
 		}
 		switch {
@@ -202,8 +198,11 @@ func (w *world) execute(c *client, i int) Outcome {
 			return Outcome{Kind: map[Step]Kind{Drop: Deleted, RefreshTombstone: Stored}[e.step]}
 		case c.ablate == unguarded && e.step == Join:
 			return w.join(m, c)
-		case c.ablate == unguarded && e.step == Count:
+		case c.ablate == unguarded && e.step == Fill && c.rule.counts() && c.rule.stage == following:
 			return w.add(m, c)
+		case c.ablate == unbound && e.step == Fill:
+			w.put(m, c.fetched[e.from])
+			return stored()
 		case life != w.life[m]:
 			return Outcome{Kind: Exists}
 		case e.step == Check && it.seen() != Hit:
@@ -216,10 +215,8 @@ func (w *world) execute(c *client, i int) Outcome {
 		switch e.step {
 		case Join:
 			return w.join(m, c)
-		case Count:
-			return w.add(m, c)
 		case Check:
-			return Outcome{Kind: Hit}
+			return Outcome{Kind: Hit, Value: it.size()}
 		case Drop:
 			*it = item{}
 			return Outcome{Kind: Deleted}
@@ -231,8 +228,6 @@ func (w *world) execute(c *client, i int) Outcome {
 			if c.ablate != onlyLooks || c.rule.stage != verifying {
 				w.mark(m)
 			}
-		case Swap:
-			w.mark(m)
 		case Fill:
 			w.put(m, c.fetched[e.from])
 			w.items[m].expiring = c.rule.asks[e.from].kind == Expiring

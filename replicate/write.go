@@ -293,9 +293,12 @@ func (r *Rule) spreadEnd() {
 	default:
 		gone = refused
 	}
+	// The replicas in gone may keep neither the new value nor their old one.
 	r.stored &^= gone
 	r.clean &^= gone
-	r.sweep(gone)
+	r.dirty |= gone
+	r.stage = sweeping
+	r.askAll(gone, Remove)
 }
 
 // review checks that replicas that replied early to a set still have the value. Since their
@@ -339,32 +342,10 @@ func (r *Rule) handleReview(ask int, m Mask) {
 	r.spreadEnd()
 }
 
-// sweep removes the key from the replicas in gone. These replicas may keep neither the new value
-// nor their old one.
-func (r *Rule) sweep(gone Mask) {
-	if gone == 0 {
-		r.swept()
-		return
-	}
-	r.dirty |= gone
-	r.stage = sweeping
-	r.askAll(gone, Remove)
-}
-
 func (r *Rule) handleSweep(m Mask, k Kind) {
 	if k == Deleted || k == NotFound {
 		r.dirty &^= m
 		r.without |= m
-	}
-	if r.open == 0 {
-		r.swept()
-	}
-}
-
-func (r *Rule) swept() {
-	r.stage = done
-	if r.class != all {
-		r.finish()
 	}
 }
 
@@ -538,7 +519,6 @@ func (r *Rule) handleStore(ask int) {
 func (r *Rule) revoke(m Mask) {
 	r.stage = done
 	for ; m != 0; m &= m - 1 {
-		r.stage = revoking
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
 }

@@ -195,7 +195,6 @@ func TestGuardAblations(t *testing.T) {
 		{"copies, sets are not bound", herdOf("guard, copies"), ablations{spoiled: blindSets}},
 		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{Set: ablation.Set{Late: true}}},
 		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{Set: ablation.Set{Failed: true}}},
-		{"copies, others get it at once", herdOf("guard, copies, one proxy far away"), ablations{Set: ablation.Set{Rest: true}}},
 		{"copies, what is copied is not bound", herdOf("guard, copies, one proxy far away"), ablations{spoiled: blindFills}},
 		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
 	}

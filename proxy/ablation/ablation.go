@@ -30,7 +30,6 @@ type Set struct {
 	Order       bool // if set, a set does not check whether a tag that its miss did not read has been invalidated since the miss
 
 	// The rules of replicated keys (package replication).
-	Rest   bool // if set, a follower gets the client's set as soon as the primary has stored it, not a copy of the value that the primary has by then
 	Former bool // if set, the servers that had a key before a reload get no requests for the key during a handover
 	Pause  bool // if set, writes do not pause before keys move to other servers in a handover
 	Sight  bool // if set, in pools with strict consistency, sets and deletes change any item of a replica, without reading it first

@@ -99,7 +99,6 @@ func (e *Replicator) Handle(t *task.Task) {
 		c.first, c.firstFrom = before.first, before.firstFrom
 	}
 	command := task.CommandOf(t)
-	command.Bound = !e.Ablation.Rest
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
@@ -258,9 +257,9 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			t.CatchUp()
 		})
 		return
-	case replicate.Join, replicate.Count, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
+	case replicate.Join, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
 		guard = &c.asks[ask.Guard].result.ConnEpoch
-		if c.ofSet(t, ask.Guard) && !guard.HasEnded() { // the ask is a Check after a set: it compares values and not cas, and the function outcome checks the process
+		if !guard.HasEnded() && c.ofSet(t, ask.Guard) || c.asks[ask.Guard].kind == 0 { // a Check after a set compares values and not cas, and the function outcome checks the process. A Check right after an append, and a tombstone in place of the client's token, depend on no earlier reply
 			guard = nil
 		}
 	case replicate.Look, replicate.PlaceTombstone:
@@ -310,6 +309,9 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 		by = stats.TombstoneOfRepair
 	}
 	marks, guard := &c.e.Count.Marks, &c.asks[a.Guard]
+	if a.Guard == a.Number { // the client's token stands for a look that has found the item
+		guard = &copyAsk{Ask: replicate.Ask{Step: replicate.Look}, kind: replicate.Hit}
+	}
 	gone := a.kind == replicate.Exists || a.kind == replicate.NotFound
 	switch {
 	case a.kind == replicate.Marked:
@@ -332,9 +334,7 @@ func (c *command) countMarks(t *task.Task, a *copyAsk) {
 // mode the primary gets no tombstone if no replica has stored the value. The tombstone would
 // remove the old value, which may be the only one.
 func (c *command) behind(t *task.Task, a *copyAsk) upstream.LateAction {
-	switch a.Step {
-	case replicate.Forward, replicate.Put:
-	default:
+	if a.Step != replicate.Forward {
 		return upstream.Nothing
 	}
 	if strict := c.replicas[a.Replica].Pool.Pool.Failover.Strict; !strict && a.Replica == c.primary {
@@ -378,21 +378,17 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case (a.Step == replicate.Check || a.Step == replicate.Review) && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.HasEnded()):
+	case a.Step == replicate.Check && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.HasEnded()):
 		o.Kind = replicate.Exists
 	}
 	switch a.Step {
-	case replicate.CompareVersion:
-		token, _ := strconv.ParseUint(string(c.token), 10, 64)
-		there, _ := strconv.ParseUint(task.Arg(r, 'c'), 10, 64)
-		if o.Kind == replicate.Hit && token > there {
-			o.Kind = replicate.Exists
-		} else if token == there {
-			o.Value = 1
-		}
-	case replicate.Look, replicate.Review, replicate.Preview:
+	case replicate.Look, replicate.Check, replicate.Preview:
 		o.Value, _ = strconv.ParseUint(task.Arg(r, 's'), 10, 64)
-		if a.Step == replicate.Preview {
+		if a.Step == replicate.Look && t.Op == wire.Cas {
+			token, _ := strconv.ParseUint(string(c.token), 10, 64)
+			there, _ := strconv.ParseUint(task.Arg(r, 'c'), 10, 64)
+			o.Value = uint64(cmp.Compare(token, there) + 1)
+		} else if a.Step == replicate.Preview {
 			o.Value = after(t, r.Bytes, rep, o.Value)
 		}
 	case replicate.Fetch:

@@ -61,31 +61,18 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
 		at.Start--
 		return t.WithKey(key, task.Edit{At: at, With: []byte(guard[1:])}, a.show(t, 'c', chosen))
-	case replicate.Put:
-		flags := exptime() + chosen
-		if r.ClientFlags.Len() > 0 {
-			flags += " F" + t.ClientFlags()
-		}
-		return t.Meta("ms", key, flags, t.Body())
 	case replicate.Join:
 		mode := " MA"
 		if t.Op == wire.Prepend {
 			mode = " MP"
 		}
 		return t.Meta("ms", key, mode+guard+chosen, t.Body())
-	case replicate.Count:
-		flags := " v" + guard + chosen
-		if t.Op == wire.Decr {
-			flags += " MD"
-		}
-		if r.Delta.Len() > 0 {
-			flags += " D" + strconv.FormatUint(t.Delta(), 10)
-		}
-		return t.Meta("ma", key, flags+exptime(), nil)
 	case replicate.Extend:
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
-	case replicate.Swap:
-		return task.StepRequest(t, replicate.RefreshTombstone, key, " C"+string(c.token), tombstoneTTL(t))
+	case replicate.RefreshTombstone:
+		if a.Guard == a.Number {
+			guard = " C" + string(c.token)
+		}
 	case replicate.Fill:
 		return task.FillRequest(t, key, guard, &c.asks[a.From].result, a.Chosen)
 	case replicate.Preview:

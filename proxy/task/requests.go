@@ -44,7 +44,7 @@ func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) 
 	case replicate.Drop:
 		return t.Meta("md", key, guard, nil)
 	}
-	return t.Meta("mg", key, " s f c", nil) // the steps that only read the item: Look, Weigh, Review, Check, Preview
+	return t.Meta("mg", key, " s f c", nil) // the steps that only read the item: Look, Check, Preview
 }
 
 // FillRequest returns the request that stores a copy of the item in the reply `from` as key.
