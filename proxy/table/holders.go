@@ -35,7 +35,7 @@ func (p *Pool) Holders(dst []int, walk ring.Ring, key []byte, c replicate.Policy
 	h := p.Place.Hash(part)
 	return members(dst, func(n int) int { return walk.At(part, h, n) }, c.Copies, func(a, b int) bool {
 		x, y := &p.Servers[a], &p.Servers[b]
-		return x.Apart(replicate.Servers) == y.Apart(replicate.Servers) || x.Apart(c.Apart) == y.Apart(c.Apart)
+		return x.Address == y.Address && x.Network == y.Network || c.Apart != replicate.Servers && x.Apart(c.Apart) == y.Apart(c.Apart)
 	})
 }
 

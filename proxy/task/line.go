@@ -204,7 +204,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	switch {
 	case l.alone == t: // t has its turn already, because it was parked or is started a second time
 		return true
-	case e.LineFull(name):
+	case len(l.queue) >= maxLine:
 		t.leaves(name)
 		t.Fail("too many commands wait on this key", stats.QueueFull)
 		return false

@@ -183,17 +183,22 @@ type unsentAsk struct {
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
-	if r.NumKeys > 1 {
+	switch {
+	case r.Op.Stores() && r.Flags == 0: // raw can be forwarded as it is
+		t.Raw, t.Req = slices.Clone(raw), *r
+		t.Req.Several = nil
+	case r.NumKeys > 1:
 		command := raw[r.Line.Start:r.Keys.Start]
 		if r.Op == wire.Get { // the client's command may be bget, which not every server supports: it is sent as get
 			command = []byte("get ")
 		}
 		t.Raw = append(t.Raw, command...)
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
-	} else {
+		e.Wire.Next(t.Raw, &t.Req)
+	default:
 		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r)
+		e.Wire.Next(t.Raw, &t.Req)
 	}
-	e.Wire.Next(t.Raw, &t.Req)
 	t.Req.Flags |= r.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
