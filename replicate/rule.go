@@ -66,6 +66,7 @@ type Rule struct {
 	effect
 	marks
 	turns
+	relocating
 
 	copy   copying
 	differ Mask // followers that need a copy of the primary's value
@@ -156,13 +157,14 @@ type asked struct {
 type class uint8
 
 const (
-	reads  class = iota // one replica after the other is asked until the first hit
-	alone               // one replica is asked; the other replicas are only asked to confirm a miss
-	all                 // all replicas get the command at once
-	buries              // all replicas get a tombstone, which is then removed
-	grants              // an add: one replica after the other must store a tombstone. The value is stored if all have done so
-	leads               // the primary runs the command, and then the followers repeat it
-	mends               // no client command: a repair of one replica, or the removal of a key from a server that had it before a reload
+	reads     class = iota // one replica after the other is asked until the first hit
+	alone                  // one replica is asked; the other replicas are only asked to confirm a miss
+	all                    // all replicas get the command at once
+	buries                 // all replicas get a tombstone, which is then removed
+	grants                 // an add: one replica after the other must store a tombstone. The value is stored if all have done so
+	leads                  // the primary runs the command, and then the followers repeat it
+	mends                  // no client command: a repair of one replica, or the removal of a key from a server that had it before a reload
+	relocates              // the key has one copy, which moves from one server to another (Relocate)
 )
 
 // stage says why the asks in flight were made.
@@ -189,8 +191,11 @@ const (
 	fetching
 	filling
 	checking
-	seeking // first stage of Move: read the key at the server that had it before a reload
-	leaving // last stage of Move: remove the key from the server that had it before a reload
+	seeking   // first stage of Move: read the key at the server that had it before a reload
+	leaving   // last stage of Move: remove the key from the server that had it before a reload
+	probing   // class "relocates": store a tombstone at the new owner if it has no item, and look at the item
+	yielding  // class "relocates": wait for the end of another command, which has a tombstone at the new owner
+	relocated // class "relocates": all other requests, one after the other
 )
 
 // next is what the rule does after a copy of the key has ended.
@@ -483,6 +488,8 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 		r.handleSweep(m, o.Kind)
 	case seeking, leaving:
 		r.handleMove(o.Kind)
+	case probing, yielding, relocated:
+		r.handleRelocation()
 	case claiming, fetching, filling, checking:
 		if e.step == Fetch {
 			r.foreseen[e.replica] = o.Value
@@ -518,7 +525,7 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.class == reads:
 		s.Repair, s.Source = r.readRepair()
 		return s, true
-	case r.class == mends || r.c.Op == Flush:
+	case r.class == mends || r.class == relocates || r.c.Op == Flush:
 		return s, true
 	case r.stored != 0:
 		s.Dirty |= (r.away | r.gone) & r.behind()
