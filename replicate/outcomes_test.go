@@ -41,7 +41,7 @@ func outcomes(c Command, d Step, few bool) []Outcome {
 				}
 				continue
 			}
-			if (k == Hit || k == Expiring) && d == Fetch && c.Stale && c.Op == Cas { // the command's own value
+			if (k == Hit || k == Expiring) && d == Fetch && (c.Op == Cas || c.Op == Replace) { // the value of the command, or another one
 				all = append(all, Outcome{Kind: k, Value: 1})
 			}
 			all = append(all, Outcome{Kind: k, Value: 7})
