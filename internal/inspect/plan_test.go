@@ -113,7 +113,7 @@ func TestPlanJSON(t *testing.T) {
 			Share   float64
 			Moves   []struct{ From, To string }
 			Servers []struct {
-				Server        string
+				Server               string
 				Before, After, Leave float64
 			}
 			Modes   []string
