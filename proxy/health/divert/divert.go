@@ -15,7 +15,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"math"
 	"strconv"
 )
 
@@ -127,11 +126,9 @@ const maxRelative = 60 * 60 * 24 * 30
 // but at most limit seconds from now. As in memcached, 0 means forever, a negative
 // value means already expired, and more than 30 days is a Unix time. unix is the
 // current time. A limit of 0 is no limit. memcached keeps only the lower 32 bits of an exptime, so
-// it takes 1<<31 for a negative value.
+// it takes 1<<31 for a negative value, and -1<<32 for 0.
 func CapTTL(exptime, limit, unix int64) int64 {
-	if exptime > math.MaxInt32 {
-		exptime = int64(int32(exptime))
-	}
+	exptime = int64(int32(exptime))
 	if limit <= 0 || exptime < 0 {
 		return exptime
 	}

@@ -100,7 +100,9 @@ func TestTimeToLiveIsCapped(t *testing.T) {
 		{61, 60, 60},
 		{month, 60, 60},
 		{-1, 60, -1},
-		{math.MinInt64, 60, math.MinInt64},
+		{math.MinInt32, 60, math.MinInt32},
+		{math.MinInt64, 60, 60},
+		{-1<<32 + 1000, 60, 60},
 		{1 << 31, 60, -1 << 31}, // memcached keeps the lower 32 bits
 		{1<<32 + 30, 60, 30},
 		{now + 30, 60, now + 30},
