@@ -29,6 +29,10 @@ type tree = map[string]any
 // chaosFixed has the settings that are not in chaosSettingsOf, each with the reason.
 var chaosFixed = map[string]string{
 	"listen.address":           "listeners come and go",
+	"listen.tls.cert":          "the clients of the test do not use TLS; TestCertificateRenewal changes certificates",
+	"listen.tls.key":           "as listen.tls.cert",
+	"listen.tls.client_ca":     "as listen.tls.cert",
+	"listen.tls.handshake":     "as listen.tls.cert",
 	"routes.prefix":            "routes come and go",
 	"routes.match":             "routes come and go",
 	"listen.routes.match":      "the routes of a listener come and go",
@@ -58,6 +62,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	pool("multiget_order", "arrival", "request")
 	pool("queue", 50, 1000)
 	pool("hash_tag", "{}")
+	pool("max_move", "100%") // with a lower limit, reloads would be rejected
 	pool("hash_strip_prefix", []any{"r:", "x:"})
 	pool("timeouts", tree{"connect": "1s", "request": "200ms", "deadline": "500ms"}, tree{"deadline_total": "30s"}, tree{"deadline_total": off})
 	pool("", tree{"distribution": "twemproxy", "hash": "murmur"}, tree{"distribution": "twemproxy", "hash": "fnv1a_64", "char": "unsigned"},

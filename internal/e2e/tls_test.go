@@ -254,19 +254,23 @@ func TestKeyUpdate(t *testing.T) {
 			t.Fatal(err)
 		}
 		client := testenv.Run(t, "openssl", cmd)
-		said := func(text, want string) {
+		said := func(text, want string) { // one more time than before: openssl takes a letter for a command only at the start of what it reads
 			t.Helper()
+			before := strings.Count(client.Output(), want)
 			if _, err := in.Write([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "openssl prints "+want, func() bool { return strings.Contains(client.Output(), want) })
+			eventually(t, "openssl prints "+want, func() bool { return strings.Count(client.Output(), want) > before })
 		}
 		said("set a 0 0 1\r\n1\r\n", "STORED")
 		said("K\n", "KEYUPDATE")
 		said("get a\r\n", "VALUE a 0 1")
 		said("k\n", "KEYUPDATE")
 		said("version\r\n", "VERSION ")
-		said("quit\r\n", "Max Early Data: 0") // openssl prints the tickets late
+		if _, err := in.Write([]byte("quit\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "openssl prints the tickets", func() bool { return strings.Contains(client.Output(), "Max Early Data: 0") })
 	})
 }
 
