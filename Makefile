@@ -60,7 +60,8 @@ staticcheck:
 
 # RACE lists the packages in which a data race is possible. A test in internal/archtest checks it.
 # SINGLE matches long tests of these packages that run in one goroutine, such as simulations and
-# models. A data race is not possible there, so they run without the race detector.
+# models. A data race is not possible there, so they run without the race detector. Many tests of
+# RACE wait for programs, so four packages run at the same time (-p 4).
 RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
 SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/near
@@ -69,7 +70,7 @@ unit:
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)
 
 race:
-	.ci/gotest race -vet=off -race -timeout 20m -skip '$(SINGLE)' $(RACE)
+	.ci/gotest race -vet=off -race -p 4 -timeout 20m -skip '$(SINGLE)' $(RACE)
 
 # Prints the share of statements of the engine and of placement that their tests and the
 # simulation execute.

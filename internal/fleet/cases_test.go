@@ -66,7 +66,7 @@ func seedRange(t *testing.T) (from, to uint64) {
 	case testenv.Full():
 		return 0, 20
 	}
-	return 0, 3
+	return 0, 2
 }
 
 var (
