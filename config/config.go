@@ -22,9 +22,9 @@
 //     repetitions by aliases included, are rejected.
 //   - ${NAME}, ${NAME:-default} and ${file:/path} in a value are replaced after the
 //     YAML was parsed: a variable cannot add structure. The type of a value is that of
-//     the result; a quoted value can also be a text. A setting or list item that consists of variables that are
-//     all empty (${NAME:-}) is left out. $$ is a dollar. Values of files are secrets:
-//     errors, warnings and changes show the variable instead.
+//     the result; a quoted value can also be a text. If all variables of a setting or a
+//     list item are empty (${NAME:-}), it is left out. $$ is a dollar. Values of files are
+//     secrets: errors, warnings and changes show the variable instead.
 //   - Durations have a unit (500ms); a bare number is rejected. Sizes are bytes or
 //     have a binary unit (64KiB). off, where allowed, is a duration of 0.
 //   - A pool inherits each setting that it leaves out from defaults, including

@@ -12,8 +12,8 @@ import (
 
 // Changes returns the changes from the file old to the file f, one line each, such as "+server c
 // (10.0.0.3:11211)" or "server b: weight 1 to 3". The order is that of the documented keys. Changed
-// users of an auth_file, and certificates in the same files, follow at the end. Changes that need a restart are omitted: see
-// AtNextStart.
+// users of an auth_file, and certificates in the same files, follow at the end. Changes that need a
+// restart are omitted: see AtNextStart.
 func Changes(old, f *File) []string {
 	same := *f
 	same.Engine = old.Engine

@@ -478,9 +478,6 @@ func TestEveryOutcomeOfThree(t *testing.T) {
 // fault, and only the command whose followers need the fewest asks. Copies to two followers have
 // too many vectors, too: TestEveryOutcomeOfTwo, TestManyMembers.
 func TestOneFaultOfThree(t *testing.T) {
-	if !testenv.Full() {
-		t.Skip("one replica after the other: only in a full run")
-	}
 	exploreAll(t, 3, true, 1, func(c Command) bool { return c == Command{Op: Gat} })
 }
 

@@ -41,7 +41,7 @@ func (f *Admin) Load() (*config.File, error) {
 		return nil, nil
 	}
 	from := config.Environment()
-	from.AllowUnset = true // the environment is that of an operator, who needs no more than the addresses
+	from.AllowUnset = true // the variables of the instance may be missing in an operator's shell, and only the addresses are needed
 	return loadConfig(f.path, from)
 }
 

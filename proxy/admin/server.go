@@ -48,9 +48,9 @@ type Options struct {
 	Reload func() live.Reload
 
 	// ReadAgain reloads the configuration, and returns when all loops use it. With accept, more keys
-	// may move than the configuration allows (max_move). Its error says why the new configuration was
-	// rejected. It is called from many goroutines. If ReadAgain is nil,
-	// there is no configuration file.
+	// may move than the configuration allows (max_move). The error is the reason why the new
+	// configuration was rejected. ReadAgain is called from many goroutines. If it is nil, there is no
+	// configuration file.
 	ReadAgain func(accept bool) (Reloaded, error)
 
 	// Config returns the configuration file that is in use, as it was read. It is called from many

@@ -83,9 +83,9 @@
 //     and proxies inform each other at once (vote.go). The WAITs are not shorter,
 //     because they depend on what other proxies may still believe and not on the kind
 //     of failure. A server with restartable memory (memcached -e) keeps its data when
-//     its process ends. So its refusals count as silence, and so do those of a server
-//     of which that is not known yet. But while a server is leaving, a proxy that knows it pings all
-//     servers four times as often, to notice each step early.
+//     its process ends. So its refusals count as silence. They also do while the proxy
+//     does not know yet whether the server has such memory. While a server is leaving,
+//     a proxy pings all servers four times as often, to notice each step early.
 //   - If routes keep replicas, a silent server is not ejected for half a minute while
 //     another server is not In or lacks replicas. The silent server may have the last
 //     copy of a key, and an ejected server is flushed. Until then its keys return

@@ -370,8 +370,9 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 
 // onlyCopy reports whether server i may have the last copy of a key, so that it must
 // not be ejected and flushed. A server that refuses connections has lost its data, so the
-// result is false, unless it has restartable memory (refusalMeansLoss). The result is true while a reload that removes a server is in progress,
-// because keys of the removed server have one replica less.
+// result is false, unless it has restartable memory (refusalMeansLoss). The result is true while a
+// reload that removes a server is in progress, because keys of the removed server have one replica
+// less.
 func (k *Keeper) onlyCopy(i int, now int64) bool {
 	switch {
 	case k.off.OnlyCopy || k.servers[i].refused.since != 0:

@@ -16,7 +16,7 @@ type identity struct {
 	asks     bool // the request for the server's settings has no reply yet
 }
 
-// memory says what becomes of a server's items when its process ends.
+// memory is what happens to a server's items when its process ends.
 type memory uint8
 
 const (
@@ -34,9 +34,9 @@ func (k *Keeper) askMemory(i int, now int64) {
 	}
 }
 
-// refusalMeansLoss reports whether a refused connection shows that server i has lost its items. It does not if
-// the server may have restartable memory. Then a server that refuses connections is treated like one
-// that is silent: it may still have the only copy of a key.
+// refusalMeansLoss reports whether a refused connection shows that server i has lost its items. It does
+// not if the server may have restartable memory. Such a server is treated as if it were silent,
+// because it may still have the only copy of a key.
 func (k *Keeper) refusalMeansLoss(i int) bool {
 	return k.servers[i].memory == memoryLost || k.off.Memory
 }

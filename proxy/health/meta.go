@@ -135,7 +135,7 @@ const (
 // askSettings is the request for the settings of a server.
 var askSettings = []byte("stats settings\r\n")
 
-// parseMemory returns from the reply to askSettings what becomes of the server's items when its
+// parseMemory returns from the reply to askSettings what happens to the server's items when its
 // process ends. Servers that do not report a memory file have none.
 func parseMemory(answer []byte) memory {
 	_, rest, ok := bytes.Cut(answer, []byte("STAT memory_file "))

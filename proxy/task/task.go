@@ -184,7 +184,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
 	switch {
-	case r.Op.Stores() && r.Flags == 0 && r.Drop.Len() == 0: // raw can be forwarded as it is
+	case r.Op.Stores() && r.Flags == 0 && r.Drop.Len() == 0: // AppendPlain would change at most spaces, so the parsed form of raw can be kept
 		t.Raw, t.Req = slices.Clone(raw), *r
 		t.Req.Several = nil
 	case r.NumKeys > 1:
