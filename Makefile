@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb check test full deps format vet staticcheck unit race modules full-unit full-race coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
+.PHONY: build deb release rename check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -15,10 +15,20 @@ build:
 # Builds a Debian package in bin/. dpkg compares DEBVERSION.
 DEBVERSION ?= $(shell git describe --tags --match 'v*' 2>/dev/null | sed 's/^v//' | grep . || git log -1 --date=format:%Y%m%d%H%M%S --format=0~%cd.%h 2>/dev/null || echo 0~unknown)
 DEBARCH ?= $(shell $(GO) env GOARCH)
-deb: build
-	bin/ringside completion bash > bin/ringside.bash
-	$(GO) -C deploy/deb build -trimpath -o ../../bin/makedeb .
-	bin/makedeb -version '$(DEBVERSION)' -arch $(DEBARCH) -to bin
+MAKERELEASE = $(GO) -C deploy/release build -trimpath -o ../../bin/makerelease . && bin/makerelease
+deb:
+	$(MAKERELEASE) -only deb -version '$(VERSION)' -number '$(DEBVERSION)' -arch $(DEBARCH) -to bin
+
+# Builds all files of a release in bin/release: make release VERSION=v1.2.3
+release:
+	rm -rf bin/release
+	$(MAKERELEASE) -version '$(VERSION)' -to bin/release
+
+# Changes the module path, so that other modules can import the packages: make rename MODULE=example.org/you/ringside
+THIS = $(shell $(GO) list -m)
+rename:
+	$(GO) -C deploy/release build -trimpath -o ../../bin/rename ./rename
+	bin/rename '$(MODULE)'
 
 # Checks the format, vet, the structure, the conversations, the unit tests, and the first seeds
 # of the simulation. It needs only Go and takes seconds. UNCHECKED and -skip exclude packages and
@@ -30,7 +40,7 @@ deb: build
 UNCHECKED = cmd/.* internal/(bench.*|cli|instance|demo|drill|e2e|inspect|memnode|top|tracefile|twin|remote) \
 	proxy/(admin|client|replication|counters|failover|guard|link|live|loop|near|routing|tags|task|upstream|watch) recipes.*
 empty =
-CHECKED = $$($(GO) list ./... | grep -vE '^ringside/($(subst $(empty) $(empty),|,$(strip $(UNCHECKED))))$$')
+CHECKED = $$($(GO) list ./... | grep -vE '^$(THIS)/($(subst $(empty) $(empty),|,$(strip $(UNCHECKED))))$$')
 check: format
 	GOGC=400 $(GO) test -short -vet=all -p 4 -ldflags=-w -skip 'Memcached$$|^TestNutcracker|^FuzzOrder$$|^TestImageIsBuilt|^Test(Burst|MemoryOfAnotherLoop|Pieces|TurnsBound)$$' $(CHECKED)
 
@@ -42,7 +52,7 @@ test:
 # Runs everything: all seeds, both drivers, all client languages, the race detector on every
 # package, fuzzing, mutants, and the instruction counts of the engine.
 full:
-	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race coverage modules fuzz cost
+	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race coverage modules full-modules fuzz cost
 
 # Installs the servers and clients that tests use.
 deps:
@@ -66,7 +76,7 @@ RACE = $(shell cat .ci/race-packages)
 SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
 SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/near
 unit:
-	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,ringside,' .ci/race-packages)")
+	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,$(THIS),' .ci/race-packages)")
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)
 
 race:
@@ -89,13 +99,17 @@ figures:
 modules:
 	$(GO) -C deploy/kubernetes test ./...
 
+# Builds a release twice, compares and checks its files, and renames the module in a copy.
+full-modules:
+	$(GO) -C deploy/release test ./...
+
 # Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:
 	.ci/gotest unit -vet=off -timeout 60m ./internal/fleet ./replicate
 	.ci/gotest single -vet=off -timeout 60m -run '$(SINGLE)' $(SINGLES)
 
 full-race:
-	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e ringside/internal/fleet -e ringside/replicate)
+	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e $(THIS)/internal/fleet -e $(THIS)/replicate)
 
 # Runs every fuzz target of every package for FUZZTIME. FuzzTwin and FuzzFrames compare Ringside
 # with memcached, in text and in binary frames. They are slower and run for another 30 s.

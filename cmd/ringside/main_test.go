@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"ringside/internal/command"
 )
 
 const goodFile = `listen: 127.0.0.1:0
@@ -165,7 +167,7 @@ func TestEveryCommandHasJSON(t *testing.T) {
 			t.Errorf("%s has --json: %v", c.CommandPath(), has)
 		}
 	}
-	look(newRoot())
+	look(command.Root(version))
 }
 
 // TestRouteJSON checks that `route --json` prints one JSON object per line.

@@ -20,7 +20,14 @@ import (
 	"testing"
 )
 
-const module = "ringside"
+// module is the path of the module, which `make rename` can change.
+var module = func() string {
+	out, err := exec.Command("go", "list", "-m").Output()
+	if err != nil {
+		panic(err)
+	}
+	return strings.TrimSpace(string(out))
+}()
 
 // layers are the packages of the module from the lowest layer to the highest. A package
 // may import the packages of lower layers, and nothing else of this module except what
@@ -38,7 +45,8 @@ var layers = [][]string{
 	10: {"proxy"},
 	11: {"proxy/loop", "proxy/live", "proxy/admin"},
 	12: {"internal/cli", "internal/top", "internal/tracefile", "internal/inspect", "internal/remote", "internal/instance", "internal/demo", "internal/drill"},
-	13: {"cmd/ringside"},
+	13: {"internal/command"},
+	14: {"cmd/ringside"},
 }
 
 // apart are packages that no package of the layers imports, with what they may import:
@@ -108,7 +116,7 @@ var modules = map[string][]string{
 	"recipes":                {"github.com/bradfitz/gomemcache"},
 	"recipes/meta":           {"github.com/bradfitz/gomemcache"},
 	"recipes/examples/seeds": {"github.com/bradfitz/gomemcache"},
-	"cmd/ringside":           {"github.com/spf13/cobra"},
+	"internal/command":       {"github.com/spf13/cobra"},
 }
 
 // sockets are packages that the engine must never import. net/netip is allowed, because
@@ -223,7 +231,7 @@ func checkImport(t *testing.T, p listed, imported string) (allowed string) {
 	}
 	first, _, _ := strings.Cut(imported, "/")
 	switch {
-	case first == module:
+	case strings.HasPrefix(imported, module+"/"):
 		ours := strings.TrimPrefix(imported, module+"/")
 		from, to := layerOf(name), layerOf(ours)
 		if _, ok := exceptions[[2]string{name, ours}]; ok {

@@ -77,7 +77,7 @@ var mutants = []mutant{
 // noMutant are the packages that need no mutant.
 var noMutant = []string{
 	// Commands, benchmarks and examples, which are tested as programs.
-	"cmd/...", "internal/bench/...", "internal/cli", "internal/demo", "internal/drill", "internal/instance", "internal/remote", "recipes/examples/seeds",
+	"cmd/...", "internal/bench/...", "internal/cli", "internal/command", "internal/demo", "internal/drill", "internal/instance", "internal/remote", "recipes/examples/seeds",
 	// Data, and helpers of tests.
 	"proxy/ablation", "proxy/event", "deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/conversation", "internal/archtest", "internal/testenv", "internal/fleet", "internal/e2e", "internal/twin",
 }

@@ -49,7 +49,7 @@ func TestDebianPackage(t *testing.T) {
 		return at(".", need(t, "dpkg-query"), "--admindir="+filepath.Join(root, "var/lib/dpkg"), "--show", "--showformat=${Version} ${db:Status-Status}", "ringside")
 	}
 	// An older version of the package. An upgrade must not change its configuration file.
-	older := strings.TrimSpace(at("../..", "bin/makedeb", "-version", "0~1", "-arch", strings.TrimSpace(at(".", "dpkg", "--print-architecture")), "-to", root))
+	older := strings.TrimSpace(at("../..", "bin/makerelease", "-only", "deb", "-number", "0~1", "-arch", strings.TrimSpace(at(".", "dpkg", "--print-architecture")), "-to", root))
 	dpkg("--install", older)
 	if is := installed(); is != "0~1 installed" {
 		t.Errorf("the older package is %q", is)

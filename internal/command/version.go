@@ -1,4 +1,4 @@
-package main
+package command
 
 // This file implements the command `ringside version`.
 
@@ -12,11 +12,7 @@ import (
 	"ringside/internal/cli"
 )
 
-// version is the version that the build sets (-ldflags "-X main.version=…"). If it is empty,
-// versionText uses the version of the module in the build info.
-var version string
-
-func newVersion() *cobra.Command {
+func newVersion(version string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -26,9 +22,9 @@ func newVersion() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
-					"version": versionText(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "ringside %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(cmd.OutOrStdout(), "ringside %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil
 		},
 	}
@@ -36,10 +32,8 @@ func newVersion() *cobra.Command {
 	return cmd
 }
 
-func versionText() string {
-	if version != "" {
-		return version
-	}
+// builtVersion returns the version of the module in the build info.
+func builtVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}

@@ -1,0 +1,121 @@
+package main
+
+// This file builds archives and writes checksums.
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goreleaser/nfpm/v2/files"
+)
+
+// documents are the files and directories of the source that each archive contains.
+var documents = []string{"README.md", "BENCHMARKS.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "docs", "deploy"}
+
+// writeArchive writes a tar archive with the program, man pages, completion and documents, in one
+// directory.
+func (r *release) writeArchive(p platform, program string) error {
+	contents := files.Contents{{Source: program, Destination: "ringside", FileInfo: &files.ContentFileInfo{Mode: 0o755}}}
+	add := func(from, to string) error {
+		return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && path == "deploy/release" {
+				return fs.SkipDir
+			}
+			if name := d.Name(); d.IsDir() || strings.HasSuffix(name, ".go") || name == "go.mod" || name == "go.sum" {
+				return nil
+			}
+			contents = append(contents, &files.Content{Source: path, Destination: to + strings.TrimPrefix(path, from), FileInfo: &files.ContentFileInfo{Mode: 0o644}})
+			return nil
+		})
+	}
+	for _, name := range documents {
+		if err := add(name, name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"man", "completion"} {
+		if err := add(filepath.Join(r.stage, name), name); err != nil {
+			return err
+		}
+	}
+	pages := filepath.Join(r.stage, "archive-"+p.String())
+	if err := os.MkdirAll(pages, 0o755); err != nil {
+		return err
+	}
+	if err := relink(contents, pages); err != nil {
+		return err
+	}
+	path := r.file(p.String() + ".tar.gz")
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	t := tar.NewWriter(z)
+	for _, one := range contents {
+		text, err := os.ReadFile(one.Source)
+		if err != nil {
+			return err
+		}
+		name := "ringside_" + r.number + "_" + p.String() + "/" + filepath.ToSlash(one.Destination)
+		if err := r.addFile(t, name, int64(one.FileInfo.Mode), text); err != nil {
+			return err
+		}
+	}
+	if err := t.Close(); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// addFile adds a file to a tar archive.
+func (r *release) addFile(t *tar.Writer, name string, mode int64, text []byte) error {
+	err := t.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: int64(len(text)), ModTime: r.date, Uname: "root", Gname: "root", Format: tar.FormatPAX})
+	if err != nil {
+		return err
+	}
+	_, err = t.Write(text)
+	return err
+}
+
+// writeChecksums writes the SHA-256 of each result to SHA256SUMS, in the form that sha256sum -c reads.
+func (r *release) writeChecksums() error {
+	list, err := os.ReadDir(r.to)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for _, one := range list {
+		f, err := os.Open(filepath.Join(r.to, one.Name()))
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, f)
+		f.Close()
+		if err != nil {
+			return err
+		}
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sum.Sum(nil), one.Name()))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[66:], b[66:]) })
+	return os.WriteFile(filepath.Join(r.to, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+}
