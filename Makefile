@@ -99,9 +99,11 @@ figures:
 modules:
 	$(GO) -C deploy/kubernetes test ./...
 
-# Builds a release twice, compares and checks its files, and renames the module in a copy.
+# Builds a release twice, compares and checks its files; renames the module in a copy; renders the Helm
+# chart.
 full-modules:
 	$(GO) -C deploy/release test ./...
+	$(GO) -C deploy/helm test ./...
 
 # Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:

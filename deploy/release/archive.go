@@ -6,11 +6,13 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -56,7 +58,50 @@ func (r *release) writeArchive(p platform, program string) error {
 	if err := relink(contents, pages); err != nil {
 		return err
 	}
-	path := r.file(p.String() + ".tar.gz")
+	top := "ringside_" + r.number + "_" + p.String() + "/"
+	var list []entry
+	for _, one := range contents {
+		text, err := os.ReadFile(one.Source)
+		if err != nil {
+			return err
+		}
+		list = append(list, entry{top + filepath.ToSlash(one.Destination), int64(one.FileInfo.Mode), text})
+	}
+	return r.writeTar(r.file(p.String()+".tar.gz"), list)
+}
+
+// writeChart writes the Helm chart, with the version of the release, in the form that helm install
+// reads.
+func (r *release) writeChart() error {
+	var list []entry
+	err := filepath.WalkDir("deploy/helm/ringside", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err == nil && d.Name() == "Chart.yaml" {
+			text = chartVersion.ReplaceAll(text, []byte("${1}\""+r.number+"\""))
+		}
+		list = append(list, entry{strings.TrimPrefix(path, "deploy/helm/"), 0o644, text})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.writeTar(filepath.Join(r.to, "ringside-chart-"+r.number+".tgz"), list)
+}
+
+var chartVersion = regexp.MustCompile(`(?m)^((?:appVersion|version): ).*$`)
+
+// entry is a file of an archive.
+type entry struct {
+	name string
+	mode int64
+	text []byte
+}
+
+// writeTar writes a compressed tar archive.
+func (r *release) writeTar(path string, list []entry) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -67,20 +112,12 @@ func (r *release) writeArchive(p platform, program string) error {
 		return err
 	}
 	t := tar.NewWriter(z)
-	for _, one := range contents {
-		text, err := os.ReadFile(one.Source)
-		if err != nil {
-			return err
-		}
-		name := "ringside_" + r.number + "_" + p.String() + "/" + filepath.ToSlash(one.Destination)
-		if err := r.addFile(t, name, int64(one.FileInfo.Mode), text); err != nil {
+	for _, one := range list {
+		if err := r.addFile(t, one.name, one.mode, one.text); err != nil {
 			return err
 		}
 	}
-	if err := t.Close(); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
+	if err := errors.Join(t.Close(), z.Close()); err != nil {
 		return err
 	}
 	return f.Close()

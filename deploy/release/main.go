@@ -115,6 +115,9 @@ func (r *release) run(only, arch string) error {
 			}
 		}
 	}
+	if err := r.writeChart(); err != nil {
+		return fmt.Errorf("chart: %w", err)
+	}
 	if err := r.writeImage(programs); err != nil {
 		return fmt.Errorf("image: %w", err)
 	}

@@ -44,7 +44,7 @@ func unpack(t *testing.T, file string) (dir string, names []string) {
 	}
 	defer f.Close()
 	var r io.Reader = f
-	if strings.HasSuffix(file, ".gz") {
+	if strings.HasSuffix(file, "gz") {
 		if r, err = gzip.NewReader(f); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +90,7 @@ func TestRelease(t *testing.T) {
 	if sums[0] != sums[1] {
 		t.Errorf("two runs differ:\n%s%s", sums[0], sums[1])
 	}
-	if checked := run(t, to, "sha256sum", "-c", "SHA256SUMS"); strings.Count(checked, ": OK\n") != 13 {
+	if checked := run(t, to, "sha256sum", "-c", "SHA256SUMS"); strings.Count(checked, ": OK\n") != 14 {
 		t.Errorf("sha256sum says:\n%s", checked)
 	}
 
@@ -120,6 +120,12 @@ func TestRelease(t *testing.T) {
 		if !slices.ContainsFunc(*list.Components, func(c cyclonedx.Component) bool { return c.Name == "gopkg.in/yaml.v3" && c.Version != "" }) {
 			t.Errorf("%s: the list of modules has no yaml.v3", p)
 		}
+	}
+
+	chart, _ := unpack(t, filepath.Join(to, "ringside-chart-0.0.1-test.1.tgz"))
+	about, err := os.ReadFile(filepath.Join(chart, "ringside/Chart.yaml"))
+	if err != nil || strings.Count(string(about), "ersion: \"0.0.1-test.1\"") != 2 {
+		t.Errorf("the chart: %v\n%s", err, about)
 	}
 
 	dir, _ := unpack(t, filepath.Join(to, name+"oci.tar"))
