@@ -67,13 +67,13 @@ func (e *Engine) adopt(cur *failover.Published) {
 	}
 	e.bindListeners(bound, writesEnd)
 	e.learnItemSizes()
-	e.Counters.Rebind()
 	e.Replicator.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
 	e.TakeCopies()
 	e.letGo(before)
 	e.overrides = e.Shared.overrides.Load()
 	e.applyOverrides()
+	e.Counters.Rebind() // before any command uses the new table
 	if first {
 		return
 	}

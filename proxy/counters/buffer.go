@@ -171,6 +171,8 @@ func outcomeOf(r *upstream.Result) (o outcome, n uint64) {
 		o = unsent
 	case r.Bytes == nil:
 		o = inDoubt
+	case r.Reply.Kind == wire.NotStored || r.Reply.Kind == wire.Error || r.Reply.Kind == wire.ClientError:
+		o = rejected
 	}
 	return o, n
 }
@@ -298,7 +300,7 @@ func (e *Counters) Owing() bool {
 }
 
 // Rebind assigns the routes of a new table to the sums. If the key of a sum is no longer buffered,
-// the sum is sent at once.
+// the sum is sent at once, so that it arrives before the commands that the new routes send.
 func (e *Counters) Rebind() {
 	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
 		s := e.sums[id]
@@ -308,7 +310,7 @@ func (e *Counters) Rebind() {
 		}
 		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) || !bytes.Equal(s.client[len(rt.Strip):], s.key) {
 			s.warm = false
-			e.plan(s, e.Now) // the increments are sent by the old route of s
+			e.due(s) // the increments are sent by the old route of s
 			continue
 		}
 		s.route = rt

@@ -96,6 +96,7 @@ type bufferedAblation struct {
 	sendsAlong  bool // the increments are sent while a read is in progress
 	keepsVoid   bool // a set does not replace what waits
 	dropsUnsent bool // a set that was not sent replaces what waits
+	dropsBad    bool // a set that was rejected replaces what waits
 	staysWarm   bool // increments are buffered while a set or a decr is in progress
 	goesOn      bool // a decr is sent although the increments could not be sent
 	skips       bool // a decr does not wait until the increments are sent
@@ -333,8 +334,11 @@ func (x *bufferedExplorer) end(w *bufferedWorld, i int, o outcome, keep bool) {
 		x.release(w)
 	default:
 		before, class := b.pending, c.class
-		if x.dropsUnsent && o == unsent {
+		switch {
+		case x.dropsUnsent && o == unsent:
 			o = inDoubt
+		case x.dropsBad && o == rejected:
+			o = refused
 		}
 		lost := b.ended(class, o, uint64(number))
 		if x.keepsVoid {
@@ -405,11 +409,11 @@ func (x *bufferedExplorer) expand(w bufferedWorld) {
 			if w.failures > 0 {
 				w := w
 				w.failures--
-				for _, o := range []outcome{inDoubt, unsent} {
+				for _, o := range []outcome{inDoubt, unsent, rejected} {
 					for _, keep := range []bool{true, false} {
 						next := w
 						x.end(&next, i, o, keep)
-						x.visit(next, i, [...]string{inDoubt: "no reply", unsent: "not sent"}[o], 0)
+						x.visit(next, i, [...]string{inDoubt: "no reply", unsent: "not sent", rejected: "rejected"}[o], 0)
 					}
 				}
 			}
@@ -463,6 +467,7 @@ func TestWithoutAClauseOfTheBuffer(t *testing.T) {
 		"B1: increments in doubt are sent again":                      {repeats: true},
 		"B2: the sum is removed although increments wait":             {forgets: true},
 		"B2: a set that was not sent replaces what waits":             {dropsUnsent: true},
+		"B2: a set that was rejected replaces what waits":             {dropsBad: true},
 		"B3: reads run while the increments are sent":                 {readsAlong: true},
 		"B3: the increments are sent while a read runs":               {sendsAlong: true},
 		"B4: a set does not replace what waits":                       {keepsVoid: true},
@@ -571,7 +576,7 @@ func (w *makingWorld) execute(c *makingClient) {
 
 // reply gives c the reply to its request.
 func (w *makingWorld) reply(c *makingClient) (broken string) {
-	next, what := c.m.next(c.reply, c.m == creating && w.old, true, true)
+	next, what := c.m.next(c.reply, c.reply == wire.ClientError, c.m == creating && w.old, true, true)
 	switch {
 	case w.believes && c.m == adding && c.reply == wire.NotStored:
 		what = giveNumber
@@ -614,5 +619,16 @@ func TestMissingCountersAreCreatedOnce(t *testing.T) {
 			t.Errorf("%s: after %d states: %q", name, len(seen), broken)
 		}
 		t.Log(name, len(seen), "states", broken)
+	}
+}
+
+// TestRejectedCreation checks that a rejected request is not repeated. Only a value that is no number
+// may disappear soon: the placeholder of a repair.
+func TestRejectedCreation(t *testing.T) {
+	if _, what := creating.next(wire.ClientError, false, false, true, true); what != giveReply {
+		t.Errorf("after a rejected flag: %d", what)
+	}
+	if _, what := creating.next(wire.ClientError, true, false, true, true); what != again {
+		t.Errorf("after a value that is no number: %d", what)
 	}
 }

@@ -34,10 +34,11 @@ const (
 type outcome uint8
 
 const (
-	refused outcome = iota // the reply has no number
-	counted                // the reply has the number that the counter has now
-	inDoubt                // no reply: the server may have executed the request
-	unsent                 // no server has received a byte of the request
+	refused  outcome = iota // the reply has no number
+	counted                 // the reply has the number that the counter has now
+	inDoubt                 // no reply: the server may have executed the request
+	unsent                  // no server has received a byte of the request
+	rejected                // the reply says that the request has changed nothing, for example because it is malformed
 )
 
 // batch is a sum of increments.
@@ -118,7 +119,7 @@ func (b *buffered) ended(c class, o outcome, n uint64) (lost batch) {
 	switch {
 	case c == adds && o == counted:
 		b.known, b.warm = n, true
-	case c == replaces && o != unsent:
+	case c == replaces && o != unsent && o != rejected:
 		lost, b.pending = b.pending, batch{}
 	}
 	return lost
@@ -142,7 +143,7 @@ func (b *buffered) sent(o outcome, n uint64, keep bool) (lost batch, why stats.L
 	case o == inDoubt:
 		b.known += was.sum
 		return was, stats.LostUnsure
-	case o == refused: // the key is gone, or its value is not a number
+	case o == refused || o == rejected: // the key is gone, or its value is not a number
 		why = stats.LostMissing
 	default:
 		why = stats.LostUnreachable
@@ -190,10 +191,10 @@ const (
 	again                  // begin again after a moment
 )
 
-// next returns what follows a reply of the kind k, and the next request. old is set if the server is
-// too old for meta commands, and plain if add can name the key. If patient is set, the command may
-// begin again.
-func (m making) next(k wire.Kind, old, plain, patient bool) (making, step) {
+// next returns what follows a reply of the kind k, and the next request. occupied is set if the reply
+// says that the item is no number. old is set if the server is too old for meta commands, and plain if
+// add can name the key. If patient is set, the command may begin again.
+func (m making) next(k wire.Kind, occupied, old, plain, patient bool) (making, step) {
 	missed := k == wire.End || k == wire.Miss || k == wire.NotFound
 	switch {
 	case m == counting && missed:
@@ -202,7 +203,7 @@ func (m making) next(k wire.Kind, old, plain, patient bool) (making, step) {
 		return adding, goOn
 	case m == counting || old:
 		return m, giveReply
-	case m == creating && (k == wire.ClientError || missed) && patient: // the request found a value that was stored in between, or the placeholder of a repair; or a replica lost the item in between
+	case m == creating && (occupied || missed) && patient: // the request found a value that was stored in between, or the placeholder of a repair; or a replica lost the item in between
 		return counting, again
 	case !k.Answered():
 		return m, giveReply

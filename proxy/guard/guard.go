@@ -279,13 +279,8 @@ func unfit(t *task.Task) string {
 		return "flag E chooses the cas, on which the guard of this route rests: leave it out"
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
-	case !t.Req.UnknownFlags():
-	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr: // the guard may send another command than the client's, so the server would not check the client's flags
-		return "invalid or duplicate flag"
-	case t.Op == wire.Append || t.Op == wire.Prepend:
-		return "invalid flag"
 	}
-	return ""
+	return t.UnknownFlags()
 }
 
 // AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not

@@ -275,9 +275,10 @@ func (l *rule) marked(t *task.Task, r *upstream.Result) {
 // unanswered ends a read that no server has answered. If the route shows such a
 // failure as a miss, the client may rebuild the value and set it. The guard can't know
 // what happens to the key in between. So it records a miss without a cas, and that set
-// is not stored.
+// is not stored. A meta get that the server rejects is no miss: its client gets the server's error.
 func (l *rule) unanswered(t *task.Task, r *upstream.Result) {
-	if t.Op <= wire.Gats && !t.Route.GetErrors && !l.g.Ablation.Failed {
+	rejected := t.Req.Dialect == wire.Meta && (r.Reply.Kind == wire.ClientError || r.Reply.Kind == wire.Error)
+	if t.Op <= wire.Gats && !rejected && !t.Route.GetErrors && !l.g.Ablation.Failed {
 		l.record(t, nil)
 	}
 	t.Answer(r, nil)

@@ -104,6 +104,10 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
+	if why := t.UnknownFlags(); why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
+		t.Reject(wire.AppendClientError(nil, why))
+		return
+	}
 	takesOwn := t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.TombstoneFlags)
 	if takesOwn && (command.Op != replicate.Set || command.If || command.Stale || t.IsStep()) { // the command might store nothing, so its rejection removes nothing
 		t.Reject(wire.AppendClientError(nil, ownFlags))

@@ -155,17 +155,33 @@ func Expiring(b []byte, rep *wire.Reply) bool {
 }
 
 // LeavesValue reports whether r, if it runs late, can replace a newer value or create one.
-// A cas with an old token can't. An incr, append and the like only change the value that is
-// there, late or not. A touch and a delete leave no value. A request that creates an item
-// on a miss (N) can, and so can a cas that also stores under an old token (I).
+// A cas with an old token can't, but a cas that also stores under an old token (I) can. An append
+// and the like only change the value that is there, late or not, unless they create an item on a
+// miss (N). A touch and a delete leave no value. An incr or decr that creates a counter on a miss can
+// leave one too, but it counts as one that can't: a late delete would be worse than one increment
+// too many, because it would remove increments for which other clients got replies.
 func LeavesValue(r *wire.Request) bool {
 	switch r.Op {
 	case wire.Set, wire.Add, wire.Replace:
 		return true
 	case wire.Cas:
 		return r.Letters.Has('I')
-	case wire.Append, wire.Prepend, wire.Incr, wire.Decr:
+	case wire.Append, wire.Prepend:
 		return r.Letters.Has('N')
 	}
 	return false
+}
+
+// UnknownFlags returns the error for a meta command with a flag that memcached 1.6.18 does not know, if
+// another command may be sent in its place: the server would then not check the client's flags. It
+// returns "" for all other commands.
+func (t *Task) UnknownFlags() string {
+	switch {
+	case t.Req.Dialect != wire.Meta || !t.Req.UnknownFlags():
+	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr:
+		return "invalid or duplicate flag"
+	case t.Op == wire.Append || t.Op == wire.Prepend:
+		return "invalid flag"
+	}
+	return ""
 }

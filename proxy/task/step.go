@@ -4,10 +4,7 @@ package task
 // other. Each of these is a separate task, and a handler serves it like a client's command. So
 // a handler that needs such commands need not know which servers have the key.
 
-import (
-	"ringside/proxy/upstream"
-	"ringside/proxy/wire"
-)
+import "ringside/proxy/upstream"
 
 // step links a task to the task that it is a step of.
 type step struct {
@@ -49,11 +46,4 @@ func (t *Task) endStep(r *upstream.Result, token Token) {
 	of.Open--
 	t.step.then(r, token)
 	of.CatchUp() // the function `then` may have sent a request that found no connection
-}
-
-// counts reports whether t creates a missing counter. If its request runs late, one increment
-// is counted for which no client got a reply. A late delete would be worse: it would remove
-// increments for which other clients got replies.
-func (t *Task) counts() bool {
-	return t.step != nil && CommandOf(t).Vivify && (t.Op == wire.Incr || t.Op == wire.Decr)
 }

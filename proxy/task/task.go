@@ -338,7 +338,7 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 	}
 	t.Open++
 	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
-	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain) && !t.counts()
+	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain)
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // guards and replicas need the cas in each reply, which an old server does not return to a binary client's request
 		c.Tail.Flags |= t.Req.Flags & wire.Binary
 	}

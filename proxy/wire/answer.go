@@ -3,7 +3,10 @@ package wire
 // This file contains memcached's replies in the dialect of the client. It also decides
 // which replies are hidden from a client that asked for none.
 
-import "encoding/base64"
+import (
+	"bytes"
+	"encoding/base64"
+)
 
 // These are replies that a proxy sends without asking a server.
 const (
@@ -65,6 +68,12 @@ func clientError(text string) []byte { return AppendClientError(nil, text) }
 // next reply.
 func AppendServerError(dst []byte, text string) []byte {
 	return appendLine(append(dst, "SERVER_ERROR "...), text)
+}
+
+// NotNumber reports whether line is memcached's reply to an increment or decrement of a value that is
+// no number.
+func NotNumber(line []byte) bool {
+	return bytes.HasPrefix(line, []byte("CLIENT_ERROR cannot increment or decrement non-numeric value"))
 }
 
 // AppendClientError appends the line "CLIENT_ERROR text". It replaces control characters
