@@ -380,13 +380,12 @@ func TestFailoverAblations(t *testing.T) {
 // first. Other seeds are searched only after a change of Ringside that changes the
 // runs.
 var seenAt = map[string]uint64{
-	"WARM straight to IN":                    3,
-	"no delete behind late sets":             4,
-	"misses outlive a phase":                 9,
-	"misses outlive a server":                58,
-	"an append is not bound":                 9,
-	"copies, stubs are copied":               14,
-	"peers are not asked what is incomplete": 11,
+	"WARM straight to IN":        3,
+	"no delete behind late sets": 4,
+	"misses outlive a phase":     9,
+	"misses outlive a server":    58,
+	"an append is not bound":     9,
+	"copies, stubs are copied":   14,
 }
 
 // seeks runs a fleet that lacks a part until a seed shows this by a stale hit. A worse

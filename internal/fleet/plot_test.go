@@ -39,7 +39,7 @@ var plots = map[string]plot{
 	"flush, restart both": func(f *fleet, i int) {
 		f.lasts(15 * second)
 		back := f.killFor(i, 4*second, 5*second)
-		f.after(back+f.between(3*second, 5*second), func() {
+		f.after(back+f.between(5*second, 8*second), func() {
 			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
 			if s.dead {
 				return
