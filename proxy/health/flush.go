@@ -7,8 +7,17 @@ package health
 //	threads  ask how many threads the server has
 //	fences   send one `mn` per thread, each on a new connection: when all have replied, the requests
 //	         that other proxies sent before they timed out have run
+//	look     read the view record: if it is not the one from before the election, do not flush
 //	flush    send flush_all, then the election token and the view record again, because the flush
 //	         removes both, and `mn`; all on one separate connection
+//
+// A flush removes the election token for a moment, so another proxy may win the election just then.
+// It must not flush: by the time of its flush the server may be WARM, with new values. The flush
+// has also removed the view record, and the new record has another incarnation. So a proxy that was
+// elected after the flush sees in the look that it was too late. It then waits for WARM, or, if the
+// proxy that has flushed the server does not publish WARM, for a WAIT with the new record and
+// for the end of the token. A proxy that was elected before the flush was not elected while another
+// proxy had the token. A full server that stores no token is an exception: see flushAnswered.
 //
 // The view record that is written after the flush still says RETURN. WARM is published only
 // when the server has confirmed the flush, because many servers are configured to
@@ -23,6 +32,10 @@ import (
 const (
 	settleTime  = int64(time.Second) // minimum delay from a server's first good ping to its flush: requests that were sent before an outage run in this time
 	electedTime = 30                 // lifetime of the election token, in seconds: until it expires, no other proxy flushes the server
+
+	// electedFor is how long after its election a proxy may send a flush. It is shorter than the
+	// lifetime of the token, because the request takes time, and memcached may expire an item early.
+	electedFor = (electedTime - 10) * int64(time.Second)
 )
 
 type flushStep uint8
@@ -32,12 +45,15 @@ const (
 	flushElect
 	flushThreads
 	flushFences
+	flushLook
 	flushFlush
 )
 
 type flushing struct {
 	step    flushStep
-	elected bool   // this proxy flushes the server, because it has stored the election token on the server
+	elected int64  // until when this proxy may flush the server, because it has stored the election token on the server; 0: it has not
+	before  uint64 // incarnation of the server's view record before the election
+	after   uint64 // incarnation of the view record that this proxy stores after its flush; until it has sent a flush, the same as before
 	fences  int    // number of mn requests before the flush that have no reply yet
 	answer  string // the server's reply to flush_all
 	retryAt int64
@@ -61,12 +77,20 @@ func (k *Keeper) driveFlush(i int, now int64) {
 		s.step, s.until = "next: flush, when the servers of another pool are complete, which may have the only copy of a key here", s.since+onlyTime
 	case now < settled:
 		s.step, s.until = "next: flush, when what is on its way has arrived", settled
-	case f.elected:
+	case k.mayFlush(i, s.record.incarnation, now):
 		k.askThreads(i, now)
 	default:
 		f.step = flushElect
+		f.before, f.after = s.record.incarnation, s.record.incarnation
 		k.send(ask{kind: askElect, server: i, about: i}, now, k.tokenLine(i))
 	}
+}
+
+// mayFlush reports whether this proxy may flush server i, whose view record has the given incarnation:
+// it was elected for that, and no other proxy has flushed the server since.
+func (k *Keeper) mayFlush(i int, incarnation uint64, now int64) bool {
+	f := &k.servers[i].flush
+	return now < f.elected && (incarnation == f.before || incarnation == f.after || k.off.Look)
 }
 
 func (k *Keeper) tokenLine(i int) []byte {
@@ -89,11 +113,11 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 	line := firstLine(answer)
 	switch a.kind {
 	case askElect:
-		if line != "HD" && !strings.HasPrefix(line, "SERVER_ERROR") { // a full server that evicts nothing (-M) replies SERVER_ERROR: the flush continues without a token, because only the flush frees memory
+		if line != "HD" && !strings.HasPrefix(line, "SERVER_ERROR") { // a full server that evicts nothing (-M) replies SERVER_ERROR: the flush continues without a token, because only the flush frees memory. Only the look prevents a second flush then
 			k.flushLater(i, now) // another proxy has stored the token, so it flushes the server
 			return
 		}
-		f.elected = true
+		f.elected = a.sent + electedFor
 		k.askThreads(i, now)
 	case askThreads:
 		f.step = flushFences
@@ -109,8 +133,17 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 		}
 		f.fences--
 		if f.fences == 0 {
-			k.sendFlush(i, now)
+			f.step = flushLook
+			k.send(ask{kind: askLook, server: i, about: i}, now, MetaGet(k.keys.View))
 		}
+	case askLook:
+		value, _, _ := MetaValue(answer)
+		if r, err := parseRecord(value, k.index, len(k.members)); err != nil || !k.mayFlush(i, r.incarnation, now) {
+			f.elected = 0
+			k.flushLater(i, now)
+			return
+		}
+		k.sendFlush(i, now)
 	case askFlush:
 		f.answer = line
 	case askToken, askRecord:
@@ -126,6 +159,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	k.lastConn++
 	conn := k.lastConn
 	r := k.known(record{incarnation: k.random.Uint64()})
+	s.flush.after = r.incarnation
 	put := func(kind askKind, last bool, line []byte) {
 		k.sendOn(conn, last, ask{kind: kind, server: i, about: i}, now, line)
 	}
@@ -169,5 +203,5 @@ func (k *Keeper) flushUnanswered(a ask, now int64) {
 
 func (k *Keeper) flushLater(i int, now int64) {
 	f := &k.servers[i].flush
-	*f = flushing{elected: f.elected, round: f.round + 1, retryAt: now + k.pingTime()}
+	*f = flushing{elected: f.elected, before: f.before, after: f.after, round: f.round + 1, retryAt: now + k.pingTime()}
 }

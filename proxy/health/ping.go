@@ -41,6 +41,7 @@ const (
 	askElect                    // ms: store the election token, so that only this proxy flushes the server
 	askThreads                  // stats settings: read how many threads the server has
 	askFence                    // mn: wait for one thread of the server before a flush. Sent once for each thread, on its own connection
+	askLook                     // mg: read the view record once more before the flush
 	askFlush                    // flush_all
 	askToken                    // ms: store the election token again, after the flush
 	askRecord                   // ms: store the view record again, after the flush

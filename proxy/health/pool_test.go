@@ -25,6 +25,7 @@ type scenario struct {
 	gutter  int
 	set     Settings
 	last    *Settings // those of the last proxy, if they are others
+	late    int64     // maximum additional delay of one request in four, because a packet is lost; 0: none
 }
 
 // world is the state of a run.
@@ -231,6 +232,9 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 	c.arrive++ // requests that are sent together arrive together
 	if c.sent != w.now {
 		c.sent, c.arrive = w.now, max(c.arrive, w.now+w.latency())
+	}
+	if w.late > 0 && w.rand.IntN(4) == 0 {
+		c.arrive += w.rand.Int64N(w.late)
 	}
 	w.at(c.arrive, func() {
 		switch {
