@@ -5,6 +5,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ func (f *File) Build() (*table.Table, error) {
 	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
-		p, err := f.Pools[i].build()
+		p, err := f.Pools[i].build(f.unknown(&f.Pools[i]) != nil)
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", f.Pools[i].Name, err)
 		}
@@ -29,7 +30,7 @@ func (f *File) Build() (*table.Table, error) {
 		pools[p.Name] = p
 	}
 	for i := range f.Pools {
-		if o := &f.Pools[i].Failover; o.Mode == table.Gutter {
+		if o := &f.Pools[i].Failover; o.Mode == table.Gutter && !t.Pools[i].Unknown {
 			t.Pools[i].Failover.Gutter = pools[o.Gutter]
 		}
 	}
@@ -58,6 +59,9 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) table.Route {
 	for _, name := range r.to() {
 		built.Also = append(built.Also, pools[name])
 	}
+	if i := slices.IndexFunc(built.Also, func(p *table.Pool) bool { return p.Unknown }); i >= 0 { // no command reaches a server, so no feature has anything to do
+		return table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Pool: built.Also[i], Zone: f.Zone}
+	}
 	if built.Pool, built.Also = built.Also[0], built.Also[1:]; len(built.Also) == 0 {
 		built.Also = nil
 	}
@@ -78,7 +82,12 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) table.Route {
 	return built
 }
 
-func (p *Pool) build() (*table.Pool, error) {
+// build returns the pool for the table. If its servers are unknown, it has none.
+func (p *Pool) build(unknown bool) (*table.Pool, error) {
+	if unknown {
+		return &table.Pool{Name: p.Name, Distribution: p.Distribution, Place: ring.Nowhere(), Unknown: true, GetErrors: true, DenyFlush: p.DenyFlush,
+			Connections: p.Connections, QueueLimit: p.Queue, Timeouts: p.Timeouts, RetryBackoff: p.Backoff}, nil
+	}
 	place, err := p.place()
 	if err != nil {
 		return nil, err

@@ -100,8 +100,9 @@ type File struct {
 	Source    []byte            // the text of the file
 	Variables map[string]string // environment variables that the file uses, with their values
 	secrets   secrets
-	Named     []Named  // the certificates, keys and CAs that the file names, as far as they were read
-	Warnings  []string // settings that are valid but probably not intended, each with its position
+	read      *document // how the file was read
+	Named     []Named   // the certificates, keys and CAs that the file names, as far as they were read
+	Warnings  []string  // settings that are valid but probably not intended, each with its position
 }
 
 // Named is a file whose contents belong to the configuration. A change of it needs a reload.
@@ -153,13 +154,14 @@ type Pool struct {
 	Name         string
 	Distribution string // the name or an alias of a preset
 	Placement    PlacementOptions
-	Servers      []Server
-	GetErrors    bool   // a read gets SERVER_ERROR, not a miss, if its server cannot reply
-	Multiget     string // order of a multi-get's values: "arrival" or "request"; empty: what the clients of the distribution need
-	JoinGets     bool   // whether gets that are sent to a server together are combined into one get with several keys
-	DenyFlush    bool   // whether flush_all from clients is rejected
-	Connections  int    // number of connections that each loop has to each server
-	Queue        int    // client requests that can wait for one server, in each loop
+	Servers      []Server // the servers of the file and of its sources; nil: a source has not answered yet
+	Sources      []Source // where servers are found; nil: the file lists all
+	GetErrors    bool     // a read gets SERVER_ERROR, not a miss, if its server cannot reply
+	Multiget     string   // order of a multi-get's values: "arrival" or "request"; empty: what the clients of the distribution need
+	JoinGets     bool     // whether gets that are sent to a server together are combined into one get with several keys
+	DenyFlush    bool     // whether flush_all from clients is rejected
+	Connections  int      // number of connections that each loop has to each server
+	Queue        int      // client requests that can wait for one server, in each loop
 	Timeouts     table.Timeouts
 	Keepalive    time.Duration // a server connection that was idle for this time is checked with a ping; 0: never
 	Backoff      table.Backoff
@@ -174,6 +176,9 @@ type Server struct {
 	Weight  int
 	Host    string // name of the machine on which the server runs; empty: the host of the address
 	Zone    string // zone in which the server runs; empty: none
+
+	Source string // text of the source that has the server; empty: the file lists it
+	at     string // host:port where a server of a source is now
 }
 
 // Engine holds the settings of the event loops and the network driver. The function engineValue

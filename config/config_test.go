@@ -123,6 +123,7 @@ func TestLeastFile(t *testing.T) {
 	}
 	want.Pools = []Pool{pool}
 	want.Routes = []Route{{Prefix: "img:", Pool: "main"}, {Pool: "main"}}
+	want.read = f.read
 	if !reflect.DeepEqual(*f, want) {
 		t.Errorf("got  %+v\nwant %+v", *f, want)
 	}

@@ -73,6 +73,8 @@ type document struct {
 	others bool // whether to read also the files that a configuration names, such as auth_file
 	from   Variables
 	name   string
+	data   []byte // the text
+	lists  Lists  // the servers of sources; nil: none is known
 	errs   Errors
 
 	named []Named // the files with certificates, keys and CAs that were read

@@ -139,6 +139,8 @@ func (p *Pool) usualMode() (table.Mode, string) {
 	switch {
 	case !preset.New:
 		return table.FailFast, "the default of " + p.Distribution + ", which stands for an existing client"
+	case len(p.Sources) > 0: // the number of servers changes, and the mode should not change with it
+		return table.Rehash, "the default of " + p.Distribution + " for a pool whose servers are discovered"
 	case p.addresses() < manyServers:
 		return table.FailFast, "the default below three servers"
 	}
@@ -230,8 +232,15 @@ func (f *File) Ejects(pool string) bool {
 }
 
 // viewServers returns the number of view servers of p: the servers that store the record of
-// which servers are ejected.
-func (f *File) viewServers(p *Pool) int { return len(f.viewAddresses(p)) }
+// which servers are ejected. A pool whose servers are discovered counts as one with at least three,
+// because settings should not depend on how many there are now.
+func (f *File) viewServers(p *Pool) int {
+	n := len(f.viewAddresses(p))
+	if g := f.pool(p.Failover.Gutter); len(p.Sources) > 0 || p.Failover.Mode == table.Gutter && g != nil && len(g.Sources) > 0 {
+		n = max(n, manyServers)
+	}
+	return n
+}
 
 // viewAddresses returns the addresses of the view servers of the pool p: its own servers, and in
 // mode gutter also the servers of the gutter.
@@ -267,7 +276,7 @@ func (d *document) checkFailover(f *File) {
 		switch {
 		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
-		case o.Mode == table.Rehash && p.addresses() == 1 && len(p.Servers) > 0:
+		case o.Mode == table.Rehash && p.addresses() == 1 && len(p.Sources) == 0:
 			d.failAt(mode, "pools.%s has one server, whose keys mode rehash can't give to another; use fail_fast or gutter", p.Name)
 		}
 	}

@@ -165,8 +165,7 @@ func defaultsValue() value[Pool] {
 func poolsValue() value[[]Pool] {
 	inherited := defaultsValue()
 	one := group(defaultPool(), append([]key[Pool]{
-		must(set("servers", "the memcached servers: host:port, host for port 11211, [ipv6]:port, unix:/path, or a mapping with name, weight, host or zone",
-			elements(serverValue(), listOf(serverValue(), 1)), func(p *Pool) *[]Server { return &p.Servers })),
+		serversKey(),
 	}, poolKeys()...)...)
 	return value[[]Pool]{
 		read: func(d *document, n *node, path string, to *[]Pool) {

@@ -32,10 +32,20 @@ func ParseWith(name string, data []byte, from Variables) (*File, error) {
 }
 
 func read(name string, data []byte, from Variables, others bool) (*File, error) {
-	d := &document{others: others, from: from, name: name, variables: map[string]variable{}, where: map[any]*node{}, inherited: map[any]*node{}}
+	d := newDocument(name, data, from)
+	d.others = others
+	return d.file()
+}
+
+func newDocument(name string, data []byte, from Variables) *document {
+	return &document{from: from, name: name, data: data, variables: map[string]variable{}, where: map[any]*node{}, inherited: map[any]*node{}}
+}
+
+// file reads and checks the text of the document.
+func (d *document) file() (*File, error) {
 	s := &settings{defaultFile(), defaultPool()}
 	d.defaults = &s.Defaults
-	if root := d.parse(data); root != nil {
+	if root := d.parse(d.data); root != nil {
 		if whose := stranger(root); whose != "" {
 			d.failAt(root, "%s", whose) // report only that the file belongs to another program: further errors would not help
 		} else {
@@ -49,7 +59,8 @@ func read(name string, data []byte, from Variables, others bool) (*File, error) 
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	s.File.Source, s.File.Variables, s.File.secrets, s.File.Named = data, d.used, d.secrets, d.named
+	s.File.Source, s.File.Variables, s.File.secrets, s.File.Named = d.data, d.used, d.secrets, d.named
+	s.File.read = &document{name: d.name, data: d.data, from: d.from, variables: d.variables, used: d.used, secrets: d.secrets} // without the tree, to free its memory
 	for _, w := range d.warnings.sorted() {
 		s.File.Warnings = append(s.File.Warnings, w.Error())
 	}

@@ -37,6 +37,7 @@ var sections = []struct{ path, title, text string }{
 	{"", "The file", "Ringside ignores keys that begin with `x-`; use them for anchors and notes."},
 	{"pools.*", "A pool", "`defaults`, at the top of the file, accepts the same keys except `servers`, and applies to all pools."},
 	{"pools.*.servers[]", "A server", "An address, or a mapping of these keys."},
+	{"pools.*.servers", "A source of servers", "In place of the list of `servers`, or in it: a text such as `dnssrvnoa+NAME`, or a mapping of these keys. See [Discovery](discovery.md)."},
 	{"routes[]", "A route", ""},
 	{"listen", "A listener", "`listen` is an address, a mapping of these keys, or a list of both."},
 	{"admin", "admin", "An address, or a mapping of these keys."},
@@ -118,6 +119,15 @@ func properties(tables map[string][]string, path, name string, s schema) {
 			continue
 		}
 		inner, at := mappingOf(value)
+		if here == "pools.*.servers" { // a list of servers, or one source
+			choices := value["anyOf"].([]any)
+			tables[path] = append(tables[path], rowOf(row, value, "see below"))
+			server, _ := mappingOf(choices[0].(map[string]any)["items"].(map[string]any))
+			source, _ := mappingOf(choices[len(choices)-1].(map[string]any))
+			properties(tables, here+"[]", "", server)
+			properties(tables, here, "", source)
+			continue
+		}
 		if inner == nil {
 			tables[path] = append(tables[path], rowOf(row, value, choicesOf(value)))
 			continue

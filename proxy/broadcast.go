@@ -12,6 +12,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/health"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -29,6 +30,10 @@ func (e *Engine) askAll(s *client.Session, line []byte, g client.Gather) {
 // Each server counts like one key against the work that the client may cause in this wakeup (its
 // turn).
 func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each func(func(srv *upstream.Server, p *table.Pool, refusal string))) {
+	if e.listener(s).Unknown() {
+		e.local(s, e.quietly(answerUnknown), stats.Unavailable)
+		return
+	}
 	x := e.NewExchange(s)
 	x.Gather = g
 	if e.near.On && e.Req.Op == wire.FlushAll {
@@ -55,6 +60,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 }
 
 var (
+	answerUnknown        = wire.AppendServerError(nil, routing.Unknown)
 	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // the error of memcached -F
 	answerFlushDelayed   = []byte("CLIENT_ERROR flush_all with a delay is not possible where keys have replicas; send it without a delay later\r\n")
 	answerMemlimitDenied = []byte("CLIENT_ERROR cache_memlimit not allowed\r\n")
@@ -149,7 +155,7 @@ func (f *unanimous) Answer(dst []byte) ([]byte, stats.Outcome) {
 // version is known the client gets an error.
 func (e *Engine) tellVersion(s *client.Session) {
 	v := &versions{}
-	known := true
+	known := !e.listener(s).Unknown()
 	e.listener(s).Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
 		v.hear(srv)
 		known = known && srv.Release != wire.Release{}

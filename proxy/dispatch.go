@@ -275,7 +275,7 @@ func (e *Engine) reach(x *client.Exchange, share int32, rt *routing.Route, srv *
 	case rt == nil:
 		x.Fail(share, client.NoRoute, stats.Unavailable)
 	case srv == nil:
-		x.Fail(share, routing.NoServer, stats.Unavailable)
+		x.Fail(share, rt.WhyNoServer(), stats.Unavailable)
 	case e.refusal != "":
 		srv.Count.Overridden++
 		x.Fail(share, e.refusal, stats.Unavailable)

@@ -54,7 +54,7 @@ func ByHost(servers []Server) []int {
 // Natural sorts servers by the text of the address. It compares groups of digits as
 // numbers, as Grafana's dskit does.
 func Natural(servers []Server) []int {
-	return sorted(servers, func(a, b Server) int { return natural(a.Text(), b.Text()) })
+	return sorted(servers, func(a, b Server) int { return CompareNatural(a.Text(), b.Text()) })
 }
 
 func sorted(servers []Server, compare func(a, b Server) int) []int {
@@ -63,10 +63,10 @@ func sorted(servers []Server, compare func(a, b Server) int) []int {
 	return order
 }
 
-// natural compares two texts. It divides them into groups of digits and groups of other
+// CompareNatural compares two texts. It divides them into groups of digits and groups of other
 // characters, and compares groups of digits as numbers. If one text is a prefix of the
 // other, the shorter text sorts first.
-func natural(a, b string) int {
+func CompareNatural(a, b string) int {
 	for a != "" && b != "" {
 		var runA, runB string
 		runA, a = run(a)

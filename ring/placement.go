@@ -15,6 +15,17 @@ type Placement struct {
 	Fingerprint string // text that identifies all settings of the rule; if two placements have different ones, some keys may have different owners
 }
 
+// Nowhere returns the placement of a pool without servers.
+func Nowhere() Placement {
+	return Placement{Hash: func([]byte) uint64 { return 0 }, Ring: nowhere{}}
+}
+
+type nowhere struct{}
+
+func (nowhere) Len() int                   { return 0 }
+func (nowhere) At([]byte, uint64, int) int { return -1 }
+func (nowhere) once() bool                 { return true }
+
 // Locate returns the part of key that is hashed, the hash of that part, and the index
 // of the server that owns key. The index is -1 if no server owns it.
 func (p *Placement) Locate(key []byte) (part []byte, h uint64, server int) {

@@ -24,11 +24,13 @@ type mutant struct{ pkg, file, old, new string }
 // refactoring, choose another line that only a working test notices.
 var mutants = []mutant{
 	{"config", "values.go", `n.tag != "!!int" || err != nil || v < int64(least)`, `n.tag != "!!int" || err != nil || v <= int64(least)`},
+	{"internal/discover", "elasticache.go", `if at == "" {`, `if at != "" {`},
 	{"internal/inspect", "check.go", `if p.Failover.Mode == table.FailFast && o.Consistency != "" {`, `if p.Failover.Mode == table.FailFast && o.Consistency == "" {`},
 	{"internal/memnode", "store.go", "if exptime < 0 {", "if exptime > 0 {"},
 	{"internal/top", "draw.go", "if width < leastWidth ||", "if width > leastWidth ||"},
 	{"internal/tracefile", "traces.go", "if s.Dropped > 0 {", "if s.Dropped < 0 {"},
 	{"ketama", "ketama.go", "len(points) == 0 && len(servers) > 0", "len(points) == 0 && len(servers) > 1"},
+	{"proxy/serverlist", "list.go", "if d.allowed && now.Sub(d.since) >= o.Keep {", "if now.Sub(d.since) >= o.Keep {"},
 	{"modulo", "modulo.go", "if r.Repeat {", "if !r.Repeat {"},
 	{"proxy", "dispatch.go", "if r.Flags&wire.TooLarge != 0 {", "if r.Flags&wire.TooLarge == 0 {"},
 	{"proxy/admin", "control.go", "return o.String() == name", "return o.String() != name"},

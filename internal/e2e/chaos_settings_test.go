@@ -28,18 +28,23 @@ type tree = map[string]any
 
 // chaosFixed has the settings that are not in chaosSettingsOf, each with the reason.
 var chaosFixed = map[string]string{
-	"listen.address":           "listeners come and go",
-	"listen.tls.cert":          "the clients of the test do not use TLS; TestCertificateRenewal changes certificates",
-	"listen.tls.key":           "as listen.tls.cert",
-	"listen.tls.client_ca":     "as listen.tls.cert",
-	"listen.tls.handshake":     "as listen.tls.cert",
-	"routes.prefix":            "routes come and go",
-	"routes.match":             "routes come and go",
-	"listen.routes.match":      "the routes of a listener come and go",
-	"listen.routes.prefix":     "the routes of a listener come and go",
-	"pools.*.servers.address":  "servers come and go",
-	"admin.address":            "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
-	"defaults.failover.gutter": "the pool that is the gutter would inherit it",
+	"listen.address":             "listeners come and go",
+	"listen.tls.cert":            "the clients of the test do not use TLS; TestCertificateRenewal changes certificates",
+	"listen.tls.key":             "as listen.tls.cert",
+	"listen.tls.client_ca":       "as listen.tls.cert",
+	"listen.tls.handshake":       "as listen.tls.cert",
+	"routes.prefix":              "routes come and go",
+	"routes.match":               "routes come and go",
+	"listen.routes.match":        "the routes of a listener come and go",
+	"listen.routes.prefix":       "the routes of a listener come and go",
+	"pools.*.servers.address":    "servers come and go",
+	"pools.*.servers.discover":   "the lists of sources change without a reload: see internal/instance/servers_test.go",
+	"pools.*.servers.every":      "as pools.*.servers.discover",
+	"pools.*.servers.keep":       "as pools.*.servers.discover",
+	"pools.*.servers.max_change": "as pools.*.servers.discover",
+	"pools.*.servers.weights":    "as pools.*.servers.discover",
+	"admin.address":              "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
+	"defaults.failover.gutter":   "the pool that is the gutter would inherit it",
 }
 
 // chaosSettingsOf returns the settings and their values. users is the path for auth_file, and

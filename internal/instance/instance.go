@@ -6,6 +6,7 @@ package instance
 // This file contains the lifetime of an instance: start, reload and stop.
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"github.com/coreos/go-systemd/v22/daemon"
 
 	"ringside/config"
+	"ringside/internal/discover"
 	"ringside/internal/inspect"
 	"ringside/internal/tracefile"
 	"ringside/proxy"
@@ -40,18 +42,21 @@ import (
 
 // Instance is one running Ringside process.
 type Instance struct {
-	log     *slog.Logger
-	logging *logSettings
-	watch   fileWatch    // detects changes of the configuration file; without a path, there is no file
-	started *config.File // the configuration with which the process was started
-	file    *config.File // the configuration that is in force now
-	proxy   *proxy.Proxy
-	driver  *loop.Driver
-	faults  *fault.Set
-	events  *live.Events  // recent log records, which the dashboard shows
-	admin   *admin.Server // server of the admin interface; nil: there is none
-	tracer  *live.Tracer
-	traces  *tracefile.Traces
+	log          *slog.Logger
+	logging      *logSettings
+	watch        fileWatch    // detects changes of the configuration file; without a path, there is no file
+	started      *config.File // the configuration with which the process was started
+	file         *config.File // the configuration that is in force now
+	sources      *discover.Watch
+	listRejected bool                              // the last change of the servers of sources was rejected
+	dial         atomic.Pointer[map[string]string] // where to connect to servers whose address differs from that in the table
+	proxy        *proxy.Proxy
+	driver       *loop.Driver
+	faults       *fault.Set
+	events       *live.Events  // recent log records, which the dashboard shows
+	admin        *admin.Server // server of the admin interface; nil: there is none
+	tracer       *live.Tracer
+	traces       *tracefile.Traces
 
 	adminAddr     net.Addr
 	adminListener net.Listener   // listener of the admin interface; protected by mu
@@ -63,11 +68,12 @@ type Instance struct {
 
 	files    uint64 // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
-	asked    chan reloadRequest // requests for a reload; received by Serve
-	askers   []reloadRequest    // reloads that were requested but have to wait
-	handed   chan func()        // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
-	ended    chan struct{}      // closed when Serve does not receive from the channel asked any more
-	closed   chan struct{}      // closed when this process has stopped accepting, and does not receive from the channel handed any more
+	unknown  atomic.Pointer[string] // why the instance is not ready, because the servers of a pool are not known; empty: they are
+	asked    chan reloadRequest     // requests for a reload; received by Serve
+	askers   []reloadRequest        // reloads that were requested but have to wait
+	handed   chan func()            // receives a function when another process has taken over; calling the function informs that process that this one has stopped accepting
+	ended    chan struct{}          // closed when Serve does not receive from the channel asked any more
+	closed   chan struct{}          // closed when this process has stopped accepting, and does not receive from the channel handed any more
 
 	mu     sync.Mutex
 	reload live.Reload
@@ -88,27 +94,37 @@ type reloadAnswer struct {
 // start builds and opens everything that the configuration f describes. w is the file
 // from which f was read.
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
-	t, err := f.Build()
-	if err != nil {
-		return nil, err
-	}
 	events := &live.Events{}
 	log = slog.New(events.Tee(log.Handler()))
+	sources := discover.NewWatch(&discover.Asker{}, log)
+	wait := firstAnswers
+	if taken != nil {
+		wait = time.Minute // the old process serves meanwhile; a lookup has a shorter time limit
+	}
+	f, t, err := firstServers(f, sources, wait, log)
+	if err == nil && taken != nil && len(f.Unknown()) > 0 {
+		err = fmt.Errorf("no take-over, because the servers of pool %s are not known: %s", f.Unknown()[0], sources.Why(f.Unknown()[0]))
+	}
+	if err != nil {
+		sources.Stop()
+		return nil, err
+	}
 	if err := fitClients(t, f.Engine.Loops, log); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
 	files, _ := openFiles()
-	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, faults: &fault.Set{}, events: events,
+	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.watch.adopted(f)
+	r.follow(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
 	r.tracer = live.NewTracer(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)
-	options.Faults = r.faults
+	options.Faults, options.Locate, options.Refused = r.faults, r.locate, r.refused
 	if taken != nil {
 		options.Inherited = taken.listeners
 	}
@@ -118,6 +134,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		runtime.GOMAXPROCS(max(2, options.Loops+1))
 	}
 	if r.driver, err = loop.New(r.proxy, options); err != nil {
+		sources.Stop()
 		return nil, err
 	}
 	r.handover.tickets = &r.driver.Tickets
@@ -126,6 +143,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		r.driver.Shutdown(ctx)
+		sources.Stop()
 		return nil, err
 	}
 	take()
@@ -309,6 +327,9 @@ func (r *Instance) announce() {
 // warn logs the settings of f that are valid but probably not intended.
 func (r *Instance) warn(f *config.File) {
 	for _, w := range f.Warnings {
+		if f != r.file && slices.Contains(r.file.Warnings, w) && bytes.Equal(f.Source, r.file.Source) {
+			continue // the servers of a source have changed, and not the file
+		}
 		r.log.Warn("configuration accepted with a warning", "warning", w)
 	}
 }
@@ -328,7 +349,7 @@ func (r *Instance) ready() error {
 	if r.stopping.Load() {
 		return errors.New("stopping")
 	}
-	return nil
+	return r.unready()
 }
 
 func (r *Instance) reloaded() live.Reload {
@@ -371,8 +392,26 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		}
 		return time.After(is.Unsettled)
 	}
+	accept := slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept })
+	if accept {
+		r.sources.Accept()
+	}
+	f, pending, err := r.load()
+	if pending != nil {
+		if !again {
+			r.log.Info("reload delayed: new sources of servers are asked first")
+		}
+		return pending
+	}
+	r.tellReloading()
+	var moves bool
+	if err == nil {
+		f, moves, err = r.apply(f, accept)
+	}
 	var a reloadAnswer
-	a.done, a.err = r.again(slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept }))
+	a.done, a.err = r.adopt(f, moves, err)
+	r.listRejected = false
+	r.sources.Use(r.file, true)
 	for _, q := range r.askers {
 		q.answer <- a
 	}
@@ -380,12 +419,11 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	return nil
 }
 
-// again reloads the configuration file. It applies the new configuration completely or
-// not at all. It returns when all loops use it. With accept, more keys may move than max_move allows.
-func (r *Instance) again(accept bool) (admin.Reloaded, error) {
-	r.tellReloading()
+// adopt records and reports the result of a reload, or of a change of the servers of sources: the
+// configuration f is in force, or is rejected because of err. moves reports that replicated keys move to
+// other servers.
+func (r *Instance) adopt(f *config.File, moves bool, err error) (admin.Reloaded, error) {
 	defer r.tellReady()
-	f, moves, err := r.applyFile(accept)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.reload.At, r.reload.Err = time.Now(), err
@@ -407,14 +445,10 @@ func (r *Instance) again(accept bool) (admin.Reloaded, error) {
 	return done, nil
 }
 
-// applyFile reads the configuration file and puts it in force. moves reports that
-// replicated keys move to other servers because of it. With accept, more keys may move than max_move
-// allows.
-func (r *Instance) applyFile(accept bool) (f *config.File, moves bool, err error) {
-	f, err = r.watch.load()
-	if err != nil {
-		return nil, false, err
-	}
+// apply puts the configuration f in force, completely or not at all. It returns when all loops use it.
+// moves reports that replicated keys move to other servers because of it. With accept, more keys may
+// move than max_move allows.
+func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves bool, err error) {
 	t, err := f.Build()
 	if err != nil {
 		return nil, false, err
@@ -433,6 +467,7 @@ func (r *Instance) applyFile(accept bool) (f *config.File, moves bool, err error
 	}
 	limitMemory(f)
 	r.logging.set(f)
+	r.follow(f)
 	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies
@@ -511,7 +546,9 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	defer counts.Stop()
 	pools := time.NewTicker(poolsEvery)
 	defer pools.Stop()
-	var later <-chan time.Time // fires when a delayed reload must be tried again; nil: no reload is delayed
+	defer r.sources.Stop()
+	var later <-chan time.Time  // fires when a delayed reload must be tried again; nil: no reload is delayed
+	var relist <-chan time.Time // fires when a delayed change of the servers of sources must be tried again
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
 			if looking = on; on {
@@ -526,6 +563,10 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			later = r.reread(later != nil)
 		case <-later:
 			later = r.reread(true)
+		case <-r.sources.Changed:
+			relist = r.relist()
+		case <-relist:
+			relist = r.relist()
 		case <-looks.C:
 			if r.watch.changed() {
 				later = r.reread(later != nil)

@@ -36,6 +36,10 @@ func (r *Instance) tellReady() {
 		first, _, _ := strings.Cut(is.Err.Error(), "\n")
 		status += "; the last reload was rejected: " + first
 	}
+	if why := r.unready(); why != nil {
+		r.tellSupervisor("STATUS=" + why.Error())
+		return
+	}
 	r.tellSupervisor(daemon.SdNotifyReady, status)
 }
 

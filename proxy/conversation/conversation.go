@@ -38,7 +38,7 @@ import (
 // Run plays all conversations in a directory (*.txt), each as a subtest. Empty lines and lines
 // that start with # are ignored. Every other line is one of the following:
 //
-//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 with another name
+//	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 with another name; unknown: its servers are not known yet
 //	limits in_flight=2 …                           limits; see Harness.SetLimits
 //	users NAME:PASSWORD …   the users of the listener
 //	loops 2         the process has this many loops; one unless set. c1/2 is a client of the second
@@ -471,6 +471,8 @@ func (s *Harness) Pool(f []string) {
 		n, _ := strconv.Atoi(value)
 		d, _ := time.ParseDuration(value)
 		switch name {
+		case "unknown":
+			p.Unknown, p.GetErrors = true, true
 		case "servers":
 			for _, srv := range strings.Split(value, ",") {
 				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
@@ -516,6 +518,9 @@ func (s *Harness) Pool(f []string) {
 		}
 	}
 	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(p.Servers))}
+	if p.Unknown {
+		p.Place = ring.Nowhere()
+	}
 	s.Pools[p.Name] = p
 	s.Table.Pools = append(s.Table.Pools, p)
 }

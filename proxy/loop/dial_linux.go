@@ -28,6 +28,7 @@ func (d *epoll) dial(l *link.Link) {
 func (d *epoll) lookUp(s *sock) {
 	s.state = sockConnecting
 	network, address := s.link.Server().Target()
+	address = d.opts.locate(network, address)
 	if network == "unix" {
 		s.addrs = []unix.Sockaddr{&unix.SockaddrUnix{Name: address}}
 		d.connect(s, nil)
@@ -101,6 +102,7 @@ func (d *epoll) connect(s *sock, err error) {
 	if err == nil {
 		err = errors.New("the name has no address")
 	}
+	d.opts.refused(s.link)
 	d.fail(s, err)
 }
 

@@ -48,6 +48,17 @@ func (p epollPort) want(read, write bool) {
 	p.watch(p.s, events)
 }
 
+func (d *epoll) redial(addresses map[string]bool) {
+	for _, s := range slices.Clone(d.socks) {
+		if s == nil || !s.server() || s.state != sockOpen && s.state != sockConnecting {
+			continue
+		}
+		if _, address := s.link.Server().Target(); addresses[address] {
+			d.fail(s, errMoved)
+		}
+	}
+}
+
 func (d *epoll) refault() {
 	d.faults.review(func(yield func(port, bool) bool) {
 		for _, s := range slices.Clone(d.socks) {

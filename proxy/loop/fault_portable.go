@@ -3,6 +3,7 @@ package loop
 // This file connects the filters of fault injection with the portable driver.
 
 import (
+	"maps"
 	"net"
 	"syscall"
 
@@ -42,6 +43,17 @@ func (p streamPort) end(err error) {
 // want resumes the reader if the filter has room, and pauses it otherwise. It ignores write because
 // the writer reports without being asked.
 func (p streamPort) want(read, _ bool) { p.s.pause(!read) }
+
+func (d *portable) redial(addresses map[string]bool) {
+	for s := range maps.Clone(d.socks) {
+		if s.link == nil || s.link.Client() || s.closed {
+			continue
+		}
+		if _, address := s.link.Server().Target(); addresses[address] {
+			d.ended(s, errMoved)
+		}
+	}
+}
 
 func (d *portable) refault() {
 	d.faults.review(func(yield func(port, bool) bool) {

@@ -85,6 +85,40 @@ type Options struct {
 	Moderation   Settings                  // how a busy epoll loop waits for events; the portable driver ignores it
 	Inherited    map[string][]net.Listener // listeners that are already open, by network and address; Listen removes those that it uses
 	Faults       *fault.Set                // faults injected into connections to servers; nil: none
+
+	Locate  func(address string) string // returns where to connect to the TCP server with this address in the table; nil: there
+	Refused func(address string)        // called when no connection to the server with this address in the table can be made, from many goroutines; nil: not called
+}
+
+// locate returns where to connect to a server.
+func (o *Options) locate(network, address string) string {
+	if o.Locate == nil || network == "unix" {
+		return address
+	}
+	return o.Locate(address)
+}
+
+// refused reports that no connection to the server of l can be made.
+func (o *Options) refused(l *link.Link) {
+	if o.Refused != nil {
+		if network, address := l.Server().Target(); network != "unix" {
+			o.Refused(address)
+		}
+	}
+}
+
+// errMoved ends the connections to a server that has another address now.
+var errMoved = errors.New("the server has another address now")
+
+// Redial closes the connections to the servers with these addresses in the table, because the servers
+// are elsewhere now (Options.Locate). Their requests in flight fail, as after a reset of the connection.
+// The engines then connect again.
+func (d *Driver) Redial(addresses map[string]bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.engine {
+		e.post(func(*proxy.Engine) { e.redial(addresses) })
+	}
 }
 
 // Driver runs the engines of a proxy.
@@ -111,6 +145,9 @@ type engineDriver interface {
 	post(f func(e *proxy.Engine))
 	// refault applies the current Options.Faults. It is called by a posted function.
 	refault()
+	// redial closes the connections to servers with these addresses. It is called by a posted
+	// function.
+	redial(addresses map[string]bool)
 	// stop ends the driver and closes all its sockets.
 	stop()
 }

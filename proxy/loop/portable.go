@@ -24,6 +24,7 @@ import (
 type portable struct {
 	mu      sync.Mutex
 	engine  *proxy.Engine
+	opts    Options
 	timer   *time.Timer
 	timerAt int64
 	stopped bool // written under both mu and posting
@@ -85,7 +86,7 @@ func (s *stream) Ready() bool {
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
-	d := &portable{engine: e, socks: map[*stream]struct{}{}}
+	d := &portable{engine: e, opts: o, socks: map[*stream]struct{}{}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}
@@ -303,6 +304,7 @@ func (d *portable) dial(l *link.Link) {
 func (d *portable) dialUp(s *stream) {
 	l := s.link
 	network, address := l.Server().Target()
+	address = d.opts.locate(network, address)
 	d.running.Add(1)
 	go func() {
 		defer d.running.Done()
@@ -332,6 +334,7 @@ func (d *portable) dialUp(s *stream) {
 			switch {
 			case s.closed: // the engine has closed the link
 			case err != nil:
+				d.opts.refused(l)
 				d.drop(s)
 				e.Closed(l, engineError(err))
 			default:

@@ -351,6 +351,11 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 	}
 }
 
+// Unknown reports whether the servers of a pool of l are not known yet.
+func (l *Listener) Unknown() bool {
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.Unknown })
+}
+
 // DeniesFlush reports whether a pool of l rejects flush_all.
 func (l *Listener) DeniesFlush() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.DenyFlush })

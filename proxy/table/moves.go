@@ -71,7 +71,7 @@ func (t *Table) MovesTo(next *Table) (list []Moves, gone []string) {
 
 // movesOf compares one pool of two tables. The pool was is nil if the old table does not have it.
 func movesOf(was, p *Pool) Moves {
-	m := Moves{Pool: p.Name, New: was == nil, Moves: []Move{}, Servers: []ServerMoves{}}
+	m := Moves{Pool: p.Name, New: was == nil || was.Unknown, Moves: []Move{}, Servers: []ServerMoves{}}
 	if was == nil {
 		was = &Pool{}
 	} else if was.Name != p.Name {

@@ -90,6 +90,7 @@ type Pool struct {
 	ID           string // identifies the pool in state that the process keeps by pool and key. It stays the same when a reload renames the pool; set by Inherit
 	Distribution string // name of the placement rule's preset, for people
 	Servers      []Target
+	Unknown      bool // the servers are not known yet, so there are none, and all commands on keys of the pool are rejected
 	Place        ring.Placement
 
 	GetErrors    bool // a read gets SERVER_ERROR, not a miss, if its server cannot reply

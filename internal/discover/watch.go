@@ -1,0 +1,384 @@
+package discover
+
+// This file asks the sources of a running instance again and again.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"ringside/config"
+	"ringside/proxy/serverlist"
+)
+
+const (
+	askTime  = 10 * time.Second // time limit of a lookup
+	watchGap = 5 * time.Second  // least time between two watches of the Kubernetes API
+)
+
+// Tests shorten these times.
+var (
+	leastGap  = time.Second // least time between two lookups of a source
+	fileEvery = time.Second // time between two looks at the modification time of a file
+)
+
+// Watch keeps the servers of all sources of an instance.
+type Watch struct {
+	Changed chan struct{} // receives after the servers of a source have changed, or have become known
+
+	asker *Asker
+	log   *slog.Logger
+	mu    sync.Mutex
+	feeds []*feed // in the order of the configuration
+}
+
+// feed is one source of one pool.
+type feed struct {
+	*Watch
+	pool    string
+	text    serverlist.Source
+	news    chan struct{} // receives if the source says that its servers have changed
+	refused chan struct{} // receives if a server of the source has refused a connection
+	tried   chan struct{} // closed when the first lookup has ended, or the source is not needed any more
+	once    sync.Once     // closes tried
+	stop    context.CancelFunc
+	memory  *memory       // only the current lookup uses it
+	limit   time.Duration // time limit of a lookup
+
+	// Protected by mu:
+	source   config.Source // with the settings that are in force
+	list     serverlist.List
+	asking   bool      // a lookup is running
+	at       time.Time // when the last lookup that gave an answer ended; the zero Time: none did
+	failures uint64    // number of lookups that have failed, or whose answer was unusable
+	lookups  uint64
+}
+
+// NewWatch returns a Watch without sources. log receives warnings about them.
+func NewWatch(a *Asker, log *slog.Logger) *Watch {
+	return &Watch{Changed: make(chan struct{}, 1), asker: a, log: log}
+}
+
+// Use starts to ask the sources of the pools of f that are not asked yet, and applies the settings of the
+// others. With only, it stops to ask all other sources.
+func (w *Watch) Use(f *config.File, only bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var feeds []*feed
+	for i := range f.Pools {
+		for _, s := range f.Pools[i].Sources {
+			one := w.find(f.Pools[i].Name, s.Text)
+			if one == nil {
+				ctx, stop := context.WithCancel(context.Background())
+				one = &feed{Watch: w, pool: f.Pools[i].Name, text: s.Source, source: s, news: make(chan struct{}, 1), refused: make(chan struct{}, 1), tried: make(chan struct{}), stop: stop, memory: newMemory(s.Keep), limit: askTime}
+				go one.run(ctx)
+			} else if only {
+				one.source = s
+			}
+			feeds = append(feeds, one)
+		}
+	}
+	for _, old := range w.feeds {
+		switch {
+		case slices.Contains(feeds, old):
+		case only:
+			old.stop()
+		default:
+			feeds = append(feeds, old)
+		}
+	}
+	w.feeds = feeds
+}
+
+// Stop stops all lookups.
+func (w *Watch) Stop() { w.Use(&config.File{}, true) }
+
+// find returns the feed of a source, or nil. The caller holds mu.
+func (w *Watch) find(pool, source string) *feed {
+	for _, f := range w.feeds {
+		if f.pool == pool && f.source.Text == source {
+			return f
+		}
+	}
+	return nil
+}
+
+// Servers returns the servers that a source has now. It is a config.Lists.
+func (w *Watch) Servers(pool, source string) (servers []serverlist.Server, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.find(pool, source); f != nil {
+		return f.list.Servers()
+	}
+	return nil, false
+}
+
+// First returns channels that are closed when the first lookup of each source of f has ended. Use must
+// have been called with f.
+func (w *Watch) First(f *config.File) (ended []<-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range f.Pools {
+		for _, s := range f.Pools[i].Sources {
+			if one := w.find(f.Pools[i].Name, s.Text); one != nil {
+				ended = append(ended, one.tried)
+			}
+		}
+	}
+	return ended
+}
+
+// Why returns why the servers of a pool are not known; empty: they are.
+func (w *Watch) Why(pool string) string {
+	for _, s := range w.States() {
+		if s.Pool == pool && s.Servers == 0 {
+			return fmt.Sprintf("%s: %s", s.Source, s.Problem)
+		}
+	}
+	return ""
+}
+
+// Accept puts all held answers in force. It reports whether there were some.
+func (w *Watch) Accept() (some bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		if f.list.Accept(time.Now(), f.source.Settings) {
+			some = true
+			w.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.source.Text)
+		}
+	}
+	return some
+}
+
+// State describes a source.
+type State struct {
+	Pool, Source   string
+	State          string // unasked, ok, failing or held
+	Problem        string // why its last answer is not in force; empty: it is
+	Servers        int    // number of servers in force
+	Added, Removed int    // how many servers the held answer adds and removes
+	At             time.Time
+	Lookups        uint64 // number of lookups since the start
+	Failures       uint64 // number of these that have failed
+}
+
+// States describes all sources.
+func (w *Watch) States() (list []State) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		servers, _ := f.list.Servers()
+		s := State{Pool: f.pool, Source: f.source.Text, State: f.list.State.String(), Problem: f.list.Problem, Servers: len(servers), At: f.at, Lookups: f.lookups, Failures: f.failures}
+		s.Added, s.Removed = f.list.Held()
+		if f.list.State == serverlist.Unasked {
+			s.Problem = "it has not answered yet"
+		}
+		list = append(list, s)
+	}
+	return list
+}
+
+// Refused reports that no connection to a server could be made. match reports whether the server of a
+// pool with the given name is that server. The sources that have it are asked at once.
+func (w *Watch) Refused(match func(pool, name string) bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		servers, _ := f.list.Servers()
+		if slices.ContainsFunc(servers, func(s serverlist.Server) bool { return match(f.pool, s.Name) }) {
+			poke(f.refused)
+		}
+	}
+}
+
+// poke sends to c unless a message waits there already.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// run asks the source until ctx ends.
+func (f *feed) run(ctx context.Context) {
+	defer f.once.Do(func() { close(f.tried) })
+	switch f.text.Scheme {
+	case "file":
+		go f.watchFile(ctx)
+	case "k8s":
+		go f.watchEndpoints(ctx)
+	}
+	gap := time.Duration(0) // least time until a lookup that a refused connection causes
+	for {
+		if f.lookUp(ctx) {
+			gap = 0
+		}
+		ended := time.Now()
+		due, every := f.next(ended)
+		refused := false
+		for wait := time.NewTimer(time.Until(due)); due.After(time.Now()); wait.Reset(time.Until(due)) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-wait.C:
+			case <-f.news:
+				due = earlier(due, ended.Add(leastGap/4))
+			case <-f.refused:
+				due, refused = earlier(due, ended.Add(gap)), true
+			}
+		}
+		if gap = min(max(2*gap, leastGap), every); !refused {
+			gap = 0
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// next returns when the next lookup is due after one that has ended, and the interval of the source.
+func (f *feed) next(ended time.Time) (due time.Time, every time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	due = ended.Add(f.source.Every)
+	if next := f.list.Next(f.source.Settings); !next.IsZero() {
+		due = earlier(due, next)
+	}
+	if least := ended.Add(leastGap); due.Before(least) {
+		due = least
+	}
+	return due, f.source.Every
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// answer is the result of a lookup.
+type answer struct {
+	servers []serverlist.Server
+	err     error
+}
+
+// lookUp asks the source once, and takes its answer. It reports whether the servers have changed.
+func (f *feed) lookUp(ctx context.Context) (changed bool) {
+	f.mu.Lock()
+	source := f.source
+	busy := f.asking
+	f.asking = true
+	f.mu.Unlock()
+	got := answer{err: fmt.Errorf("no answer within %v", f.limit)}
+	if !busy {
+		f.memory.keep = source.Keep
+		came := make(chan answer, 1)
+		limited, cancel := context.WithTimeout(ctx, f.limit)
+		defer cancel()
+		go func() {
+			var a answer
+			a.servers, a.err = f.asker.ask(limited, source.Source, f.memory)
+			f.mu.Lock()
+			f.asking = false
+			f.mu.Unlock()
+			came <- a
+		}()
+		select {
+		case got = <-came:
+			if errors.Is(got.err, context.DeadlineExceeded) {
+				got.err = fmt.Errorf("no answer within %v", f.limit)
+			}
+		case <-limited.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	return f.take(time.Now(), got)
+}
+
+// take takes the answer of a lookup.
+func (f *feed) take(now time.Time, a answer) (changed bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var warn string
+	before, first := f.list.State, f.lookups == 0
+	f.lookups++
+	if a.err != nil {
+		warn = f.list.Fail(a.err)
+	} else {
+		changed, warn = f.list.Answer(now, a.servers, f.source.Settings)
+	}
+	switch is := f.list.State; {
+	case is == serverlist.Failing:
+		f.failures++
+	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound:
+		f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.source.Text)
+		f.at = now
+	default:
+		f.at = now
+	}
+	if warn != "" {
+		servers, _ := f.list.Servers()
+		f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)
+	}
+	f.once.Do(func() { close(f.tried) })
+	if changed || first {
+		poke(f.Changed)
+	}
+	return changed
+}
+
+// watchFile asks again when the file of the source has changed, and then has stayed unchanged until the
+// next look, because it could be read while it is being written.
+func (f *feed) watchFile(ctx context.Context) {
+	read, _ := os.Stat(f.text.Path) // the state of the file when it was read; nil: it did not exist
+	for before := read; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(fileEvery):
+		}
+		is, _ := os.Stat(f.text.Path)
+		if still := sameFile(is, before); still && !sameFile(is, read) {
+			read = is
+			poke(f.news)
+		}
+		before = is
+	}
+}
+
+// sameFile reports whether a file was not changed between the states a and b.
+func sameFile(a, b fs.FileInfo) bool {
+	return a == nil && b == nil || a != nil && b != nil && os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
+}
+
+// watchEndpoints asks again when the endpoints of the source have changed.
+func (f *feed) watchEndpoints(ctx context.Context) {
+	<-f.tried
+	for ctx.Err() == nil {
+		f.mu.Lock()
+		resume := ""
+		if !f.asking {
+			resume = f.memory.resume
+		}
+		f.mu.Unlock()
+		if c, err := f.asker.cluster(); err == nil && resume != "" {
+			c.watch(ctx, f.text, resume, func() { poke(f.news) })
+			poke(f.news) // a change between two watches would else be seen at the next interval only
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchGap):
+		}
+	}
+}

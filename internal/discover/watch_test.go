@@ -1,0 +1,142 @@
+package discover
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+func init() { leastGap, fileEvery = 10*time.Millisecond, 20*time.Millisecond }
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// logged is a log that a test reads.
+type logged struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+// TestWatch follows a DNS name through changes and failures. A refused connection causes each lookup,
+// because the interval is long.
+func TestWatch(t *testing.T) {
+	ns, resolver := startDNS(t)
+	ns.set("mc. A", "10.0.0.1", "10.0.0.2")
+	log := &logged{}
+	w := NewWatch(&Asker{Resolver: resolver}, slog.New(slog.NewTextHandler(log, nil)))
+	defer w.Stop()
+	const source = "dns+mc.:11211"
+	f := fileOf(t, `{discover: "`+source+`", every: 1h, keep: off}`)
+	w.Use(f, true)
+	for _, ended := range w.First(f) {
+		<-ended
+	}
+	awaitList(t, w, source, "10.0.0.1:11211 10.0.0.2:11211")
+	<-w.Changed
+	refused := func() { w.Refused(func(pool, name string) bool { return pool == "m" && name == "10.0.0.2:11211" }) }
+	w.Refused(func(pool, name string) bool { return name == "10.0.0.3:11211" }) // a server of another source
+	ns.set("mc. A", "10.0.0.1", "10.0.0.2", "10.0.0.3")
+	if is := w.States()[0]; is.Lookups != 1 || is.State != "ok" || is.Servers != 2 || is.At.IsZero() {
+		t.Errorf("%+v", is)
+	}
+	refused()
+	awaitList(t, w, source, "10.0.0.1:11211 10.0.0.2:11211 10.0.0.3:11211")
+	<-w.Changed
+	await := func(state string) State {
+		t.Helper()
+		for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
+			if is := w.States()[0]; is.State == state {
+				return is
+			}
+		}
+		t.Fatalf("%+v is not %s", w.States()[0], state)
+		return State{}
+	}
+	ns.mu.Lock()
+	ns.rcode = dns.RcodeServerFailure
+	ns.mu.Unlock()
+	refused()
+	if is := await("failing"); is.Servers != 3 || is.Failures != 1 || !strings.Contains(is.Problem, "server misbehaving") {
+		t.Errorf("%+v", is)
+	}
+	refused()
+	for w.States()[0].Failures < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	if n := log.count("the servers of a source stay as they are"); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+	ns.mu.Lock()
+	ns.rcode = 0
+	ns.mu.Unlock()
+	ns.set("mc. A", "10.0.0.7")
+	refused()
+	if is := await("held"); is.Added != 1 || is.Removed != 3 || is.Servers != 3 {
+		t.Errorf("%+v", is)
+	}
+	if !w.Accept() || w.Accept() {
+		t.Error("the held answer was not accepted once")
+	}
+	awaitList(t, w, source, "10.0.0.7:11211")
+	if log.count("operator accepted") != 1 || log.count("level=WARN") != 2 {
+		t.Error(log.b.String())
+	}
+	w.Use(fileOf(t, "[a]"), true)
+	if _, known := w.Servers("m", source); known || len(w.States()) != 0 {
+		t.Error("a source that is not used any more has servers")
+	}
+}
+
+// TestResolverHangs checks that a lookup that ignores its time limit blocks nothing, and that there is
+// only one of them.
+func TestResolverHangs(t *testing.T) {
+	f := &feed{Watch: NewWatch(&Asker{}, quiet), text: mustParse(t, "file+"+fifo(t)), tried: make(chan struct{}), memory: newMemory(0)}
+	f.source.Source = f.text
+	f.limit = 10 * time.Millisecond
+	for range 3 {
+		f.lookUp(t.Context())
+	}
+	<-f.tried
+	if f.failures != 3 || f.list.Problem != "no answer within 10ms" || !f.asking {
+		t.Errorf("%d failures, %q, a lookup runs: %v", f.failures, f.list.Problem, f.asking)
+	}
+}
+
+func TestFileIsWatched(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "servers")
+	w := NewWatch(&Asker{}, quiet)
+	defer w.Stop()
+	source := "file+" + path
+	w.Use(fileOf(t, `{discover: "`+source+`", every: 1h}`), true)
+	for _, ended := range w.First(fileOf(t, source)) {
+		<-ended
+	}
+	if is := w.States()[0]; is.State != "failing" || w.Why("m") == "" {
+		t.Errorf("%+v", is)
+	}
+	if err := os.WriteFile(path, []byte("10.0.0.1 name=a\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	awaitList(t, w, source, "a=10.0.0.1:11211")
+	if w.Why("m") != "" {
+		t.Error(w.Why("m"))
+	}
+}

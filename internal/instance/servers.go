@@ -1,0 +1,155 @@
+package instance
+
+// This file follows the sources of servers: it puts the servers that they have now in force, in the way
+// of a reload.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"ringside/config"
+	"ringside/internal/discover"
+	"ringside/proxy/table"
+)
+
+// firstAnswers is how long a start waits for the answers of sources. Without them, the instance starts
+// and rejects commands.
+const firstAnswers = time.Second
+
+// firstServers starts to ask the sources of f, and returns f with the servers that they have at the
+// time. If it takes longer than wait, or if the servers don't fit the configuration, pools have none.
+func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, log *slog.Logger) (*config.File, *table.Table, error) {
+	sources.Use(f, true)
+	limited, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	for _, ended := range sources.First(f) {
+		select {
+		case <-ended:
+		case <-limited.Done():
+		}
+	}
+	if g, err := f.With(sources.Servers); err == nil {
+		f = g
+	} else {
+		log.Error("the servers that sources have now do not fit the configuration", "error", err)
+	}
+	for _, pool := range f.Unknown() {
+		log.Warn("the servers of a pool are not known: the instance is not ready and rejects commands", "pool", pool, "error", sources.Why(pool))
+	}
+	t, err := f.Build()
+	return f, t, err
+}
+
+// load reads the configuration file, with the servers that its sources have now. If it has new sources,
+// they are asked first, and the channel pending receives when their first lookups have ended.
+func (r *Instance) load() (f *config.File, pending <-chan time.Time, err error) {
+	if f, err = r.watch.load(); err != nil {
+		return nil, nil, err
+	}
+	r.sources.Use(f, false)
+	first := r.sources.First(f)
+	for _, ended := range first {
+		select {
+		case <-ended:
+		default:
+			all := make(chan time.Time, 1)
+			go func() {
+				for _, ended := range first {
+					<-ended
+				}
+				all <- time.Now()
+			}()
+			return nil, all, nil
+		}
+	}
+	if f, err = f.With(r.sources.Servers); err != nil {
+		return nil, nil, err
+	}
+	for _, pool := range f.Unknown() {
+		if before := r.file.Pool(pool); before == nil || !before.Unknown() { // a pool that has servers does not lose them
+			return nil, nil, fmt.Errorf("%s: pools.%s: the servers are not known: %s", r.watch.path, pool, r.sources.Why(pool))
+		}
+	}
+	return f, nil, nil
+}
+
+// relist puts the servers that the sources have now in force. While instances may be in different stages
+// of the handover of an earlier change, no change is possible. In this case relist returns a channel that
+// fires when it must be tried again, with the servers of that time.
+func (r *Instance) relist() (later <-chan time.Time) {
+	f, err := r.file.With(r.sources.Servers)
+	switch {
+	case err != nil:
+		r.adopt(nil, false, err)
+		return nil
+	case len(config.Changes(r.file, f)) == 0: // at most, a server has another address
+		r.file = f
+		r.follow(f)
+		if r.listRejected { // the servers are again those in force
+			r.mu.Lock()
+			r.reload.Err, r.listRejected = nil, false
+			r.mu.Unlock()
+		}
+		return nil
+	}
+	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
+		return time.After(is.Unsettled)
+	}
+	f, moves, err := r.apply(f, false)
+	r.adopt(f, moves, err)
+	r.listRejected = err != nil
+	return nil
+}
+
+// follow makes the driver connect to the servers of f where they are now. Connections to servers that
+// are elsewhere now are closed.
+func (r *Instance) follow(f *config.File) {
+	at := f.Dial()
+	before := r.dial.Swap(&at)
+	why := ""
+	for _, pool := range f.Unknown() {
+		why = fmt.Sprintf("the servers of pool %s are not known: %s", pool, r.sources.Why(pool))
+	}
+	r.unknown.Store(&why)
+	if before == nil {
+		return
+	}
+	moved := map[string]bool{}
+	var texts []string
+	for address, was := range *before {
+		if is, ok := at[address]; ok && is != was {
+			moved[address] = true
+			texts = append(texts, fmt.Sprintf("%s from %s to %s", address, was, is))
+		}
+	}
+	if len(moved) > 0 {
+		r.log.Info("servers have other addresses", "servers", strings.Join(texts, ", "))
+		r.driver.Redial(moved)
+	}
+}
+
+// locate returns where to connect to the server with this address in the table.
+func (r *Instance) locate(address string) string {
+	if all := r.dial.Load(); all != nil {
+		if at, ok := (*all)[address]; ok {
+			return at
+		}
+	}
+	return address
+}
+
+// refused asks the sources of a server again, after no connection to it could be made.
+func (r *Instance) refused(address string) {
+	r.sources.Refused(func(pool, name string) bool { return config.AddressOf(pool, name) == address })
+}
+
+// unready returns an error if the servers of a pool are not known.
+func (r *Instance) unready() error {
+	if why := r.unknown.Load(); why != nil && *why != "" {
+		return fmt.Errorf("%s", *why)
+	}
+	return nil
+}

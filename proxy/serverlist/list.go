@@ -1,0 +1,225 @@
+package serverlist
+
+// This file decides which servers are in force after each answer of a source.
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/ring"
+)
+
+// Server is one server of an answer.
+type Server struct {
+	Name    string // identity of the server, which is hashed: host:port, or a name without a port
+	Address string // host:port where the server is now
+	Weight  int    // its share of the keys, from 1
+	Ending  bool   // the server says that it will end soon
+}
+
+// MostServers is the largest number of servers that a source may have.
+const MostServers = 1000
+
+// Settings are what the configuration says about the answers of a source.
+type Settings struct {
+	Keep      time.Duration // how long a server that answers leave out stays in the list
+	MaxChange float64       // an answer that changes more than this percentage of the servers is held
+}
+
+// State is what the last answer of a source means.
+type State uint8
+
+// The states.
+const (
+	Unasked State = iota // there was no answer yet
+	Sound                // the last answer is in force
+	Failing              // the last lookup has failed, or its answer is unusable
+	Held                 // the last answer changes too much
+)
+
+func (s State) String() string { return [...]string{"unasked", "ok", "failing", "held"}[s] }
+
+// List is the list of servers of one source. The zero List has no servers.
+type List struct {
+	State   State
+	Problem string // why the last answer is not in force; empty: it is
+
+	servers []Server             // the servers in force, in natural order; empty: there was no usable answer yet
+	gone    map[string]departure // servers in force that the last usable answer has left out
+	held    []Server             // the answer that is held; nil: none
+}
+
+// departure says since when answers leave out a server.
+type departure struct {
+	since    time.Time
+	allowed  bool // the answer that left it out was not held, so it is removed in time
+	accepted bool // the operator has accepted its removal, so it does not count for MaxChange
+}
+
+// Servers returns the servers in force. The caller must not change them. known is false if there was
+// no usable answer yet.
+func (l *List) Servers() (servers []Server, known bool) { return l.servers, len(l.servers) > 0 }
+
+// Held returns how many servers the held answer would add and remove. Both are 0 if no answer is held.
+func (l *List) Held() (added, removed int) {
+	if l.held == nil {
+		return 0, 0
+	}
+	added, removed, _ = l.differences(l.held)
+	return added, removed
+}
+
+// Fail reports that the lookup at the time now has failed. The result warn is the text of a warning
+// for the log; empty: the log has it already.
+func (l *List) Fail(err error) (warn string) {
+	l.held = nil
+	return l.problem(Failing, err.Error())
+}
+
+// problem records why an answer is not in force. It returns the problem the first time.
+func (l *List) problem(s State, what string) (warn string) {
+	if l.State != s {
+		warn = what
+	}
+	l.State, l.Problem = s, what
+	return warn
+}
+
+// Answer takes an answer of the source at the time now. changed means that a server was added or
+// removed, or has another weight or address. The result warn is as in Fail.
+func (l *List) Answer(now time.Time, answer []Server, o Settings) (changed bool, warn string) {
+	answer, err := usable(answer)
+	if err != nil {
+		return false, l.Fail(err)
+	}
+	return l.take(now, answer, o, false)
+}
+
+// Accept puts the held answer in force, at the time now. It reports whether there was one. Servers that
+// the answer leaves out stay for the time Keep, as always.
+func (l *List) Accept(now time.Time, o Settings) (accepted bool) {
+	if l.held == nil {
+		return false
+	}
+	l.take(now, l.held, o, true)
+	return true
+}
+
+// Next returns when the next lookup can change the list by itself, because the time Keep of a server
+// ends. It returns the zero Time if there is no such server.
+func (l *List) Next(o Settings) (next time.Time) {
+	for _, d := range l.gone {
+		if at := d.since.Add(o.Keep); d.allowed && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	return next
+}
+
+// usable returns the answer without repeated servers, in natural order, or an error.
+func usable(answer []Server) ([]Server, error) {
+	if len(answer) > MostServers {
+		return nil, fmt.Errorf("it has %d servers; at most %d are used", len(answer), MostServers)
+	}
+	seen := map[string]Server{}
+	for _, s := range answer {
+		s.Weight = max(s.Weight, 1)
+		if is, ok := seen[s.Name]; ok && is != s {
+			return nil, fmt.Errorf("it has the server %s twice, at %s and at %s", s.Name, is.Address, s.Address)
+		}
+		seen[s.Name] = s
+	}
+	if len(seen) == 0 {
+		return nil, fmt.Errorf("it has no servers")
+	}
+	return sorted(slices.Collect(maps.Values(seen))), nil
+}
+
+func sorted(list []Server) []Server {
+	slices.SortFunc(list, func(a, b Server) int { return ring.CompareNatural(a.Name, b.Name) })
+	return list
+}
+
+// differences compares an answer with the servers in force. A server that the operator has agreed to
+// remove does not count, although it is in force.
+func (l *List) differences(answer []Server) (added, removed, reweighted int) {
+	now := byName(answer)
+	for _, s := range l.servers {
+		is, ok := now[s.Name]
+		switch {
+		case !ok && !l.gone[s.Name].accepted:
+			removed++
+		case ok && is.Weight != s.Weight:
+			reweighted++
+		}
+		delete(now, s.Name)
+	}
+	return len(now), removed, reweighted
+}
+
+func byName(list []Server) map[string]Server {
+	m := map[string]Server{}
+	for _, s := range list {
+		m[s.Name] = s
+	}
+	return m
+}
+
+// take compares a usable answer with the servers in force, and changes them. With accept, the answer
+// is not held.
+func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (changed bool, warn string) {
+	added, removed, reweighted := l.differences(answer)
+	n := len(l.servers)
+	most := max(1, int(float64(n)*o.MaxChange/100))
+	hold := n > 0 && !accept && max(added, removed)+reweighted > most
+	is, before := byName(answer), l.servers
+	gone := map[string]departure{}
+	var next []Server
+	for _, s := range before {
+		a, ok := is[s.Name]
+		delete(is, s.Name)
+		if ok && hold {
+			a.Weight = s.Weight
+		}
+		if ok {
+			next = append(next, a)
+			continue
+		}
+		d, known := l.gone[s.Name]
+		if !known {
+			d.since = now
+		}
+		d.allowed, d.accepted = d.allowed || !hold, d.accepted || accept
+		if d.allowed && now.Sub(d.since) >= o.Keep {
+			continue
+		}
+		next, gone[s.Name] = append(next, s), d
+	}
+	if !hold {
+		next = slices.AppendSeq(next, maps.Values(is))
+	}
+	l.servers, l.gone = sorted(next), gone
+	if changed = !slices.Equal(before, l.servers); hold {
+		l.held = answer
+		return changed, l.problem(Held, fmt.Sprintf("it would %s %d servers; max_change allows %d. ringside reload --accept accepts it", l.would(added, removed, reweighted), n, most))
+	}
+	l.State, l.Problem, l.held = Sound, "", nil
+	return changed, ""
+}
+
+// would describes a change in words, up to the number of servers in force.
+func (l *List) would(added, removed, reweighted int) string {
+	var parts []string
+	for _, p := range []struct {
+		n    int
+		what string
+	}{{added, "add"}, {removed, "remove"}, {reweighted, "change the weight of"}} {
+		if p.n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", p.what, p.n))
+		}
+	}
+	return strings.Join(parts, " and ") + " of"
+}
