@@ -24,6 +24,8 @@ import (
 type Asker struct {
 	Resolver *net.Resolver // nil: that of the process
 	Cluster  *Cluster      // nil: the one in which the process runs
+
+	ReadFile func(path string) ([]byte, error) // reads the file of a source; nil: that on this machine
 }
 
 // memory is what an Asker remembers of a source between two lookups.
@@ -51,7 +53,15 @@ func (a *Asker) ask(ctx context.Context, s serverlist.Source, m *memory) ([]serv
 	case "dnssrv", "dnssrvnoa":
 		return a.records(ctx, s)
 	case "file":
-		return readList(s.Path)
+		read := a.ReadFile
+		if read == nil {
+			read = readFile
+		}
+		text, err := read(s.Path)
+		if err != nil {
+			return nil, err
+		}
+		return parseList(s.Path, text)
 	case "elasticache":
 		return askCluster(ctx, s, m)
 	case "k8s":
@@ -139,9 +149,8 @@ func plain(err error) error {
 // mostBytes is the largest size of an answer of a source.
 const mostBytes = 1 << 20
 
-// readList reads a file with one server per line: the address, and then name=NAME and weight=N, both
-// optional. Empty lines and lines that begin with # are ignored.
-func readList(path string) ([]serverlist.Server, error) {
+// readFile reads the file of a source.
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -157,9 +166,11 @@ func readList(path string) ([]serverlist.Server, error) {
 	case len(text) > mostBytes:
 		return nil, fmt.Errorf("%s has more than %d bytes", path, mostBytes)
 	}
-	return parseList(path, text)
+	return text, nil
 }
 
+// parseList parses a file with one server per line: the address, and then name=NAME and weight=N, both
+// optional. Empty lines and lines that begin with # are ignored.
 func parseList(path string, text []byte) (list []serverlist.Server, err error) {
 	n := 0
 	for line := range bytes.Lines(text) {

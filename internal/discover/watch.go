@@ -248,6 +248,9 @@ func (f *feed) next(ended time.Time) (due time.Time, every time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	due = ended.Add(f.source.Every)
+	if _, known := f.list.Servers(); !known { // the pool has no servers, so do not wait that long
+		due = earlier(due, ended.Add(leastGap<<min(f.lookups-1, 5)))
+	}
 	if next := f.list.Next(f.source.Settings); !next.IsZero() {
 		due = earlier(due, next)
 	}

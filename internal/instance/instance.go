@@ -96,7 +96,7 @@ type reloadAnswer struct {
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
 	events := &live.Events{}
 	log = slog.New(events.Tee(log.Handler()))
-	sources := discover.NewWatch(&discover.Asker{}, log)
+	sources := discover.NewWatch(asker, log)
 	wait := firstAnswers
 	if taken != nil {
 		wait = time.Minute // the old process serves meanwhile; a lookup has a shorter time limit
@@ -393,10 +393,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		return time.After(is.Unsettled)
 	}
 	accept := slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept })
-	if accept {
-		r.sources.Accept()
-	}
-	f, pending, err := r.load()
+	f, pending, err := r.load(accept)
 	if pending != nil {
 		if !again {
 			r.log.Info("reload delayed: new sources of servers are asked first")

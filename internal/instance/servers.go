@@ -19,6 +19,9 @@ import (
 // and rejects commands.
 const firstAnswers = time.Second
 
+// asker asks the sources of servers. Tests replace it.
+var asker = &discover.Asker{}
+
 // firstServers starts to ask the sources of f, and returns f with the servers that they have at the
 // time. If it takes longer than wait, or if the servers don't fit the configuration, pools have none.
 func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, log *slog.Logger) (*config.File, *table.Table, error) {
@@ -44,8 +47,9 @@ func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, l
 }
 
 // load reads the configuration file, with the servers that its sources have now. If it has new sources,
-// they are asked first, and the channel pending receives when their first lookups have ended.
-func (r *Instance) load() (f *config.File, pending <-chan time.Time, err error) {
+// they are asked first, and the channel pending receives when their first lookups have ended. With
+// accept, answers that change too much are accepted.
+func (r *Instance) load(accept bool) (f *config.File, pending <-chan time.Time, err error) {
 	if f, err = r.watch.load(); err != nil {
 		return nil, nil, err
 	}
@@ -64,6 +68,9 @@ func (r *Instance) load() (f *config.File, pending <-chan time.Time, err error) 
 			}()
 			return nil, all, nil
 		}
+	}
+	if accept {
+		r.sources.Accept()
 	}
 	if f, err = f.With(r.sources.Servers); err != nil {
 		return nil, nil, err

@@ -1,0 +1,249 @@
+package instance
+
+// Tests of pools whose servers are discovered.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/bradfitz/gomemcache/memcache"
+
+	"ringside/internal/discover"
+	"ringside/internal/memnode"
+	"ringside/internal/testenv"
+)
+
+// source is the content of the files of sources, which a test changes.
+type source struct {
+	mu   sync.Mutex
+	text string
+	err  error
+	hang chan struct{} // a lookup waits until it is closed; nil: it does not wait
+}
+
+func (s *source) read(string) ([]byte, error) {
+	s.mu.Lock()
+	hang := s.hang
+	s.mu.Unlock()
+	if hang != nil {
+		<-hang
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return []byte(s.text), s.err
+}
+
+// set changes the servers, and makes the instance ask for them.
+func (s *source) set(i *served, err error, servers ...string) {
+	s.mu.Lock()
+	s.text, s.err = strings.Join(servers, "\n"), err
+	s.mu.Unlock()
+	if i != nil {
+		i.sources.Refused(func(string, string) bool { return true })
+	}
+}
+
+func startSource(t *testing.T, err error, servers ...string) *source {
+	s := &source{text: strings.Join(servers, "\n"), err: err}
+	before := asker
+	asker = &discover.Asker{ReadFile: s.read}
+	t.Cleanup(func() { asker = before })
+	return s
+}
+
+func startNode(t *testing.T) *memnode.Node {
+	t.Helper()
+	n, err := memnode.Start(memnode.Options{Address: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n
+}
+
+const discovering = `listen: "127.0.0.1:0"
+admin: {address: "127.0.0.1:0"}
+pools:
+  main:
+    distribution: modulo-crc32
+    max_move: 60%%
+    servers: {discover: file+/servers, every: 1h, keep: %s}
+`
+
+func (s *served) names() string {
+	var names []string
+	for _, t := range s.proxy.Table().Pools[0].Servers {
+		names = append(names, t.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func (s *served) gets(path string) (int, string) {
+	s.t.Helper()
+	r, err := http.Get("http://" + s.admin + path)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, _ := io.ReadAll(r.Body)
+	return r.StatusCode, string(text)
+}
+
+// TestServersAreNotKnown checks an instance whose source does not answer when it starts.
+func TestServersAreNotKnown(t *testing.T) {
+	node := startNode(t)
+	from := startSource(t, errors.New("no such host"))
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(discovering, "off"))
+	if code, text := s.gets("/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, "the servers of pool main are not known: file+/servers: no such host") {
+		t.Errorf("ready: %d %s", code, text)
+	}
+	if code, _ := s.gets("/healthz"); code != http.StatusOK {
+		t.Errorf("health: %d", code)
+	}
+	c := testenv.Client(t, s.Address())
+	const rejected = "SERVER_ERROR the servers of this pool are not known yet"
+	if _, err := c.Get("key"); err == nil || !strings.Contains(err.Error(), rejected) {
+		t.Errorf("get: %v", err)
+	}
+	if err := c.Set(&memcache.Item{Key: "key", Value: []byte("v")}); err == nil || !strings.Contains(err.Error(), rejected) {
+		t.Errorf("set: %v", err)
+	}
+	s.reloads(0)
+	wants(t, s.journal.String(), "the servers of a pool are not known: the instance is not ready and rejects commands", "no such host")
+	from.set(s, nil, node.Addr().String()+" name=a")
+	eventually(t, "it is ready", func() bool { code, _ := s.gets("/readyz"); return code == http.StatusOK })
+	if err := c.Set(&memcache.Item{Key: "key", Value: []byte("v")}); err != nil {
+		t.Error(err)
+	}
+	from.set(s, nil) // an empty answer
+	eventually(t, "the source fails", func() bool { return s.sources.States()[0].State == "failing" })
+	if s.names() != "a" {
+		t.Error(s.names())
+	}
+}
+
+// TestPodsRestart restarts servers at other addresses. No key moves, and the first refused connection
+// makes Ringside look for them.
+func TestPodsRestart(t *testing.T) {
+	a, b, c := startNode(t), startNode(t), startNode(t)
+	from := startSource(t, nil, a.Addr().String()+" name=mc-0", b.Addr().String()+" name=mc-1", c.Addr().String()+" name=mc-2")
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(discovering, "1h"))
+	client := testenv.Client(t, s.Address())
+	owners := func() (list []string) {
+		table := s.proxy.Table()
+		for i := range 1000 {
+			_, _, at := table.Pools[0].Place.Locate(fmt.Appendf(nil, "key:%d", i))
+			list = append(list, table.Pools[0].Servers[at].Name)
+		}
+		return list
+	}
+	before, generation := owners(), s.reloaded().Generation
+	for i := range 30 {
+		if err := client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("v")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Close()
+	again := startNode(t)
+	from.mu.Lock()
+	from.text = strings.Join([]string{a.Addr().String() + " name=mc-0", again.Addr().String() + " name=mc-1", c.Addr().String() + " name=mc-2"}, "\n")
+	from.mu.Unlock()
+	// No request for a lookup here: the refused connection causes it.
+	eventually(t, "all keys can be written", func() bool {
+		for i := range 30 {
+			if client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("w")}) != nil {
+				return false
+			}
+		}
+		return true
+	})
+	if len(again.Keys()) == 0 {
+		t.Error("the pod that has restarted has no keys")
+	}
+	if is := owners(); !slices.Equal(is, before) {
+		t.Error("keys have moved")
+	}
+	if s.reloaded().Generation != generation || s.names() != "mc-0 mc-1 mc-2" {
+		t.Errorf("generation %d, servers %s", s.reloaded().Generation, s.names())
+	}
+	wants(t, s.journal.String(), "servers have other addresses", "mc-1@main:0 from "+b.Addr().String()+" to "+again.Addr().String())
+
+	// The address of a server that still runs changes: Ringside leaves the old one.
+	third := startNode(t)
+	from.set(s, nil, a.Addr().String()+" name=mc-0", again.Addr().String()+" name=mc-1", third.Addr().String()+" name=mc-2")
+	eventually(t, "the new address is used", func() bool {
+		for i := range 30 {
+			client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("x")})
+		}
+		return len(third.Keys()) > 0
+	})
+	if is := owners(); !slices.Equal(is, before) {
+		t.Error("keys have moved")
+	}
+}
+
+// TestListsChange changes the servers of a source: all limits of a reload hold, and the file on disk
+// does not matter.
+func TestListsChange(t *testing.T) {
+	from := startSource(t, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d")
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(discovering, "off"))
+	state := func() string { return s.sources.States()[0].State }
+	s.write("this is no configuration")
+	// modulo-crc32 moves most keys if a server is added: more than max_move of the pool.
+	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
+	eventually(t, "max_move rejects it", func() bool { return s.reloaded().Failed == 1 })
+	wants(t, s.reloaded().Err.Error(), "of its keys move to other servers, and its max_move is 60%")
+	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d")
+	eventually(t, "nothing is rejected any more", func() bool { return s.reloaded().Err == nil })
+	from.set(s, nil, "127.0.0.1:9 name=a")
+	eventually(t, "it is held", func() bool { return state() == "held" })
+	if s.names() != "a b c d" {
+		t.Error(s.names())
+	}
+	_, errs := s.reloads(78, "--accept") // the file is wrong
+	wants(t, errs, "the file must be a mapping")
+	if s.names() != "a b c d" || state() != "held" {
+		t.Error(s.names(), state())
+	}
+	s.write(fmt.Sprintf(discovering, "off"))
+	out, _ := s.reloads(0, "--accept")
+	wants(t, out, "-server b", "-server c", "-server d")
+	if s.names() != "a" || state() != "ok" {
+		t.Error(s.names(), state())
+	}
+
+	// A reload with another source waits for its answer, and needs one.
+	from.set(nil, errors.New("no such host"))
+	s.write(strings.Replace(fmt.Sprintf(discovering, "off"), "file+/servers", "file+/others", 1))
+	_, errs = s.reloads(78)
+	wants(t, errs, "pools.main: the servers are not known: file+/others: no such host")
+	if s.names() != "a" || len(s.sources.States()) != 1 {
+		t.Error(s.names(), s.sources.States())
+	}
+	hang := make(chan struct{})
+	from.set(nil, nil, "127.0.0.8:9 name=x", "127.0.0.9:9 name=y")
+	from.mu.Lock()
+	from.hang = hang
+	from.mu.Unlock()
+	go func() {
+		eventually(t, "the reload waits", func() bool {
+			return strings.Contains(s.journal.String(), "reload delayed: new sources of servers are asked first")
+		})
+		if code, _ := s.gets("/readyz"); code != http.StatusOK {
+			t.Errorf("while a lookup hangs: %d", code)
+		}
+		close(hang)
+	}()
+	out, _ = s.reloads(0, "--accept")
+	wants(t, out, "-source file+/servers", "+source file+/others", "-server a", "+server x", "+server y")
+	if s.names() != "x y" {
+		t.Error(s.names())
+	}
+}
