@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/proxy/live"
 	"ringside/proxy/serverlist"
 )
 
@@ -52,12 +53,11 @@ type feed struct {
 	limit   time.Duration // time limit of a lookup
 
 	// Protected by mu:
-	source   config.Source // with the settings that are in force
-	list     serverlist.List
-	asking   bool      // a lookup is running
-	at       time.Time // when the last lookup that gave an answer ended; the zero Time: none did
-	failures uint64    // number of lookups that have failed, or whose answer was unusable
-	lookups  uint64
+	source  config.Source // with the settings that are in force
+	list    serverlist.List
+	asking  bool                        // a lookup is running
+	at      time.Time                   // when the last lookup that gave an answer ended; the zero Time: none did
+	lookups map[serverlist.State]uint64 // number of lookups since the start, by the state after each
 }
 
 // NewWatch returns a Watch without sources. log receives warnings about them.
@@ -76,7 +76,7 @@ func (w *Watch) Use(f *config.File, only bool) {
 			one := w.find(f.Pools[i].Name, s.Text)
 			if one == nil {
 				ctx, stop := context.WithCancel(context.Background())
-				one = &feed{Watch: w, pool: f.Pools[i].Name, text: s.Source, source: s, news: make(chan struct{}, 1), refused: make(chan struct{}, 1), tried: make(chan struct{}), stop: stop, memory: newMemory(s.Keep), limit: askTime}
+				one = &feed{Watch: w, pool: f.Pools[i].Name, text: s.Source, source: s, news: make(chan struct{}, 1), refused: make(chan struct{}, 1), tried: make(chan struct{}), stop: stop, memory: newMemory(s.Keep), limit: askTime, lookups: map[serverlist.State]uint64{}}
 				go one.run(ctx)
 			} else if only {
 				one.source = s
@@ -157,25 +157,13 @@ func (w *Watch) Accept() (some bool) {
 	return some
 }
 
-// State describes a source.
-type State struct {
-	Pool, Source   string
-	State          string // unasked, ok, failing or held
-	Problem        string // why its last answer is not in force; empty: it is
-	Servers        int    // number of servers in force
-	Added, Removed int    // how many servers the held answer adds and removes
-	At             time.Time
-	Lookups        uint64 // number of lookups since the start
-	Failures       uint64 // number of these that have failed
-}
-
 // States describes all sources.
-func (w *Watch) States() (list []State) {
+func (w *Watch) States() (list []live.Source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.feeds {
 		servers, _ := f.list.Servers()
-		s := State{Pool: f.pool, Source: f.source.Text, State: f.list.State.String(), Problem: f.list.Problem, Servers: len(servers), At: f.at, Lookups: f.lookups, Failures: f.failures}
+		s := live.Source{Pool: f.pool, Source: f.source.Text, State: f.list.State.String(), Problem: f.list.Problem, Servers: len(servers), At: f.at, Succeeded: f.lookups[serverlist.Sound], Failed: f.lookups[serverlist.Failing], Held: f.lookups[serverlist.Held]}
 		s.Added, s.Removed = f.list.Held()
 		if f.list.State == serverlist.Unasked {
 			s.Problem = "it has not answered yet"
@@ -249,7 +237,7 @@ func (f *feed) next(ended time.Time) (due time.Time, every time.Duration) {
 	defer f.mu.Unlock()
 	due = ended.Add(f.source.Every)
 	if _, known := f.list.Servers(); !known { // the pool has no servers, so do not wait that long
-		due = earlier(due, ended.Add(leastGap<<min(f.lookups-1, 5)))
+		due = earlier(due, ended.Add(leastGap<<min(f.lookups[serverlist.Failing], 6)/2))
 	}
 	if next := f.list.Next(f.source.Settings); !next.IsZero() {
 		due = earlier(due, next)
@@ -313,16 +301,15 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var warn string
-	before, first := f.list.State, f.lookups == 0
-	f.lookups++
+	before, first := f.list.State, len(f.lookups) == 0
 	if a.err != nil {
 		warn = f.list.Fail(a.err)
 	} else {
 		changed, warn = f.list.Answer(now, a.servers, f.source.Settings)
 	}
+	f.lookups[f.list.State]++
 	switch is := f.list.State; {
 	case is == serverlist.Failing:
-		f.failures++
 	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound:
 		f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.source.Text)
 		f.at = now

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"ringside/proxy/live"
+	"ringside/proxy/serverlist"
 )
 
 func init() { leastGap, fileEvery = 10*time.Millisecond, 20*time.Millisecond }
@@ -54,13 +57,13 @@ func TestWatch(t *testing.T) {
 	refused := func() { w.Refused(func(pool, name string) bool { return pool == "m" && name == "10.0.0.2:11211" }) }
 	w.Refused(func(pool, name string) bool { return name == "10.0.0.3:11211" }) // a server of another source
 	ns.set("mc. A", "10.0.0.1", "10.0.0.2", "10.0.0.3")
-	if is := w.States()[0]; is.Lookups != 1 || is.State != "ok" || is.Servers != 2 || is.At.IsZero() {
+	if is := w.States()[0]; is.Succeeded != 1 || is.State != "ok" || is.Servers != 2 || is.At.IsZero() {
 		t.Errorf("%+v", is)
 	}
 	refused()
 	awaitList(t, w, source, "10.0.0.1:11211 10.0.0.2:11211 10.0.0.3:11211")
 	<-w.Changed
-	await := func(state string) State {
+	await := func(state string) live.Source {
 		t.Helper()
 		for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(time.Millisecond) {
 			if is := w.States()[0]; is.State == state {
@@ -68,17 +71,17 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		t.Fatalf("%+v is not %s", w.States()[0], state)
-		return State{}
+		return live.Source{}
 	}
 	ns.mu.Lock()
 	ns.rcode = dns.RcodeServerFailure
 	ns.mu.Unlock()
 	refused()
-	if is := await("failing"); is.Servers != 3 || is.Failures != 1 || !strings.Contains(is.Problem, "server misbehaving") {
+	if is := await("failing"); is.Servers != 3 || is.Failed != 1 || !strings.Contains(is.Problem, "server misbehaving") {
 		t.Errorf("%+v", is)
 	}
 	refused()
-	for w.States()[0].Failures < 2 {
+	for w.States()[0].Failed < 2 {
 		time.Sleep(time.Millisecond)
 	}
 	if n := log.count("the servers of a source stay as they are"); n != 1 {
@@ -108,15 +111,15 @@ func TestWatch(t *testing.T) {
 // TestResolverHangs checks that a lookup that ignores its time limit blocks nothing, and that there is
 // only one of them.
 func TestResolverHangs(t *testing.T) {
-	f := &feed{Watch: NewWatch(&Asker{}, quiet), text: mustParse(t, "file+"+fifo(t)), tried: make(chan struct{}), memory: newMemory(0)}
+	f := &feed{Watch: NewWatch(&Asker{}, quiet), text: mustParse(t, "file+"+fifo(t)), tried: make(chan struct{}), memory: newMemory(0), lookups: map[serverlist.State]uint64{}}
 	f.source.Source = f.text
 	f.limit = 10 * time.Millisecond
 	for range 3 {
 		f.lookUp(t.Context())
 	}
 	<-f.tried
-	if f.failures != 3 || f.list.Problem != "no answer within 10ms" || !f.asking {
-		t.Errorf("%d failures, %q, a lookup runs: %v", f.failures, f.list.Problem, f.asking)
+	if f.lookups[serverlist.Failing] != 3 || f.list.Problem != "no answer within 10ms" || !f.asking {
+		t.Errorf("%d failures, %q, a lookup runs: %v", f.lookups[serverlist.Failing], f.list.Problem, f.asking)
 	}
 }
 

@@ -253,7 +253,7 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 }
 
 func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
-	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded}
+	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded, Sources: r.sources.States}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
 		o.Config = r.config

@@ -18,9 +18,9 @@ import (
 )
 
 // AppendMetrics appends the metrics of the proxy p as text. reload is the state of its
-// configuration. adminClosed is the number of connections of the admin interface that were closed
+// configuration, and sources are those of its servers. adminClosed is the number of connections of the admin interface that were closed
 // because there were too many.
-func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed uint64) ([]byte, error) {
+func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []live.Source, adminClosed uint64) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
 		return dst, err
@@ -62,6 +62,7 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, adminClosed u
 		}
 	}
 	out.config(reload)
+	out.sources(sources)
 	out.set(buildInfo, 1, p.Version, runtime.Version())
 	if out.wrong != nil {
 		return dst, out.wrong
@@ -267,6 +268,22 @@ func (out *output) rolls(s *stats.Snapshot) {
 func (out *output) order(is health.Override, labels ...string) {
 	if is != health.Restore {
 		out.set(serverOverride, 1, append(labels, is.String())...)
+	}
+}
+
+func (out *output) sources(list []live.Source) {
+	for i := range list {
+		s := &list[i]
+		success := 0
+		if s.Problem == "" {
+			success = 1
+		}
+		out.figures([]stats.Figure{{Metric: discoverySuccess, Value: success}, {Metric: discoveryServers, Value: s.Servers},
+			{Metric: discoveryLookups, Label: "success", Value: s.Succeeded}, {Metric: discoveryLookups, Label: "failure", Value: s.Failed},
+			{Metric: discoveryLookups, Label: "held", Value: s.Held}}, s.Pool, s.Source)
+		if !s.At.IsZero() {
+			out.set(discoveryTime, float64(s.At.UnixMilli())/1e3, s.Pool, s.Source)
+		}
 	}
 }
 

@@ -98,6 +98,23 @@ var (
 			"is flushed, including data of the other pool. Alert on more than 0.")
 )
 
+// Metrics of each source of servers.
+var (
+	discoverySuccess = stats.NewGauge("discovery_success",
+		"1 if the last answer of the source is in force. 0 if its lookup failed, or if its answer is held because of max_change.",
+		"pool", "source")
+	discoveryServers = stats.NewGauge("discovery_servers",
+		"Servers of the source that are in force. 0 if they are not known yet.",
+		"pool", "source")
+	discoveryLookups = stats.NewCounter("discovery_lookups_total",
+		"Lookups of the source since the start, by result. success: the answer is in force. failure: the lookup failed, or its answer "+
+			"was unusable. held: the answer changes more than max_change.",
+		"pool", "source", "result")
+	discoveryTime = stats.NewGauge("discovery_last_answer_timestamp_seconds",
+		"Time of the last usable answer of the source, in seconds since the Unix epoch. Absent if there was none.",
+		"pool", "source")
+)
+
 // Metrics of the instance and its configuration.
 var (
 	configSuccess = stats.NewGauge("config_reload_success",

@@ -189,13 +189,18 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	}
 	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t), withTLS()} {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(get(New(p, Options{}).Handler(), "/metrics").Body)
+		families, err := parser.TextToMetricFamilies(get(New(p, Options{Sources: oneSource}).Handler(), "/metrics").Body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all = slices.AppendSeq(all, maps.Values(families))
 	}
 	return all
+}
+
+// oneSource returns the state of a source of servers that fails.
+func oneSource() []live.Source {
+	return []live.Source{{Pool: "main", Source: "dns+mc:11211", Servers: 3, State: "failing", Problem: "no such host", At: time.Unix(1_700_000_000, 0), Succeeded: 7, Failed: 2, Held: 1}}
 }
 
 // withTLS returns a proxy that has a listener with TLS.
@@ -212,27 +217,33 @@ func TestScrape(t *testing.T) {
 	at := time.Unix(1_700_000_000, 500e6)
 	h := New(p, Options{Reload: func() live.Reload {
 		return live.Reload{Err: errors.New("line 3: no"), At: at, Succeeded: 4, Failed: 2, Generation: 5}
-	}}).Handler()
+	}, Sources: oneSource}).Handler()
 	got := scrape(t, h)
 	server := func(name, addr, more string) string {
 		return fmt.Sprintf(`{address=%q%s,server=%q}`, addr, more, name)
 	}
 	a, b := server("a", alpha, ""), server(beta, beta, "")
 	want := map[string]float64{
-		`ringside_requests_total{command="get",outcome="hit"}`:              2,
-		`ringside_requests_total{command="get",outcome="miss"}`:             1,
-		`ringside_requests_total{command="get",outcome="unavailable"}`:      2,
-		`ringside_requests_total{command="get",outcome="timeout"}`:          0, // the command is in use, so its failures have series
-		`ringside_requests_total{command="set",outcome="stored"}`:           1,
-		`ringside_requests_total{command="incr",outcome="not_found"}`:       1,
-		`ringside_requests_total{command="bad",outcome="client_error"}`:     1,
-		`ringside_requests_total{command="delete",outcome="ok"}`:            0, // common: has a series from the start
-		`ringside_request_duration_seconds_count{command="get"}`:            5,
-		`ringside_request_duration_seconds_bucket{command="get",le="+Inf"}`: 5,
-		`ringside_keys_total{result="hit"}`:                                 2,
-		`ringside_keys_total{result="miss"}`:                                2,
-		`ringside_keys_total{result="failed"}`:                              3,
-		`ringside_requests_in_flight`:                                       0,
+		`ringside_requests_total{command="get",outcome="hit"}`:                                 2,
+		`ringside_requests_total{command="get",outcome="miss"}`:                                1,
+		`ringside_requests_total{command="get",outcome="unavailable"}`:                         2,
+		`ringside_requests_total{command="get",outcome="timeout"}`:                             0, // the command is in use, so its failures have series
+		`ringside_requests_total{command="set",outcome="stored"}`:                              1,
+		`ringside_requests_total{command="incr",outcome="not_found"}`:                          1,
+		`ringside_requests_total{command="bad",outcome="client_error"}`:                        1,
+		`ringside_requests_total{command="delete",outcome="ok"}`:                               0, // common: has a series from the start
+		`ringside_request_duration_seconds_count{command="get"}`:                               5,
+		`ringside_request_duration_seconds_bucket{command="get",le="+Inf"}`:                    5,
+		`ringside_keys_total{result="hit"}`:                                                    2,
+		`ringside_keys_total{result="miss"}`:                                                   2,
+		`ringside_keys_total{result="failed"}`:                                                 3,
+		`ringside_discovery_success{pool="main",source="dns+mc:11211"}`:                        0,
+		`ringside_discovery_servers{pool="main",source="dns+mc:11211"}`:                        3,
+		`ringside_discovery_lookups_total{pool="main",result="success",source="dns+mc:11211"}`: 7,
+		`ringside_discovery_lookups_total{pool="main",result="failure",source="dns+mc:11211"}`: 2,
+		`ringside_discovery_lookups_total{pool="main",result="held",source="dns+mc:11211"}`:    1,
+		`ringside_discovery_last_answer_timestamp_seconds{pool="main",source="dns+mc:11211"}`:  1_700_000_000,
+		`ringside_requests_in_flight`:                                                          0,
 
 		`ringside_route_keys_total{listener="l",pool="first",result="hit",route=""}`:                       2,
 		`ringside_route_keys_total{listener="l",pool="first",result="failed",route=""}`:                    3,

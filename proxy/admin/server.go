@@ -47,6 +47,10 @@ type Options struct {
 	// is nil, the configuration was read only once, when the proxy was created.
 	Reload func() live.Reload
 
+	// Sources returns the state of the sources of servers. It is called from many goroutines. If
+	// Sources is nil, there are none.
+	Sources func() []live.Source
+
 	// ReadAgain reloads the configuration, and returns when all loops use it. With accept, more keys
 	// may move than the configuration allows (max_move). The error is the reason why the new
 	// configuration was rejected. ReadAgain is called from many goroutines. If it is nil, there is no
@@ -108,6 +112,9 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Reload == nil {
 		o.Reload = func() live.Reload { return live.Reload{At: p.Started, Generation: 1} }
 	}
+	if o.Sources == nil {
+		o.Sources = func() []live.Source { return nil }
+	}
 	if o.Tracer == nil {
 		o.Tracer = live.NewTracer(p)
 	}
@@ -115,9 +122,10 @@ func New(p *proxy.Proxy, o Options) *Server {
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
-		Reload: o.Reload,
-		CPU:    cpuUsed,
-		Events: o.Events,
+		Reload:  o.Reload,
+		Sources: o.Sources,
+		CPU:     cpuUsed,
+		Events:  o.Events,
 	})
 	s.Allow(o.Access)
 	complaints := log.New(complaints{s}, "", 0)

@@ -44,6 +44,8 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	n := len(t.S.State)
 	var h Health
 	switch {
+	case p.Unknown:
+		return Health{Bad, "The servers are not known yet", "All commands on keys of the pool are rejected."}
 	case n == 0:
 		return Health{Bad, "The pool has no servers", "Nothing can be stored in it."}
 	case len(bad) > 0:

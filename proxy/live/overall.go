@@ -138,6 +138,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 		if text := ejectedElsewhere(after.Sum, pool.Name); text != "" {
 			health[i].warn(text)
 		}
+		health[i].warnOfSources(after.Sources, pool.Name)
 	}
 	is := overall(pools, ticks, health)
 	if after.Refused {

@@ -33,6 +33,9 @@ type Options struct {
 	// Reload returns the state of the configuration, which samples contain.
 	Reload func() Reload
 
+	// Sources returns the state of the sources of servers. If Sources is nil, there are none.
+	Sources func() []Source
+
 	// CPU returns the processor time that the process has used so far. If CPU is nil, the time is
 	// unknown and shown as 0.
 	CPU func() time.Duration
@@ -94,6 +97,9 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 	}
 	if o.Events == nil {
 		o.Events = &Events{}
+	}
+	if o.Sources == nil {
+		o.Sources = func() []Source { return nil }
 	}
 	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{}, memory: map[string]memoryOf{},
@@ -173,7 +179,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: takeCounts(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
-	is.Gen, is.Refused = config.Generation, config.Err != nil
+	is.Gen, is.Refused, is.Sources = config.Generation, config.Err != nil, s.options.Sources()
 	if is.Table != s.p.Table() { // a reload happened while the sample was taken, so its parts do not match
 		return s.Sample()
 	}

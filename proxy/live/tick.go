@@ -23,6 +23,7 @@ type Sample struct {
 	Table   *table.Table
 	Gen     uint64 // number of the configuration in use
 	Refused bool   // true if the configuration that was read last was rejected
+	Sources []Source
 }
 
 // Tick describes what happened between two samples. Rates are per second, for the whole proxy. Only
