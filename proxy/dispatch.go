@@ -48,6 +48,9 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 		}
 		return e.ask(s, raw)
 	case wire.Bad, wire.Shutdown:
+		if r.Op == wire.Bad && string(bytes.TrimRight(raw, "\r\n")) == configGet && e.tellCluster(s) {
+			return false
+		}
 		e.local(s, r.Answer, stats.ClientFault)
 		s.Swallow = r.Swallow
 	case wire.Quit:

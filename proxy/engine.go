@@ -53,6 +53,10 @@ type Engine struct {
 	// it. A driver that has ended drops f.
 	Post func(f func(e *Engine))
 
+	// Local returns the host:port at which the client of a link has connected to this process. It
+	// returns "" if the client uses a unix socket. The driver sets it before the engine is used.
+	Local func(l *link.Link) string
+
 	gen *generation // the adopted table, bound to this engine's servers; nil before the first Begin
 
 	overrides *overrideMap // the overrides that were last applied, as read from Shared

@@ -72,6 +72,7 @@ func (s *Harness) Begin() {
 		s.Proxy = proxy.NewProxy(s.Table, "test", log)
 		s.Proxy.Hash = Hash
 		s.Engine = s.Proxy.NewEngine(link.DefaultTune)
+		s.Engine.Local = func(*link.Link) string { return "[::ffff:10.0.0.5]:11211" }
 		s.Engine.Post = func(f func(*proxy.Engine)) { s.Wakeup(func() { f(s.Engine) }) }
 		for range s.loops - 1 {
 			s.more = append(s.more, s.Proxy.NewEngine(link.DefaultTune))

@@ -86,6 +86,21 @@ func sockaddr(ap netip.AddrPort) unix.Sockaddr {
 	return sa
 }
 
+// localAddress returns this machine's address of a client's connection, or "".
+func localAddress(l *link.Link) string {
+	s, ok := l.Sock.(*sock)
+	if !ok || s.fd < 0 {
+		return ""
+	}
+	switch at, _ := unix.Getsockname(s.fd); at := at.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr), uint16(at.Port)).String()
+	}
+	return ""
+}
+
 // connect tries the next address of s. err is the error of the previous attempt.
 func (d *epoll) connect(s *sock, err error) {
 	for len(s.addrs) > 0 {

@@ -86,6 +86,12 @@ func (s *stream) Ready() bool {
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
+	e.Local = func(l *link.Link) string {
+		if s, ok := l.Sock.(*stream); ok && s.conn != nil {
+			return s.conn.LocalAddr().String()
+		}
+		return ""
+	}
 	d := &portable{engine: e, opts: o, socks: map[*stream]struct{}{}}
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
