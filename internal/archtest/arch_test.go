@@ -79,6 +79,7 @@ var exceptions = map[[2]string]string{
 	{"proxy/admin", "proxy/live"}:               "the dashboard and the metrics show the state that live computes",
 	{"internal/cli", "internal/top"}:            "the exit codes of all commands include those of top",
 	{"internal/inspect", "internal/cli"}:        "flags and errors of all commands",
+	{"internal/inspect", "internal/discover"}:   "check, plan and discover ask the sources of servers",
 	{"internal/inspect", "internal/top"}:        "check draws with the terminal colors of top",
 	{"internal/inspect", "internal/tracefile"}:  "check reports trace files that cannot be opened",
 	{"internal/remote", "internal/cli"}:         "flags and errors of all commands",

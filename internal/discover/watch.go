@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/proxy/admin"
 	"ringside/proxy/live"
 	"ringside/proxy/serverlist"
 )
@@ -155,6 +156,17 @@ func (w *Watch) Accept() (some bool) {
 		}
 	}
 	return some
+}
+
+// Lists returns the servers of all sources.
+func (w *Watch) Lists() (list []admin.SourceServers) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		servers, _ := f.list.Servers()
+		list = append(list, admin.SourceServers{Pool: f.pool, Source: f.source.Text, MaxChange: f.source.MaxChange, Servers: servers})
+	}
+	return list
 }
 
 // States describes all sources.

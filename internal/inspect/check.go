@@ -24,7 +24,7 @@ import (
 
 func newCheck() *cobra.Command {
 	var path string
-	var asJSON, connect, allowUnset bool
+	var asJSON, connect, allowUnset, lookUpSources bool
 	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
@@ -33,6 +33,9 @@ func newCheck() *cobra.Command {
 and the exit status is then 78. For a valid file, the output has the share of keys
 of each server, what happens when a server is down, and for each route its preset,
 its replicas, and what is lost when one server dies.
+
+Sources of servers are listed. With --resolve they are asked, for at most ten seconds
+each, and the pools have the servers that they return.
 
 With --connect, the servers that can be reached within two seconds are asked for
 their largest item size. A size that does not fit limits.value is a warning.
@@ -48,13 +51,29 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 				return err
 			}
 			from.AllowUnset = allowUnset
-			f, t, err := cli.ReadTable(cmd, path, from)
+			f, err := cli.ReadConfig(cmd, path, from)
 			if err != nil {
 				return err
 			}
 			say := cli.RemarksOf(cmd, asJSON)
 			for _, w := range f.Warnings {
 				say.Warn(w)
+			}
+			if lookUpSources {
+				before := f.Warnings
+				var problems []string
+				if f, problems, err = withServers(cmd.Context(), f, nil); err != nil {
+					return err
+				}
+				for _, w := range append(problems, f.Warnings...) {
+					if !slices.Contains(before, w) {
+						say.Warn(f.Hide(w))
+					}
+				}
+			}
+			t, err := f.Build()
+			if err != nil {
+				return err
 			}
 			for i := range f.Traces { // a trace file that cannot be written is only a warning, because the configuration may be for another machine
 				if err := tracefile.Look(&f.Traces[i]); err != nil {
@@ -87,6 +106,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 	variables = cli.EnvFlag(cmd)
 	cmd.Flags().BoolVar(&allowUnset, "allow-unset", false, "accept variables without a value")
 	cli.JSONFlag(cmd, &asJSON, "print one JSON object per pool")
+	cmd.Flags().BoolVar(&lookUpSources, "resolve", false, "ask the sources of servers")
 	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for the size of their largest item")
 	return cmd
 }
@@ -154,6 +174,13 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	if o.Consistency != "" {
 		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 	}
+	for _, s := range f.Pools[i].Sources {
+		fmt.Fprintf(out, "  source: %s\n", s.Text)
+	}
+	if p.Unknown {
+		fmt.Fprintln(out, "  the servers of a source are not known here; --resolve asks the sources")
+		return nil
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
 	for _, s := range list {
@@ -180,6 +207,10 @@ func printRoute(out io.Writer, r *table.Route, longest int) {
 		fmt.Fprintf(out, "  all other keys: %s\n", destination(r))
 	default:
 		fmt.Fprintf(out, "  keys with the prefix %q%s: %s\n", r.Prefix, how, destination(r))
+	}
+	if r.Pool.Unknown {
+		fmt.Fprintln(out, "    the servers of its pool are not known here")
+		return
 	}
 	s := SummaryOf(r, longest)
 	fmt.Fprintf(out, "    class %s, replicas %s, consistency %s", s.Class, s.Replicas, s.Consistency)
@@ -518,6 +549,14 @@ func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 	return list
 }
 
+// sourcesOf returns the texts of the sources of a pool.
+func sourcesOf(p *config.Pool) (texts []string) {
+	for _, s := range p.Sources {
+		texts = append(texts, s.Text)
+	}
+	return texts
+}
+
 func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
 	enc := cli.NewEncoder(out)
 	for i, p := range t.Pools {
@@ -525,12 +564,13 @@ func printCheckJSON(out io.Writer, f *config.File, t *table.Table) error {
 		if err := enc.Encode(struct {
 			Pool         string         `json:"pool"`
 			Distribution string         `json:"distribution"`
+			Sources      []string       `json:"sources,omitempty"`
 			Servers      []share        `json:"servers"`
 			Failover     failover       `json:"failover"`
 			Replicated   []replicated   `json:"replicated,omitempty"`
 			Routes       []routeSummary `json:"routes,omitempty"`
 			DenyFlush    bool           `json:"deny_flush,omitempty"`
-		}{p.Name, p.Distribution, list, failoverOf(f, i), replicatedIn(t, p), summariesIn(t, p), p.DenyFlush}); err != nil {
+		}{p.Name, p.Distribution, sourcesOf(&f.Pools[i]), list, failoverOf(f, i), replicatedIn(t, p), summariesIn(t, p), p.DenyFlush}); err != nil {
 			return err
 		}
 	}

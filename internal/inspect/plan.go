@@ -96,19 +96,38 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			if err != nil {
 				return err
 			}
-			f, next, err := cli.ReadTable(cmd, args[0], vars)
+			f, err := cli.ReadConfig(cmd, args[0], vars)
 			if err != nil {
 				return err
 			}
-			is := plan{next: next}
+			var is plan
 			var before *config.File
+			var running admin.ConfigAnswer
 			if from != "" {
 				before, err = cli.ReadConfig(cmd, from, vars)
 			} else {
-				before, err = is.ask(cmd, &to)
+				before, running, err = is.ask(cmd, &to)
 			}
 			if err != nil {
 				return err
+			}
+			say := cli.RemarksOf(cmd, asJSON)
+			for _, f := range []**config.File{&before, &f} {
+				var problems []string
+				if *f, problems, err = withServers(cmd.Context(), *f, listsOf(&running)); err != nil {
+					return err
+				}
+				for _, p := range problems {
+					say.Warn(p)
+				}
+			}
+			next, err := f.Build()
+			if err != nil {
+				return err
+			}
+			is.next = next
+			if from == "" {
+				is.compare(cmd, &to, before)
 			}
 			old, err := before.Build()
 			if err != nil {
@@ -155,26 +174,33 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 	return cmd
 }
 
-// ask returns the configuration of a running instance. It also asks which instances serve the pools,
-// and compares their configurations with the new one.
-func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, error) {
+// ask returns the configuration of a running instance.
+func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, admin.ConfigAnswer, error) {
 	c, err := to.Client()
 	if err != nil {
-		return nil, err
+		return nil, admin.ConfigAnswer{}, err
 	}
 	defer c.Close()
 	running, err := c.Config(cmd.Context())
 	if err != nil {
-		return nil, cli.AsUsage(err)
+		return nil, running, cli.AsUsage(err)
 	}
 	from := config.Environment() // the instance does not show secrets, so their files must be on this machine
 	from.Lookup = config.From(running.Variables)
 	f, err := config.ParseWith(running.File, []byte(running.Text), from)
 	if err != nil {
-		return nil, fmt.Errorf("the configuration of the instance can't be read here, because it runs another version of Ringside, or a secret file is not on this machine: use the file with --from: %w", err)
+		return nil, running, fmt.Errorf("the configuration of the instance can't be read here, because it runs another version of Ringside, or a secret file is not on this machine: use the file with --from: %w", err)
 	}
-	is.Instances, is.asked = is.instances(cmd, c, f), true
-	return f, nil
+	return f, running, nil
+}
+
+// compare asks which instances serve the pools of the running configuration f, and compares their
+// configurations with the new one.
+func (is *plan) compare(cmd *cobra.Command, to *cli.Admin, f *config.File) {
+	if c, err := to.Client(); err == nil {
+		defer c.Close()
+		is.Instances, is.asked = is.instances(cmd, c, f), true
+	}
 }
 
 // instances returns the instances that serve a pool of the running configuration f.

@@ -361,7 +361,7 @@ func (r *Instance) reloaded() live.Reload {
 func (r *Instance) config() admin.ConfigAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables}
+	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables, Sources: r.sources.Lists()}
 }
 
 // readAgain requests a reload from Serve and waits for the result.

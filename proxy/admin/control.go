@@ -16,6 +16,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
+	"ringside/proxy/serverlist"
 	"ringside/proxy/table"
 )
 
@@ -348,6 +349,15 @@ type ConfigAnswer struct {
 	Text string `json:"text"` // text of the file when it was loaded, with its variables in place of their values
 
 	Variables map[string]string `json:"variables,omitempty"` // environment variables that the file uses; the values of files are not shown
+	Sources   []SourceServers   `json:"sources,omitempty"`   // the servers that its sources have now
+}
+
+// SourceServers are the servers of a source that are in force in a pool.
+type SourceServers struct {
+	Pool      string              `json:"pool"`
+	Source    string              `json:"source"`
+	MaxChange float64             `json:"max_change"` // the setting max_change of the source, in percent
+	Servers   []serverlist.Server `json:"servers"`
 }
 
 func (s *Server) getConfig(*http.Request) (int, any, error) {

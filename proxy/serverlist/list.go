@@ -14,10 +14,10 @@ import (
 
 // Server is one server of an answer.
 type Server struct {
-	Name    string // identity of the server, which is hashed: host:port, or a name without a port
-	Address string // host:port where the server is now
-	Weight  int    // its share of the keys, from 1
-	Ending  bool   // the server says that it will end soon
+	Name    string `json:"name"`             // identity of the server, which is hashed: host:port, or a name without a port
+	Address string `json:"address"`          // host:port where the server is now
+	Weight  int    `json:"weight"`           // its share of the keys, from 1
+	Ending  bool   `json:"ending,omitempty"` // the server says that it will end soon
 }
 
 // MostServers is the largest number of servers that a source may have.
