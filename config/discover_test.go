@@ -150,3 +150,29 @@ func TestWithKeepsVariables(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// TestPrintOfLists checks that instances with different lists differ in the roll call, and that
+// instances that know a server by different addresses do not.
+func TestPrintOfLists(t *testing.T) {
+	f := parse(t, "listen: :1\npools: {m: {distribution: ketama-points, servers: file+/x}}")
+	printOf := func(list string) uint64 {
+		g, err := f.With(listsOf(map[string]string{"file+/x": list}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		built, err := g.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return built.Print()
+	}
+	first := printOf("a=10.0.0.1:1 b=10.0.0.2:1")
+	if printOf("a=10.0.0.1:1 b=10.0.0.9:1") != first {
+		t.Error("another address of a server is another configuration")
+	}
+	for _, other := range []string{"a=10.0.0.1:1", "a=10.0.0.1:1 b=10.0.0.2:1 c=10.0.0.3:1", "a=10.0.0.1:1 b=10.0.0.2:1*5"} {
+		if printOf(other) == first {
+			t.Errorf("the list %s does not differ", other)
+		}
+	}
+}

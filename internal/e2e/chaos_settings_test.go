@@ -42,7 +42,7 @@ var chaosFixed = map[string]string{
 	"pools.*.servers.every":      "as pools.*.servers.discover",
 	"pools.*.servers.keep":       "as pools.*.servers.discover",
 	"pools.*.servers.max_change": "as pools.*.servers.discover",
-	"pools.*.servers.weights":    "as pools.*.servers.discover",
+	"pools.*.servers.weights.*":  "as pools.*.servers.discover",
 	"admin.address":              "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
 	"defaults.failover.gutter":   "the pool that is the gutter would inherit it",
 }

@@ -84,7 +84,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 				say.Warn(f.Hide(w))
 			}
 			if connect {
-				for _, w := range ItemSizes(cmd.Context(), t) {
+				for _, w := range ItemSizes(cmd.Context(), t, f.Dial()) {
 					say.Warn(f.Hide(w))
 				}
 			}

@@ -28,9 +28,15 @@ const usualItemSize = 1 << 20
 // returns a warning for each address with a size that does not fit limits.value. A size below
 // limits.value causes a warning only if it is also below memcached's default. Otherwise there
 // would be a warning for every usual server, because the default of limits.value is larger than
-// that of memcached. A usual server itself rejects a value that is too large.
-func ItemSizes(ctx context.Context, t *table.Table) []string {
-	return itemSizes(ctx, t, askItemSize)
+// that of memcached. A usual server itself rejects a value that is too large. dial has the addresses of
+// servers that are not at their address in the table: see config.File.Dial.
+func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
+	return itemSizes(ctx, t, func(ctx context.Context, s table.Target) (int, error) {
+		if at, ok := dial[s.Address]; ok {
+			s.Address = at
+		}
+		return askItemSize(ctx, s)
+	})
 }
 
 func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target) (int, error)) []string {

@@ -149,7 +149,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	take()
 	r.announce()
 	go func() { // in the background, because servers may be slow to reply, or may not run yet
-		for _, w := range inspect.ItemSizes(context.Background(), t) {
+		for _, w := range inspect.ItemSizes(context.Background(), t, f.Dial()) {
 			log.Warn(w)
 		}
 	}()

@@ -400,6 +400,9 @@ func (d *epoll) effect(x link.Effect) {
 	if s == nil || s.state == sockClosed {
 		return
 	}
+	if (x.Kind == link.Close || x.Kind == link.Abort) && (s.state == sockConnecting || s.state == sockResolving) {
+		d.opts.refused(s.link) // the engine has waited long enough for the connection
+	}
 	switch x.Kind {
 	case link.Write:
 		d.write(s)

@@ -175,6 +175,9 @@ func (d *portable) effect(x link.Effect) {
 	case link.Write:
 		d.write(s)
 	case link.Close, link.Abort:
+		if s.conn == nil { // the engine has waited long enough for the connection
+			d.opts.refused(l)
+		}
 		if t, ok := s.conn.(*net.TCPConn); ok && x.Kind == link.Abort {
 			t.SetLinger(0)
 		}
