@@ -117,6 +117,10 @@ func TestMain(m *testing.M) {
 	// These tests mostly wait for other processes. So 8 of them run in parallel, even on fewer
 	// processors, unless the command line has -parallel.
 	flag.Parse()
+	if zone := os.Getenv(dnsZone); zone != "" {
+		fmt.Fprintln(os.Stderr, serveDNS(zone))
+		os.Exit(1)
+	}
 	chosen := false
 	flag.Visit(func(f *flag.Flag) { chosen = chosen || f.Name == "test.parallel" })
 	if !chosen {
