@@ -85,6 +85,20 @@ func TestPage(t *testing.T) {
 	}
 	still()
 
+	// The charts show three or fifteen minutes. A click pins a point in time, and the address of the
+	// page then shows that point again.
+	b.do(t, `document.querySelector("#span [value='15']").click()`)
+	b.until(t, `location.search === "?minutes=15"`)
+	b.do(t, `document.querySelector("#charts canvas").dispatchEvent(new MouseEvent("click", {clientX: 9999, bubbles: true}))`)
+	b.until(t, `/at=\d{4}-/.test(location.search) && !document.getElementById("pinned").hidden`)
+	at := eval[string](t, b, "document.getElementById('pinnedat').textContent")
+	b.open(t, eval[string](t, b, "location.href"))
+	b.says(t, "#pinnedat", at)
+	b.until(t, `document.querySelector("#span [value='15']").getAttribute("aria-pressed") === "true"`)
+	b.until(t, `[...document.querySelectorAll("#charts h3 span")].every(x => x.textContent !== "")`)
+	b.do(t, `document.getElementById("unpin").click(); document.querySelector("#span [value='3']").click()`)
+	b.until(t, `location.search === "" && document.getElementById("pinned").hidden`)
+
 	// The page shows the same owner of a key as ringside route, also for malicious keys.
 	for _, key := range []string{"user:17", "<img src=x onerror=alert(1)>\u202e", "ключ"} {
 		b.do(t, "document.getElementById('key').value = ''")

@@ -237,7 +237,7 @@ func (d *drawing) totals() {
 			evicted, known = evicted+*s.Evicted, true
 		}
 	}
-	text := fmt.Sprintf(" req %s/s %s  hit %s  p50 %s  p99 %s  fail %s/s", live.Count(t.Requests), spark(d.rates[""], d.sparkWidth()),
+	text := fmt.Sprintf(" req %s/s %s  hit %s  p50 %s  p99 %s  fail %s/s", live.Count(t.Requests), spark(d.recent(""), d.sparkWidth()),
 		orDash(t.Hit, live.Percent), orDash(t.P50, live.Micros), orDash(t.P99, live.Micros), live.Count(t.Outcomes.Fail))
 	if known {
 		text += "  evict " + live.Count(math.Round(evicted)) + "/s"
@@ -306,7 +306,7 @@ func (d *drawing) cells(s *live.NowServer) []string {
 	}
 	whole := func(v float64) string { return live.Count(math.Round(v)) }
 	return []string{live.StateOf(s.State).Sign, s.Name, s.State, orDash(&s.Share, live.Percent), strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", ""),
-		live.Count(s.Rate), spark(d.rates[s.Name], 8), orDash(s.Hit, live.Percent), orDash(s.P50, live.Micros), orDash(s.P99, live.Micros),
+		live.Count(s.Rate), spark(d.recent(s.Name), 8), orDash(s.Hit, live.Percent), orDash(s.P50, live.Micros), orDash(s.P99, live.Micros),
 		fmt.Sprint(s.Queue), fmt.Sprint(s.Conns), memory, orDash(s.Evicted, whole), orDash(s.Items, live.Count)}
 }
 
@@ -514,16 +514,18 @@ func bar(part float64, width int) string {
 }
 
 // spark draws the last numbers of list as a chart of braille characters. Each character shows two
-// numbers, in four levels.
+// numbers, in four levels. A steady rate is drawn at three quarters of the height, so that a rise
+// and a fall are both visible.
 func spark(list []float64, width int) string {
 	left, right := [...]rune{0x40, 0x44, 0x46, 0x47}, [...]rune{0x80, 0xa0, 0xb0, 0xb8}
-	most := 1e-9
 	list = list[max(0, len(list)-2*width):]
+	most, sum := 1e-9, 0.0
 	for _, v := range list {
-		most = max(most, v)
+		most, sum = max(most, v), sum+v
 	}
+	most = max(most, sum/float64(max(1, len(list)))*4/3)
 	text := strings.Repeat("⠀", width-(len(list)+1)/2)
-	level := func(v float64) int { return min(3, int(v/most*3.99)) }
+	level := func(v float64) int { return min(3, max(0, int(math.Round(v/most*4))-1)) }
 	for i := len(list) % 2 * -1; i < len(list); i += 2 {
 		cell := rune(0x2800)
 		if i >= 0 {

@@ -16,8 +16,8 @@ func viewOf(t *testing.T, n int) *View {
 	t.Helper()
 	us, hit, used, limit, ev := 38_000.0, .846, 12e6, 16e6, 94.4
 	topo := live.Topo{Pool: "main", Distribution: "ketama-points"}
-	tick := live.Tick{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Rate: 3509, Hit: &hit, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
-		Clients: 14, Overall: live.Overall{Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}}
+	tick := live.Tick{Moment: live.Moment{T: 1e12, Ops: map[string]float64{"get": 3000, "set": 509}, Rate: 3509, Hit: &hit, Keys: [3]float64{846, 154}, Latency: [3]*float64{&us, &us, &us},
+		Clients: 14}, Overall: live.Overall{Health: live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago."}}}
 	var m live.Memory
 	for i := range n {
 		topo.Servers = append(topo.Servers, live.TopoServer{Name: fmt.Sprint("cache-", i), Addr: "10.0.0.1:11211", Share: 1 / float64(n)})
@@ -278,8 +278,45 @@ func TestSpark(t *testing.T) {
 	if got := spark([]float64{0, 9}, 2); got != "\u2800\u28f8" {
 		t.Errorf("drawn %q", got)
 	}
+	if got := spark([]float64{1000, 1090, 930, 1030, 880, 1100, 1040, 960}, 4); got != strings.Repeat("\u28f6", 4) {
+		t.Errorf("a steady rate is drawn %q", got)
+	}
+	if got := ASCII(spark([]float64{1000, 1000, 1000, 1000, 3000, 3000}, 3)); got != "__^" {
+		t.Errorf("a rise is drawn %q", got)
+	}
 	if got := bar(.8, 8); got != "██████▍░" {
 		t.Errorf("0.8 is drawn %q", got)
+	}
+}
+
+// A chart begins with the past that the stream has sent, and a number of it is the mean of the ticks
+// of five seconds.
+func TestRates(t *testing.T) {
+	v := viewOf(t, 2)
+	v.rates = map[string]*rates{}
+	take := func(topic string, is any) {
+		b, err := json.Marshal(is)
+		if err == nil {
+			err = v.Take(topic, b)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range int64(4) {
+		past := live.Past{Moment: live.Moment{T: 1e12 + 5000*i, Rate: 100}}
+		if i > 1 {
+			past.Rates = []float64{60, 40}
+		}
+		take("past", past)
+	}
+	for i := range int64(5) {
+		tick := *v.Tick
+		tick.T, tick.Rate, tick.S.Rate = 1e12+20000+1000*i, float64(80+10*i), []float64{70, 30}
+		take("tick", tick)
+	}
+	if is := fmt.Sprint(v.recent(""), v.recent("cache-0"), v.recent("cache-1"), v.recent("none")); is != "[100 100 100 100 100] [60 60 70] [40 40 30] []" {
+		t.Errorf("the past is %s", is)
 	}
 }
 

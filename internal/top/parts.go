@@ -73,7 +73,7 @@ func (d *drawing) server(s *live.NowServer) {
 	}
 	d.add(Plain, " next       "+next)
 	d.add(Plain, fmt.Sprintf(" keys       %s of all; hit %s", orDash(&s.Share, live.Percent), orDash(s.Hit, live.Percent)))
-	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s", live.Count(s.Rate), spark(d.rates[s.Name], d.sparkWidth()), live.Count(s.Fail)))
+	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s", live.Count(s.Rate), spark(d.recent(s.Name), d.sparkWidth()), live.Count(s.Fail)))
 	d.add(Plain, fmt.Sprintf(" answers    p50 %s  p99 %s  %d waiting, %d connections", orDash(s.P50, live.Micros), orDash(s.P99, live.Micros), s.Queue, s.Conns))
 	if s.Used != nil && s.Limit != nil {
 		d.add(Plain, fmt.Sprintf(" memory     %s of %s, %s items, %s/s evicted", live.Bytes(*s.Used), live.Bytes(*s.Limit), orDash(s.Items, live.Count), orDash(s.Evicted, live.Count)))

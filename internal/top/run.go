@@ -49,7 +49,7 @@ func Run(ctx context.Context, o Options) error {
 	defer signal.Stop(winch)
 	go o.follow(ctx, events)
 	go read(ctx, o.In, keys)
-	s := &screen{Options: o, w: bufio.NewWriterSize(o.Out, 1<<16), view: &View{rates: map[string][]float64{}}, traces: traces{to: events}}
+	s := &screen{Options: o, w: bufio.NewWriterSize(o.Out, 1<<16), view: &View{rates: map[string]*rates{}}, traces: traces{to: events}}
 	s.trace(ctx, o.Trace)
 	s.w.WriteString("\x1b[?1049h\x1b[?25l")
 	defer func() {

@@ -11,8 +11,32 @@ import (
 	"ringside/proxy/live"
 )
 
-// past is the number of rates that are kept for each server. The screen shows them as a chart.
-const past = 32
+// Each rate that is kept for the charts is the average of rateSpan, so that a steady rate looks
+// steady. pastRates is the number of rates that are kept for each server.
+const (
+	rateSpan  = 5 * time.Second
+	pastRates = 32
+)
+
+// rates are the recent request rates of one server or of all clients, oldest first.
+type rates struct {
+	list  []float64
+	at    int64   // time of the last rate, in units of rateSpan since 1970
+	count float64 // number of ticks in the last rate
+}
+
+// note adds the rate of one tick at the time t, in milliseconds since 1970.
+func (r *rates) note(t int64, rate float64) {
+	at := t / rateSpan.Milliseconds()
+	if at != r.at || len(r.list) == 0 {
+		r.list, r.at, r.count = append(r.list, rate), at, 1
+		r.list = slices.Delete(r.list, 0, max(0, len(r.list)-pastRates))
+		return
+	}
+	r.count++
+	last := &r.list[len(r.list)-1]
+	*last += (rate - *last) / r.count
+}
 
 // View is the state that the stream has sent so far, together with the choices of the user.
 type View struct {
@@ -32,8 +56,8 @@ type View struct {
 	Untraced string        // why keys cannot be traced; empty: they can
 	Control  bool          // true if the user may drain and restore servers
 
-	rates  map[string][]float64 // recent request rates by name of the server; the name "" means the requests of all clients
-	events []event              // recent events of servers and keys, the newest first
+	rates  map[string]*rates // recent request rates by name of the server; the name "" means the requests of all clients
+	events []event           // recent events of servers and keys, the newest first
 
 	Choice
 	Message string // text that is shown in place of the help for the keys; empty: none
@@ -66,7 +90,7 @@ func (v *View) Take(topic string, data []byte) error {
 	case "hello":
 		var h struct{ Control bool }
 		err := json.Unmarshal(data, &h)
-		*v = View{Choice: v.Choice, Control: h.Control, rates: map[string][]float64{},
+		*v = View{Choice: v.Choice, Control: h.Control, rates: map[string]*rates{},
 			Patterns: v.Patterns, Traced: v.Traced, Untraced: v.Untraced, Asking: v.Asking, Asked: v.Asked}
 		return err
 	case "topo":
@@ -84,6 +108,12 @@ func (v *View) Take(topic string, data []byte) error {
 				return err
 			}
 		}
+	case "past":
+		is := &live.Past{}
+		if err := json.Unmarshal(data, is); err != nil {
+			return err
+		}
+		v.note(is.Moment.T, is.Moment.Rate, is.Rates)
 	case "tick":
 		t := &live.Tick{}
 		if err := json.Unmarshal(data, t); err != nil {
@@ -93,10 +123,7 @@ func (v *View) Take(topic string, data []byte) error {
 			return nil // the event has another number of servers than the last list of servers, so it cannot be shown
 		}
 		v.Tick, v.Late = t, nil
-		v.note("", t.Rate)
-		for i, s := range v.Topo.Servers {
-			v.note(s.Name, t.S.Rate[i])
-		}
+		v.note(t.T, t.Rate, t.S.Rate)
 	case "trace":
 		is := &live.Traced{}
 		if err := json.Unmarshal(data, is); err != nil || v.Traced == nil {
@@ -130,9 +157,31 @@ func into[T any](to *T) func(data []byte) error {
 	}
 }
 
-func (v *View) note(server string, rate float64) {
-	list := append(v.rates[server], rate)
-	v.rates[server] = slices.Delete(list, 0, max(0, len(list)-past))
+// note adds the rates at the time t, in milliseconds since 1970: the rate of all clients, and those
+// of the servers of the pool. servers is nil if these are not known.
+func (v *View) note(t int64, all float64, servers []float64) {
+	add := func(name string, rate float64) {
+		if v.rates[name] == nil {
+			v.rates[name] = &rates{}
+		}
+		v.rates[name].note(t, rate)
+	}
+	add("", all)
+	if v.Topo == nil || len(servers) != len(v.Topo.Servers) {
+		return
+	}
+	for i, s := range v.Topo.Servers {
+		add(s.Name, servers[i])
+	}
+}
+
+// recent returns the recent request rates of a server. It returns those of all clients if the name
+// is empty.
+func (v *View) recent(server string) []float64 {
+	if r := v.rates[server]; r != nil {
+		return r.list
+	}
+	return nil
 }
 
 const mostEvents = 100

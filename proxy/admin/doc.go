@@ -100,7 +100,7 @@
 //     and the drivers execute faults (package loop).
 //   - It does not read the configuration or open listeners: the command does both, and passes
 //     in the results (Options.Reload, Options.ReadAgain, Allow).
-//   - It stores no history. Package live keeps what the dashboard shows of the last minutes.
+//   - It stores no history. Package live keeps what the dashboard shows of the last 15 minutes.
 //   - It does not support TLS.
 //
 // # Metrics

@@ -3,14 +3,15 @@
 //
 // It computes numbers and sentences; package admin sends them. A Sampler takes one
 // Snapshot of the loops' counters per second while there is a watcher, and one every
-// five seconds otherwise. The number of watchers does not matter. The samples of the
-// last minutes are kept and shown first to the next watcher. A Tick describes what
-// happened in one pool between two samples. It is complete, so a watcher that misses a
+// five seconds otherwise. The number of watchers does not matter. What happened in the last
+// fifteen minutes is kept for the next watcher, in at most 1 MiB: see history. A Tick describes
+// what happened in one pool between two samples. It is complete, so a watcher that misses a
 // tick loses only that second.
 //
 //	all that is known  ► words.go, orders.go: one wording of states, problems, remedies and orders
 //	Snapshot, Snapshot ► Tick ► Health: one sentence, and the consequences
 //	stats of a server  ► Memory, Slabs ► evictions in one class while another has idle memory
+//	Snapshot, 5 s, Snapshot ► Moment ► history: the last 15 minutes, for new watchers
 //	log records        ► Events: the last ones, at Info and above
 //	Traces of the loops ► trace.go: events of traced keys
 //	Report of the keys ► Hot: the most requested keys and prefixes

@@ -108,7 +108,7 @@ func TestHealth(t *testing.T) {
 			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail, unless they have another replica. " + flow}},
 	} {
 		us := 1500.0
-		k := &Tick{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}
+		k := &Tick{Moment: Moment{T: 100_000, Ops: map[string]float64{"get": 60, "set": 40}, Keys: [3]float64{75, 25}, Latency: [3]*float64{&us, &us, &us}, Clients: 2}}
 		for _, s := range test.states {
 			why := ""
 			if StateOf(s).Away {
@@ -238,7 +238,7 @@ func TestEjectedElsewhere(t *testing.T) {
 // TestHealthOfSeveralPools checks that the figures are those of the whole instance,
 // whichever pool is watched.
 func TestHealthOfSeveralPools(t *testing.T) {
-	k := &Tick{Ops: map[string]float64{"get": 100}, S: Columns{State: []string{Up, Up, Up}}}
+	k := &Tick{Moment: Moment{Ops: map[string]float64{"get": 100}}, S: Columns{State: []string{Up, Up, Up}}}
 	if got, want := k.health(poolOf(table.Rehash), 2, false).Text, "100 requests/s to all pools. Nothing fails."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

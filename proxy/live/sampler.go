@@ -19,10 +19,8 @@ import (
 
 // Intervals and limits of a Sampler.
 const (
-	Every      = time.Second     // time between two ticks while there is a watcher
-	historyGap = 5 * time.Second // time between two ticks that are kept for new watchers
-	historyLen = 36              // number of ticks that are kept for new watchers; they cover three minutes
-	errandGap  = 5 * time.Second // time between two requests for the stats of the same server
+	Every     = time.Second     // time between two ticks while there is a watcher
+	errandGap = 5 * time.Second // time between two requests for the stats of the same server
 
 	MostWatchers = 16
 	mostWaiting  = 64 // maximum number of events that wait until a watcher reads them
@@ -63,7 +61,7 @@ type Sampler struct {
 	mu       sync.Mutex
 	closed   bool
 	watchers map[*Watcher]bool
-	history  map[string][][]byte // ticks that are kept for new watchers, as JSON, by pool, oldest first
+	past     history
 	latest   map[string]message  // last events for new watchers, by pool and topic
 	memory   map[string]memoryOf // what the servers have reported last about their memory, by pool
 
@@ -102,7 +100,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 		o.Sources = func() []Source { return nil }
 	}
 	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		watchers: map[*Watcher]bool{}, history: map[string][][]byte{}, latest: map[string]message{}, memory: map[string]memoryOf{},
+		watchers: map[*Watcher]bool{}, latest: map[string]message{}, memory: map[string]memoryOf{},
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
 
@@ -131,7 +129,6 @@ func (s *Sampler) Close() {
 }
 
 func (s *Sampler) run() {
-	kept := time.Time{}
 	for {
 		now, err := s.Sample()
 		switch {
@@ -139,13 +136,10 @@ func (s *Sampler) run() {
 			s.late(err)
 		case s.last == nil:
 			s.keep(now)
+			s.past.begin(now)
 			s.publishRoutes(now)
 		case now.At.Sub(s.last.At) >= Every/4:
-			keep := now.At.Sub(kept) >= historyGap-Every/2
-			if keep {
-				kept = now.At
-			}
-			s.tick(now, keep)
+			s.tick(now)
 			s.publishKeys(s.last, now)
 			s.publishRoutes(now)
 			s.keep(now)
@@ -193,32 +187,35 @@ func held() uint64 {
 	return is[0].Value.Uint64() - is[1].Value.Uint64()
 }
 
-// tick sends to the watchers what has happened since the last sample. If keep is set, the tick is
-// also kept for later watchers.
-func (s *Sampler) tick(now *Sample, keep bool) {
-	watched := s.pools()
-	if !keep && len(watched) == 0 {
+// tick sends to the watchers what has happened since the last sample, and keeps it for later
+// watchers.
+func (s *Sampler) tick(now *Sample) {
+	watched, due := s.pools(), s.past.due(now)
+	if !due && len(watched) == 0 {
 		return
 	}
 	ticks := ticksBetween(s.last, now)
 	for i, pool := range now.Table.Pools {
-		if !keep && !watched[pool.Name] {
+		if !watched[pool.Name] {
 			continue
 		}
 		if now.Table != s.last.Table {
 			s.publishJSON(pool.Name, "topo", topoOf(now.Table, pool, now.Gen))
 		}
-		if b := s.publishJSON(pool.Name, "tick", ticks[i]); keep && b != nil {
-			s.mu.Lock()
-			list := append(s.history[pool.Name], b)
-			s.history[pool.Name] = slices.Delete(list, 0, max(0, len(list)-historyLen))
-			s.mu.Unlock()
-		}
+		s.publishJSON(pool.Name, "tick", ticks[i])
 	}
-	if now.Table != s.last.Table { // after a reload, the kept ticks may have other servers than the pool has now
-		s.mu.Lock()
-		clear(s.history)
-		s.mu.Unlock()
+	since := ticks
+	if due && s.past.end != s.last { // there was a watcher, so the moment has several samples
+		since = ticksBetween(s.past.end, now)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.past.show(ticks, now.Table)
+	if !due {
+		return
+	}
+	if err := s.past.add(since, now); err != nil {
+		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", "history", "error", err)
 	}
 }
 
@@ -280,16 +277,15 @@ func (s *Sampler) late(err error) {
 	s.publishJSON("", "late", Health{Bad, "Ringside itself does not answer", "Its loops are busy or hang: " + err.Error() + ". What you see is old."})
 }
 
-// publishJSON sends an event to the watchers of a pool, and returns its data. It returns nil if what
-// cannot be encoded, for example because of a NaN, which is a bug.
-func (s *Sampler) publishJSON(pool, topic string, what any) []byte {
+// publishJSON sends an event to the watchers of a pool. It sends nothing if what cannot be encoded,
+// for example because of a NaN, which is a bug.
+func (s *Sampler) publishJSON(pool, topic string, what any) {
 	b, err := json.Marshal(what)
 	if err != nil {
 		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", topic, "error", err)
-		return nil
+		return
 	}
 	s.publish(pool, topic, b)
-	return b
 }
 
 // publish sends an event to the watchers of a pool, or to all watchers if pool is empty.
@@ -332,7 +328,7 @@ type Watcher struct {
 var ErrCrowded = errors.New("16 already watch this instance: close one of them")
 
 // Watch starts to watch a pool of the table t. The watcher gets some events at once: the servers of
-// the pool, the ticks of the last minutes, and the last log records.
+// the pool, the moments of the last minutes, the last tick, and the last log records.
 func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 	topo, err := json.Marshal(topoOf(t, pool, s.options.Reload().Generation))
 	if err != nil {
@@ -349,9 +345,9 @@ func (s *Sampler) Watch(t *table.Table, pool *table.Pool) (*Watcher, error) {
 		w.end()
 		return w, nil
 	}
-	var list [][]byte
-	for _, b := range s.history[pool.Name] {
-		list = append(list, fmt.Appendf(nil, `["tick",%s]`, b))
+	list, err := s.past.events(pool.Name)
+	if err != nil {
+		return nil, err
 	}
 	for _, b := range events {
 		list = append(list, fmt.Appendf(nil, `["event",%s]`, b))

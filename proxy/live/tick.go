@@ -26,9 +26,19 @@ type Sample struct {
 	Sources []Source
 }
 
-// Tick describes what happened between two samples. Rates are per second, for the whole proxy. Only
-// the field S is about the servers of one pool.
+// Tick describes what happened between two samples, and the state of the proxy at its end. Only the
+// field S is about the servers of one pool.
 type Tick struct {
+	Moment
+	Memory  uint64  `json:"rss"` // memory that the process uses, in bytes
+	Gen     uint64  `json:"gen"`
+	Refused bool    `json:"cfg"` // true if the configuration that was read last was rejected
+	Overall         // state of all pools together
+	S       Columns `json:"s"`
+}
+
+// Moment describes what the whole proxy did between two samples. Rates are per second.
+type Moment struct {
 	T        int64              `json:"t"`    // time of the later sample, in Unix milliseconds
 	Span     int64              `json:"span"` // time between the two samples, in milliseconds
 	Ops      map[string]float64 `json:"ops"`  // requests per second, by command
@@ -42,11 +52,6 @@ type Tick struct {
 	BytesIn  float64            `json:"bi"`
 	BytesOut float64            `json:"bo"`
 	CPU      float64            `json:"cpu"` // CPU time that the process uses, as a number of CPU cores
-	Memory   uint64             `json:"rss"` // memory that the process uses, in bytes
-	Gen      uint64             `json:"gen"`
-	Refused  bool               `json:"cfg"` // true if the configuration that was read last was rejected
-	Overall                     // state of all pools together
-	S        Columns            `json:"s"`
 }
 
 // Outcomes contains requests per second, by outcome.
@@ -78,7 +83,7 @@ type Columns struct {
 }
 
 // Requests returns the number of requests of all clients per second.
-func (t *Tick) Requests() (n float64) {
+func (t *Moment) Requests() (n float64) {
 	for _, v := range t.Ops {
 		n += v
 	}
@@ -87,7 +92,7 @@ func (t *Tick) Requests() (n float64) {
 
 // HitShare returns the fraction of the requested keys that were found. It returns false if no keys
 // were requested.
-func (t *Tick) HitShare() (float64, bool) {
+func (t *Moment) HitShare() (float64, bool) {
 	n := t.Keys[0] + t.Keys[1] + t.Keys[2]
 	return t.Keys[0] / max(n, 1e-9), n > 0
 }
@@ -120,12 +125,12 @@ func span(before, after *Sample) float64 {
 func between(before, after *Sample) *Tick {
 	seconds := span(before, after)
 	rate := func(now, then uint64) float64 { return round(float64(stats.Since(now, then)) / seconds) }
-	t := &Tick{
+	t := &Tick{Memory: after.Memory, Gen: after.Gen, Refused: after.Refused, Moment: Moment{
 		T: after.At.UnixMilli(), Span: after.At.Sub(before.At).Milliseconds(), Ops: map[string]float64{},
 		Clients: after.Sum.Clients, InFlight: after.Sum.InFlight,
 		BytesIn: rate(after.Sum.ClientIn, before.Sum.ClientIn), BytesOut: rate(after.Sum.ClientOut, before.Sum.ClientOut),
-		CPU: math.Round(1000*(after.CPU-before.CPU).Seconds()/seconds) / 1000, Memory: after.Memory, Gen: after.Gen, Refused: after.Refused,
-	}
+		CPU: math.Round(1000*(after.CPU-before.CPU).Seconds()/seconds) / 1000,
+	}}
 	var all stats.Histogram
 	for op := range wire.NumOps {
 		var n uint64

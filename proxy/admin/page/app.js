@@ -53,9 +53,10 @@ function shown(b64) {
 const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textContent;
 
 // ---- what has come so far
-const CAP = 190; // ticks: three minutes at one a second
+const MIN = 60000, BRIDGE = 5000, KEPT = 15 * MIN, SPARK = 3 * MIN; // a longer gap than BRIDGE between what is known stays open
 const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
-function forget() { Object.assign(S, {tick: null, late: null, mem: null, slabs: null, hot: null, why: null, routes: null, roll: null, T: [], ticks: [], rps: [], ev: [], used: [], events: [], stKey: ''}); }
+function forget() { Object.assign(S, {late: null, roll: null, T: [], ticks: [], events: []}); forgetServers(); }
+function forgetServers() { Object.assign(S, {tick: null, mem: null, slabs: null, hot: null, why: null, routes: null, rates: [], ev: [], used: [], stKey: ''}); }
 forget();
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
@@ -74,23 +75,20 @@ const on = {
   late(d) { S.late = d; mark('health'); },
   topo(d) {
     S.want = d.pool; // a stream that begins again stays with it
-    if (S.topo && S.topo.gen !== d.gen) forget(); // other servers, other columns
-    S.topo = d; S.slab = -1; S.hover = -1;
+    if (S.topo && S.topo.gen !== d.gen) forgetServers(); // other servers, other columns
+    const first = !S.topo; S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
     BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
     if (S.look) look($('key').value);
     setupServers(); mark('topo', 'ring');
   },
+  past(d) { remember(d.moment, d.rates); },
   tick(d) {
-    const last = S.T[S.T.length - 1];
     if (!S.topo || d.s.st.length !== S.topo.servers.length) return; // of a table that is no more
-    if (last && d.t - d.span - last > 1500) { S.T.push(last + 1000); S.ticks.push(null); } // a gap is shown as one
-    S.T.push(d.t); S.ticks.push(d); S.tick = d; S.late = null;
-    d.s.rps.forEach((v, i) => { const a = S.rps[i] || (S.rps[i] = []); a.push(v); if (a.length > 60) a.shift(); });
-    while (S.T.length > CAP || S.T[0] < d.t - 185000) { S.T.shift(); S.ticks.shift(); }
+    S.tick = d; S.late = null; remember(d, d.s.rps);
     const key = d.s.st.join(); if (key !== S.stKey) { S.stKey = key; S.ringPaint = null; mark('ring', 'look'); }
     mark('health', 'figures', 'servers', 'charts');
   },
-  mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const e = d.ev.reduce((a, b) => a + (b || 0), 0); S.ev.push(e); if (S.ev.length > 60) S.ev.shift(); S.used.push(sum(d.used)); if (S.used.length > 60) S.used.shift(); mark('figures', 'servers'); },
+  mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const t = S.tick ? S.tick.t : Date.now(), add = (a, v) => { a.push({t, span: 5000, v}); drop(a, t - SPARK); }; add(S.ev, sum(d.ev)); add(S.used, sum(d.used)); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
   hot(d) { S.hot = d; mark('hot'); },
   why(d) { S.why = d; mark('why'); },
@@ -98,6 +96,12 @@ const on = {
   roll(d) { S.roll = d; $('ringsides').hidden = $('which').hidden = !d; if (d) text($('which'), d.of > 1 ? `${plain(d.me)}, 1 of ${count(d.of)} instances` : plain(d.me)); mark('roll'); },
   event(d) { const e = sentence(d); if (e) { S.events.unshift(e); if (S.events.length > 256) { const i = S.events.findLastIndex(x => x.minor); S.events.splice(i > 0 ? i : 256, 1); } mark('events', 'charts'); } },
 };
+function drop(a, before) { let n = 0; while (n < a.length && a[n].t < before) n++; a.splice(0, n); }
+function remember(d, rps) { // what happened in one moment, which the charts show
+  const last = S.T[S.T.length - 1]; if (last >= d.t) return;
+  S.T.push(d.t); S.ticks.push(d); let n = 0; while (S.T[n] < d.t - KEPT) n++; S.T.splice(0, n); S.ticks.splice(0, n);
+  if (rps) { S.rates.push({t: d.t, span: d.span, v: rps}); drop(S.rates, d.t - SPARK); }
+}
 function link(state, why) {
   if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
   S.link = state; S.lostWhy = why || ''; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
@@ -112,12 +116,22 @@ function surface(c) {
   if (c.width !== Math.round(w * r) || c.height !== Math.round(h * r)) { c.width = Math.round(w * r); c.height = Math.round(h * r); }
   const g = c.getContext('2d'); g.setTransform(r, 0, 0, r, 0, 0); g.clearRect(0, 0, w, h); return {g, w, h, r};
 }
-function spark(c, a, colour, fill = true) {
-  const s = surface(c); if (!s || a.length < 2) return;
-  const {g, w, h} = s, top = Math.max(...a.map(v => v || 0), 1e-9) * 1.08, n = 60, x = i => w - 1 - (a.length - 1 - i) * (w - 2) / (n - 1), y = v => h - 1.5 - (h - 4) * (v || 0) / top;
-  g.beginPath(); a.forEach((v, i) => i ? g.lineTo(x(i), y(v)) : g.moveTo(x(i), y(v)));
-  g.strokeStyle = colour; g.lineWidth = 1.25; g.lineJoin = 'round'; g.stroke();
-  if (fill) { g.lineTo(x(a.length - 1), h); g.lineTo(x(0), h); g.globalAlpha = .13; g.fillStyle = colour; g.fill(); g.globalAlpha = 1; }
+function pencil(g, list, at, x, y) { // a line through what is known; returns where its pieces begin and end
+  let piece = null, last = 0; const pieces = []; g.beginPath();
+  for (const p of list) {
+    const v = at(p); if (v == null) continue;
+    if (piece && p.t - p.span - last <= BRIDGE) g.lineTo(x(p.t), y(v)); else { pieces.push(piece = [p.t, p.t]); g.moveTo(x(p.t), y(v)); g.lineTo(x(p.t) + .01, y(v)); }
+    piece[1] = last = p.t;
+  }
+  g.lineJoin = g.lineCap = 'round'; g.stroke(); return pieces;
+}
+function spark(c, list, at, colour) { // the last minutes
+  const s = surface(c); if (!s || !list.length) return;
+  const {g, w, h} = s, end = list[list.length - 1].t, top = Math.max(...list.map(p => at(p) || 0), 1e-9) * 1.3, x = t => w - 1 - (end - t) / SPARK * (w - 2), y = v => h - 1.5 - (h - 4) * v / top;
+  g.save(); g.beginPath(); g.rect(0, 0, w, h); g.clip(); g.strokeStyle = colour; g.lineWidth = 1.25; const pieces = pencil(g, list, at, x, y);
+  g.globalAlpha = .13; g.fillStyle = colour;
+  for (const [from, to] of pieces) { const of = list.filter(p => p.t >= from && p.t <= to && at(p) != null); g.beginPath(); g.moveTo(x(from), h); for (const p of of) g.lineTo(x(p.t), y(at(p))); g.lineTo(x(to), h); g.fill(); }
+  g.restore();
 }
 const few = () => S.topo && S.topo.servers.length <= 8;
 const hue = i => few() ? C('s' + i % 8) : C('s0');
@@ -136,7 +150,7 @@ const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' a
 
 // ---- health, in one sentence
 parts.topo = {draw() {
-  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), 'the last three minutes; dashed lines are events' + (t.pools.length > 1 ? '; of all pools' : ''));
+  const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), (t.pools.length > 1 ? 'of all pools; ' : '') + 'dashed lines are events');
   const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {value: x}, x))); } p.value = t.pool; markPools();
   $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {}, dot, s.name); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
 }};
@@ -165,7 +179,7 @@ const rateOf = k => k.rps, hitOf = k => k.hit;
 const FIGS = [
   ['Requests', k => rate(rateOf(k)), k => `${flat(bytes(k.bi))}/s in, ${flat(bytes(k.bo))}/s out`, rateOf, 's0'],
   ['Hit share', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
-  ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => Math.log10((k.lat[2] || 50) / 50), 's3'],
+  ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => k.lat[2] == null ? null : Math.max(0, Math.log10(k.lat[2] / 50)), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
   ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
   ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is evicted' : '', 'ev', 's1'],
@@ -177,7 +191,7 @@ parts.figures = {box: 'figures', draw() {
   const k = S.tick; if (!k) return;
   for (const {f, b, s, c, d} of figs) {
     put(b, f[1](k)); text(s, f[2](k)); if (f[5]) d.dataset.level = f[5](k);
-    const a = f[3] === 'ev' ? S.ev : f[3] === 'used' ? S.used : f[3] ? S.ticks.slice(-60).map(x => x ? f[3](x) : null) : null; if (a) spark(c, a, C(f[4]));
+    if (typeof f[3] === 'string') spark(c, S[f[3]], p => p.v, C(f[4])); else spark(c, S.ticks.filter(x => x.t >= k.t - SPARK), f[3], C(f[4]));
   }
 }};
 
@@ -320,7 +334,7 @@ parts.servers = {box: 'servers', draw() {
     if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
     text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
-    put(r.rps, rate(s.rps[i])); spark(r.c, S.rps[i] || [], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
+    put(r.rps, rate(s.rps[i])); spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
   });
@@ -353,32 +367,45 @@ const CH = [
   {name: 'How they ended', unit: rate, stack: true, set: [['hit', 'hit', k => k.oc.hit], ['miss', 'miss', k => k.oc.miss], ['stored', 'stored', k => k.oc.stored], ['done', 'ok', k => k.oc.ok], ['not done', 'refused', k => k.oc.refused], ['failed', 'fail', k => k.oc.fail]]},
   {name: 'Latency', unit: dur, log: true, set: [['p50', 's4', k => k.lat[0]], ['p90', 's0', k => k.lat[1]], ['p99', 's3', k => k.lat[2]]]},
 ];
-let hoverT = 0;
+let hoverT = 0, pinned = Date.parse(query.get('at') || '') || 0, span = query.get('minutes') === '15' ? 15 * MIN : 3 * MIN;
+if (pinned && Date.now() - pinned > 3 * MIN) span = KEPT;
+const moment = t => new Date(t).toISOString().slice(0, 19) + 'Z';
+function keepLink() { // the address shows the same again
+  const q = new URLSearchParams(location.search), say = (k, v) => v ? q.set(k, v) : q.delete(k);
+  say('pool', S.topo && S.topo.pools.length > 1 ? S.topo.pool : ''); say('minutes', span === KEPT ? '15' : ''); say('at', pinned ? moment(pinned) : ''); history.replaceState(null, '', '?' + q.toString().replaceAll('%3A', ':') + location.hash);
+}
+function pin(t) { pinned = t; if (t && S.tick && S.tick.t - t > span) setSpan(KEPT); keepLink(); mark('charts', 'events'); }
+function setSpan(ms) { span = ms; for (const b of $('span').children) b.setAttribute('aria-pressed', b.value * MIN === span); keepLink(); mark('topo', 'charts'); }
+for (const b of $('span').children) { b.onclick = () => setSpan(b.value * MIN); b.setAttribute('aria-pressed', b.value * MIN === span); }
+$('unpin').onclick = () => pin(0);
 for (const ch of CH) {
   ch.c = el('canvas', {role: 'img', 'aria-label': ch.name + ' over time'}); ch.leg = el('div', {class: 'leg' + (ch.set.length === 3 ? ' three' : '')}); ch.vals = ch.set.map(([n, c]) => { const b = el('b', {}, '–'), i = el('i'); i.dataset.c = c; ch.leg.append(el('span', {}, i, n, b)); return [b, i]; });
   ch.box = el('div', {class: 'chart'}, el('h3', {}, ch.name, ch.at = el('span', {class: 'dim'})), ch.c, ch.leg); $('charts').append(ch.box);
-  ch.c.addEventListener('pointermove', e => { const w = ch.c.clientWidth - PADL, n = (w - (e.offsetX - PADL)) / w * 180; hoverT = S.T.length ? S.T[S.T.length - 1] - n * 1000 : 0; mark('charts'); }); ch.c.addEventListener('pointerleave', () => { hoverT = 0; mark('charts'); });
+  const under = e => { const w = ch.c.clientWidth - PADL; return S.T.length ? S.T[S.T.length - 1] - (w - (e.offsetX - PADL)) / w * span : 0; };
+  ch.c.addEventListener('pointermove', e => { hoverT = under(e); mark('charts'); }); ch.c.addEventListener('click', e => pin(under(e))); ch.c.addEventListener('pointerleave', () => { hoverT = 0; mark('charts'); });
 }
 const PADL = 42;
 function nice(v) { const p = 10 ** Math.floor(Math.log10(v || 1)), f = v / p; return (f <= 1 ? 1 : f <= 1.5 ? 1.5 : f <= 2 ? 2 : f <= 3 ? 3 : f <= 5 ? 5 : f <= 7.5 ? 7.5 : 10) * p; }
 parts.charts = {box: 'traffic', draw() {
-  const T = S.T, K = S.ticks; if (!T.length) return; const end = T[T.length - 1]; let at = T.length - 1; if (hoverT) { let best = 1e18; T.forEach((t, i) => { const d = Math.abs(t - hoverT); if (d < best && K[i]) { best = d; at = i; } }); }
+  const T = S.T, K = S.ticks; if (!T.length) return; const end = T[T.length - 1]; const want = hoverT || pinned, begin = end - span; let at = T.length - 1; if (want) { let best = 1e18; T.forEach((t, i) => { const d = Math.abs(t - want); if (d < best) { best = d; at = i; } }); if (best > BRIDGE + (K[at].span || 0)) at = -1; }
+  let a0 = T.findIndex(t => t >= begin); a0 = Math.max(0, a0 - 1); const TT = T.slice(a0), KK = K.slice(a0), breaks = TT.map((t, i) => !i || t - KK[i].span - TT[i - 1] > BRIDGE);
+  $('pinned').hidden = !pinned; if (pinned) text($('pinnedat'), clock(pinned) + ' UTC' + (pinned < end - KEPT ? ', which is not kept any more' : ''));
   for (const ch of CH) {
-    const s = surface(ch.c); if (!s) continue; const {g, w, h} = s, pw = w - PADL, ph = h - 20, y0 = 6; g.font = '10.5px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; const x = t => PADL + pw * (1 - (end - t) / 180000);
+    const s = surface(ch.c); if (!s) continue; const {g, w, h} = s, pw = w - PADL, ph = h - 20, y0 = 6; g.font = '10.5px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; const x = t => PADL + pw * (1 - (end - t) / span);
     let top, y, ticks;
     if (ch.log) { const lo = 2, hi = 6.35; y = v => y0 + ph * (1 - (Math.log10(Math.max(v, 100)) - lo) / (hi - lo)); ticks = [100, 1000, 1e4, 1e5, 1e6]; }
-    else { top = nice(Math.max(10, ...K.map(k => k ? ch.set.reduce((a, f) => a + (f[2](k) || 0), 0) : 0))); if (ch.top && top < ch.top && top > ch.top * .45) top = ch.top; ch.top = top; y = v => y0 + ph * (1 - v / top); ticks = [0, top / 2, top]; }
+    else { top = nice(Math.max(10, ...KK.map(k => ch.set.reduce((a, f) => a + (f[2](k) || 0), 0)))); if (ch.top && top < ch.top && top > ch.top * .45) top = ch.top; ch.top = top; y = v => y0 + ph * (1 - v / top); ticks = [0, top / 2, top]; }
     g.textAlign = 'right'; for (const v of ticks) { const yy = Math.round(y(v)) + .5; g.strokeStyle = C('line'); g.lineWidth = 1; g.beginPath(); g.moveTo(PADL, yy); g.lineTo(w, yy); g.stroke(); g.fillStyle = C('dim'); g.fillText(ch.log ? flat(v < 1000 ? [v, 'µs'] : v < 1e6 ? [v / 1000, 'ms'] : [1, 's']) : count(v), PADL - 5, yy); }
-    g.textAlign = 'center'; for (let m = 0; m <= 3; m++) { g.fillStyle = C('dim'); const xx = PADL + pw * m / 3; g.textAlign = m === 0 ? 'left' : m === 3 ? 'right' : 'center'; g.fillText(m === 3 ? 'now' : `−${3 - m} min`, xx, h - 6); }
+    g.textAlign = 'center'; for (let m = 0; m <= 3; m++) { g.fillStyle = C('dim'); const xx = PADL + pw * m / 3; g.textAlign = m === 0 ? 'left' : m === 3 ? 'right' : 'center'; g.fillText(m === 3 ? 'now' : `−${(3 - m) * span / 3 / MIN} min`, xx, h - 6); }
     g.save(); g.beginPath(); g.rect(PADL, 0, pw, h - 14); g.clip();
-    for (const e of S.events) if (e.mark && end - e.t < 180000) { const xx = Math.round(x(e.t)) + .5; g.strokeStyle = C(e.level); g.globalAlpha = .65; g.setLineDash([2, 3]); g.beginPath(); g.moveTo(xx, 2); g.lineTo(xx, y0 + ph); g.stroke(); g.setLineDash([]); g.globalAlpha = 1; }
+    for (const e of S.events) if (e.mark && end - e.t < span) { const xx = Math.round(x(e.t)) + .5; g.strokeStyle = C(e.level); g.globalAlpha = .65; g.setLineDash([2, 3]); g.beginPath(); g.moveTo(xx, 2); g.lineTo(xx, y0 + ph); g.stroke(); g.setLineDash([]); g.globalAlpha = 1; }
     if (ch.stack) {
-      let base = K.map(() => 0);
-      for (const [, col, f] of ch.set) { const up = K.map((k, i) => k ? base[i] + (f(k) || 0) : null); g.fillStyle = C(col); g.globalAlpha = .88; let i = 0; while (i < T.length) { while (i < T.length && up[i] == null) i++; const a = i; while (i < T.length && up[i] != null) i++; if (i - a < 1) continue; g.beginPath(); for (let j = a; j < i; j++) j === a ? g.moveTo(x(T[j]), y(up[j])) : g.lineTo(x(T[j]), y(up[j])); for (let j = i - 1; j >= a; j--) g.lineTo(x(T[j]), y(base[j])); g.fill(); } base = up.map((v, j) => v == null ? base[j] : v); }
+      let base = KK.map(() => 0);
+      for (const [, col, f] of ch.set) { const up = KK.map((k, i) => base[i] + (f(k) || 0)); g.fillStyle = C(col); g.globalAlpha = .88; for (let i = 0; i < TT.length;) { const a = i++; while (i < TT.length && !breaks[i]) i++; g.beginPath(); g.moveTo(x(TT[a] - Math.min(KK[a].span, BRIDGE)), y(up[a])); for (let j = a; j < i; j++) g.lineTo(x(TT[j]), y(up[j])); for (let j = i - 1; j >= a; j--) g.lineTo(x(TT[j]), y(base[j])); g.lineTo(x(TT[a] - Math.min(KK[a].span, BRIDGE)), y(base[a])); g.fill(); } base = up; }
       g.globalAlpha = 1;
-    } else for (const [, col, f] of ch.set) { g.strokeStyle = C(col); g.lineWidth = 1.5; g.lineJoin = 'round'; g.beginPath(); let pen = false; K.forEach((k, i) => { const v = k && f(k); if (v == null) { pen = false; return; } pen ? g.lineTo(x(T[i]), y(v)) : g.moveTo(x(T[i]), y(v)); pen = true; }); g.stroke(); }
-    if (hoverT) { const xx = Math.round(x(T[at])) + .5; g.strokeStyle = C('ink'); g.globalAlpha = .5; g.beginPath(); g.moveTo(xx, 0); g.lineTo(xx, y0 + ph); g.stroke(); g.globalAlpha = 1; }
-    g.restore(); const k = K[at]; text(ch.at, hoverT ? clock(T[at]) : ''); ch.vals.forEach(([b, i], j) => { text(b, k ? flat(ch.unit(ch.set[j][2](k))) : '–'); i.style.background = `var(--${ch.set[j][1]})`; });
+    } else for (const [, col, f] of ch.set) { g.strokeStyle = C(col); g.lineWidth = 1.5; pencil(g, KK, f, x, y); }
+    if (want) { const xx = Math.round(x(at < 0 ? want : T[at])) + .5; g.strokeStyle = C('ink'); g.globalAlpha = .5; g.beginPath(); g.moveTo(xx, 0); g.lineTo(xx, y0 + ph); g.stroke(); g.globalAlpha = 1; }
+    g.restore(); const k = K[at]; text(ch.at, want ? clock(at < 0 ? want : T[at]) : ''); ch.vals.forEach(([b, i], j) => { text(b, k ? flat(ch.unit(ch.set[j][2](k))) : '–'); i.style.background = `var(--${ch.set[j][1]})`; });
   }
 }};
 
@@ -392,7 +419,7 @@ function crowds(l) {
   const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor && last.kind === e.kind) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
   return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} such before`} : e);
 }
-function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', {}, el('time', {}, clock(e.t)), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
+function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', pinned && Math.abs(pinned - e.t) < 1000 ? {'aria-current': 'true'} : {}, el('time', {dateTime: moment(e.t)}, el('button', {type: 'button', title: 'Show this time in the charts', onclick: () => pin(e.t)}, clock(e.t))), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
 parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
 
 // ---- memory by size of item
@@ -560,7 +587,7 @@ function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark'
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
-$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget(); BE.connect(); };
+$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget();  BE.connect(); };
 $('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange(); };
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
@@ -582,7 +609,7 @@ function backend() {
       const take = (type, d) => on[type] && on[type](d);
       for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'roll', 'event']) es.addEventListener(t, e => {
         if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
-        if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events');
+        if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events', 'charts');
       });
     },
     ring: async gen => {
