@@ -257,7 +257,7 @@ func TestTop(t *testing.T) {
 	small := startTerminal(t, 80, 24, []string{"NO_COLOR=1"}, binary, "top", "--admin", r.admin)
 	tiny := startTerminal(t, 59, 9, nil, binary, "top", "--admin", r.admin)
 	big.shows(t, "All 3 servers serve", "SHARE", "MEMORY by item size", "data", "● s0", "● s1", "● s2")
-	small.shows(t, "All 3 servers serve", "REQ/s", "● s2", "x end")
+	small.shows(t, "All 3 servers serve", "REQ/s", "● s2", "q quit")
 	tiny.shows(t, "All 3 servers serve")
 	for _, x := range []*terminal{small, tiny} {
 		if is := x.screen(); strings.Contains(is, "SHARE") || x == tiny && strings.Contains(is, "SERVER") {
@@ -277,7 +277,7 @@ func TestTop(t *testing.T) {
 	small.keys(t, "r")
 	small.shows(t, "REQ/s▼")
 	small.resize(t, 100, 30)
-	small.shows(t, "● s0", "x end")
+	small.shows(t, "● s0", "q quit")
 	for _, part := range [][2]string{{"2", "HOT KEY"}, {"3", "MEMORY by item size"}, {"4", "t asks for patterns"}, {"?", "sort by r requests"}, {"?", "t asks for patterns"}, {"1", "● s0"}, {"1", "HOT KEY"}} {
 		small.keys(t, part[0])
 		small.shows(t, part[1])
@@ -317,7 +317,7 @@ func TestTop(t *testing.T) {
 		t.Error("NO_COLOR, and there are colours")
 	}
 	small.mu.Unlock()
-	big.keys(t, "x")
+	big.keys(t, "q")
 	big.ends(t)
 	small.keys(t, "\x03")
 	small.ends(t)

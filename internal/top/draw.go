@@ -64,7 +64,11 @@ func (v *View) Draw(width, height int) []Line {
 	case now != nil:
 		is = now.Health
 	}
-	sentence, level := is.Sentence(), levels[is.Level]
+	brief := strings.NewReplacer()
+	if v.Topo != nil {
+		brief = live.Briefly(v.Topo.Brief)
+	}
+	sentence, level := brief.Replace(is.Sentence()), levels[is.Level]
 	if width < leastWidth || height < leastHeight || now == nil {
 		d := drawing{width: width}
 		for _, part := range wrap(live.Clean(sentence), width) {
@@ -72,7 +76,7 @@ func (v *View) Draw(width, height int) []Line {
 		}
 		return d.lines[:min(len(d.lines), height)]
 	}
-	d := drawing{width: width, View: v, now: now}
+	d := drawing{width: width, View: v, now: now, brief: brief}
 	d.head()
 	d.sentence(level, sentence, height)
 	d.totals()
@@ -140,7 +144,7 @@ func (d *drawing) all(height int) {
 // Print writes one screen with 120 columns and as many lines as needed. It uses colors if colours
 // is set, and only ASCII characters if ascii is set.
 func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
-	d := drawing{width: 120, View: &View{}, now: now}
+	d := drawing{width: 120, View: &View{}, now: now, brief: strings.NewReplacer()}
 	name := ""
 	if len(now.Pools) < 2 { // with several pools, the line of each pool has its name
 		name = now.Pool + ": "
@@ -194,6 +198,7 @@ func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
 type drawing struct {
 	*View
 	now   *live.Now
+	brief *strings.Replacer // replaces names of servers by their short names
 	width int
 	lines []Line
 }
@@ -262,6 +267,11 @@ func orDash(v *float64, say func(float64) string) string {
 	return strings.ReplaceAll(say(*v), " ", "")
 }
 
+const (
+	nameColumn   = 1   // index of the name in the result of cells
+	mostCompared = 100 // maximum number of names with which a name is compared before it is shortened
+)
+
 // column is one column of the table of servers.
 type column struct {
 	head  string
@@ -277,7 +287,7 @@ func (d *drawing) columns() []column {
 	all := []column{
 		{"S", 0, 1, true, false, 0}, {"SERVER", 'n', 12, true, false, 1}, {"STATE", 0, 7, true, false, 2}, {"SHARE", 0, 6, false, true, 3}, {"FOR", 0, 6, false, true, 4},
 		{"REQ/s", 'r', 8, false, false, 5}, {"", 0, 8, true, false, 6}, {"HIT", 'h', 6, false, false, 7}, {"p50", 0, 6, false, true, 8}, {"p99", 'p', 6, false, false, 9},
-		{"Q", 'q', 3, false, false, 10}, {"CONN", 0, 4, false, true, 11}, {"MEM", 'm', 13, true, false, 12}, {"EV/s", 'e', 5, false, false, 13}, {"ITEMS", 0, 9, false, true, 14},
+		{"Q", 'w', 3, false, false, 10}, {"CONN", 0, 4, false, true, 11}, {"MEM", 'm', 13, true, false, 12}, {"EV/s", 'e', 5, false, false, 13}, {"ITEMS", 0, 9, false, true, 14},
 	}
 	if d.width < wideWidth {
 		all = slices.DeleteFunc(all, func(c column) bool { return c.wide })
@@ -288,6 +298,8 @@ func (d *drawing) columns() []column {
 			sum += c.width + 1
 		}
 		if sum <= d.width {
+			i := slices.IndexFunc(all, func(c column) bool { return c.at == nameColumn })
+			all[i].width += min(d.width-sum, 20) // the names get the rest
 			return all
 		}
 		all = all[:len(all)-1]
@@ -305,7 +317,7 @@ func (d *drawing) cells(s *live.NowServer) []string {
 		memory = bar(*s.Used / *s.Limit, 8) + fmt.Sprintf(" %.0f%%", 100**s.Used / *s.Limit)
 	}
 	whole := func(v float64) string { return live.Count(math.Round(v)) }
-	return []string{live.StateOf(s.State).Sign, s.Name, s.State, orDash(&s.Share, live.Percent), strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", ""),
+	return []string{live.StateOf(s.State).Sign, d.brief.Replace(s.Name), s.State, orDash(&s.Share, live.Percent), strings.ReplaceAll(live.Ago(time.UnixMilli(d.now.T).Sub(s.Since)), " ", ""),
 		live.Count(s.Rate), spark(d.recent(s.Name), 8), orDash(s.Hit, live.Percent), orDash(s.P50, live.Micros), orDash(s.P99, live.Micros),
 		fmt.Sprint(s.Queue), fmt.Sprint(s.Conns), memory, orDash(s.Evicted, whole), orDash(s.Items, live.Count)}
 }
@@ -328,11 +340,19 @@ func (d *drawing) servers(most int) int {
 		from = at - most + 1
 	}
 	shown := list[from:min(len(list), from+most)]
+	var names []string
+	for _, s := range d.now.List[:min(len(d.now.List), mostCompared)] {
+		names = append(names, live.Clean(d.brief.Replace(s.Name)))
+	}
 	for _, s := range shown {
 		var row strings.Builder
 		cells := d.cells(s)
 		for _, c := range columns {
-			row.WriteString(" " + pad(live.Clean(cells[c.at]), c.width, c.left))
+			text := live.Clean(cells[c.at])
+			if c.at == nameColumn {
+				text = live.Fit(text, names, c.width)
+			}
+			row.WriteString(" " + pad(text, c.width, c.left))
 		}
 		style := levels[live.StateOf(s.State).Tone]
 		switch {
@@ -367,7 +387,7 @@ func (v *View) rows(now *live.Now) (list []*live.NowServer) {
 	}
 	by := map[*live.NowServer]float64{}
 	for _, s := range list {
-		by[s] = map[byte]float64{0: map[bool]float64{true: -1}[s.State == live.Up], 'r': s.Rate, 'h': value(s.Hit), 'p': value(s.P99), 'q': float64(s.Queue),
+		by[s] = map[byte]float64{0: map[bool]float64{true: -1}[s.State == live.Up], 'r': s.Rate, 'h': value(s.Hit), 'p': value(s.P99), 'w': float64(s.Queue),
 			'm': value(s.Used) / max(1, value(s.Limit)), 'e': value(s.Evicted)}[v.Sort]
 	}
 	slices.SortStableFunc(list, func(a, b *live.NowServer) int {
@@ -500,7 +520,7 @@ func (d *drawing) foot() []string {
 	case d.Asking:
 		return []string{"trace which keys? home:* and more, none to end: " + d.Asked + "▏"}
 	}
-	return []string{"1-6 parts  ↑↓ Enter server  d drain  u restore  / find  t trace  ? help  x end"}
+	return []string{"1-6 parts  ↑↓ Enter server  d drain  u restore  / find  t trace  ? help  q quit"}
 }
 
 // bar draws a fraction, from 0 to 1, as a bar of block characters.

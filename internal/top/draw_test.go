@@ -27,7 +27,7 @@ func viewOf(t *testing.T, n int) *View {
 		}
 		s := &tick.S
 		s.State, s.Since, s.Why, s.Rate, s.Fail = append(s.State, state), append(s.Since, 1e12-19000), append(s.Why, ""), append(s.Rate, float64(1000*i)), append(s.Fail, 0)
-		s.Next = append(s.Next, "")
+		s.Next, s.Own = append(s.Next, ""), append(s.Own, 2)
 		s.P50, s.P99, s.Queue, s.Conns = append(s.P50, &us), append(s.P99, &us), append(s.Queue, 7), append(s.Conns, 1)
 		m.Used, m.Held, m.Limit, m.Items = append(m.Used, &used), append(m.Held, &used), append(m.Limit, &limit), append(m.Items, &us)
 		m.Evicted, m.Unread, m.Hit = append(m.Evicted, &ev), append(m.Unread, &ev), append(m.Hit, &hit)

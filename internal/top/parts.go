@@ -73,7 +73,7 @@ func (d *drawing) server(s *live.NowServer) {
 	}
 	d.add(Plain, " next       "+next)
 	d.add(Plain, fmt.Sprintf(" keys       %s of all; hit %s", orDash(&s.Share, live.Percent), orDash(s.Hit, live.Percent)))
-	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s", live.Count(s.Rate), spark(d.recent(s.Name), d.sparkWidth()), live.Count(s.Fail)))
+	d.add(Plain, fmt.Sprintf(" requests   %s/s %s  failed %s/s, and %s/s of Ringside's own", live.Count(s.Rate), spark(d.recent(s.Name), d.sparkWidth()), live.Count(s.Fail), live.Count(s.Own)))
 	d.add(Plain, fmt.Sprintf(" answers    p50 %s  p99 %s  %d waiting, %d connections", orDash(s.P50, live.Micros), orDash(s.P99, live.Micros), s.Queue, s.Conns))
 	if s.Used != nil && s.Limit != nil {
 		d.add(Plain, fmt.Sprintf(" memory     %s of %s, %s items, %s/s evicted", live.Bytes(*s.Used), live.Bytes(*s.Limit), orDash(s.Items, live.Count), orDash(s.Evicted, live.Count)))
@@ -92,7 +92,7 @@ func (d *drawing) server(s *live.NowServer) {
 }
 
 func (d *drawing) warning(w *live.Warning) {
-	d.add(Warn, " ⚠ "+w.Server+" "+w.Text+" "+w.Command)
+	d.add(Warn, " ⚠ "+d.brief.Replace(w.Server)+" "+w.Text+" "+w.Command)
 }
 
 func (d *drawing) event(e *event) {
@@ -107,7 +107,7 @@ func (d *drawing) event(e *event) {
 	if e.More != "" {
 		text += ": " + e.More
 	}
-	d.add(map[bool]Style{true: Bad, false: Dim}[e.Tone == live.Bad], text)
+	d.add(map[bool]Style{true: Bad, false: Dim}[e.Tone == live.Bad], d.brief.Replace(text))
 }
 
 // help draws a list of the keys that the user can press, and their effects.
@@ -118,14 +118,14 @@ func (d *drawing) help() {
 up and down choose a server, Enter opens it
 d drains it, u restores it; both ask first
 
-sort by r requests  h hits  p p99  q queue  m memory
+sort by r requests  h hits  p p99  w queue  m memory
         e evictions  n name; again turns it round
 / finds by name, address or state
 t follows keys, as ringside trace does
 
 + and - change how often: every `+d.pace().String()+` now
 space holds the picture
-x, Ctrl-C, or Esc twice ends`, "\n") {
+q, Ctrl-C, or Esc twice quits`, "\n") {
 		d.add(Plain, " "+line)
 	}
 }
@@ -137,13 +137,13 @@ var paces = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 10 * 
 // pace returns the interval between screens that the user has chosen.
 func (v *View) pace() time.Duration { return paces[v.Pace] }
 
-// sentence adds a text about the state of the pool. It uses two lines if the text is long and the
-// screen is high enough. A text that does not fit is cut.
+// sentence adds a text about the state of the pool. It uses up to four lines if the text is long and
+// the screen is high enough, so that the remedy, which comes first, is complete.
 func (d *drawing) sentence(level Style, text string, height int) {
 	lines := wrap(live.Clean(text), d.width-2)
-	most := 2
+	most := 4
 	if height < keysHeight {
-		most = 1
+		most = 2
 	}
 	if len(lines) > most {
 		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
@@ -159,11 +159,12 @@ func (d *drawing) homes(k *live.HotKey) string {
 		return "–"
 	}
 	owner := &d.now.List[*k.Server]
+	name := func(s *live.NowServer) string { return live.Clean(d.brief.Replace(s.Name)) }
 	switch {
 	case k.Replicas > 1:
-		return fmt.Sprintf("%s and %d more", live.Clean(owner.Name), k.Replicas-1)
+		return fmt.Sprintf("%s and %d more", name(owner), k.Replicas-1)
 	case live.StateOf(owner.State).Moved && k.Substitute != nil && *k.Substitute < len(d.now.List):
-		return live.Clean(owner.Name) + " → " + live.Clean(d.now.List[*k.Substitute].Name)
+		return name(owner) + " → " + name(&d.now.List[*k.Substitute])
 	}
-	return live.Clean(owner.Name)
+	return name(owner)
 }

@@ -252,9 +252,9 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		case gaveUp:
 			v.Asking = false
 		}
-	case k == "x":
+	case k == "q" || k == "x":
 		return true
-	case strings.Contains("rhpqmen", k):
+	case strings.Contains("rhpwmen", k):
 		v.Reversed = v.Sort == k[0] && !v.Reversed
 		v.Sort = k[0]
 	case k == "/":

@@ -193,9 +193,9 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	out, keptOut := strings.CutPrefix(w.S.Next[bad[0]], "stays out: ")
 	switch {
 	case keptOut:
-		h.Text += " It stays out: " + out + "."
+		h.Text = "It stays out: " + out + ". " + h.Text
 	default:
-		h.Text += " " + problemOf(w.S.Why[bad[0]]).remedy + ": Ringside does the rest."
+		h.Text = problemOf(w.S.Why[bad[0]]).remedy + ": Ringside does the rest. " + h.Text
 	}
 	return h
 }

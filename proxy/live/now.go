@@ -52,7 +52,8 @@ type NowServer struct {
 	Since   time.Time `json:"since"`
 	Why     string    `json:"why,omitempty"`
 	Next    string    `json:"next,omitempty"` // next step of the keeper, or why the keeper waits; empty: no step
-	Rate    float64   `json:"rps"`
+	Rate    float64   `json:"rps"`            // requests per second, for requests of clients
+	Own     float64   `json:"own"`            // Ringside's own requests per second
 	Fail    float64   `json:"fail"`
 	Hit     *float64  `json:"hit"` // hit rate as the server counts it, 0 to 1; null: it has reported fewer than two times
 	P50     *float64  `json:"p50_us"`
@@ -136,7 +137,7 @@ func NowOf(t *Tick, of *Topo, m *Memory, sl *Slabs, hot *Hot, misses *Misses) *N
 	for i, server := range of.Servers[:min(len(of.Servers), len(t.S.State))] {
 		one := NowServer{
 			Name: server.Name, Address: server.Addr, Share: server.Share, State: t.S.State[i], Since: time.UnixMilli(t.S.Since[i]), Why: t.S.Why[i], Next: t.S.Next[i],
-			Rate: t.S.Rate[i], Fail: t.S.Fail[i], P50: t.S.P50[i], P99: t.S.P99[i], Queue: t.S.Queue[i], Conns: t.S.Conns[i],
+			Rate: t.S.Rate[i], Own: t.S.Own[i], Fail: t.S.Fail[i], P50: t.S.P50[i], P99: t.S.P99[i], Queue: t.S.Queue[i], Conns: t.S.Conns[i],
 		}
 		if m != nil && len(m.Used) == len(of.Servers) {
 			one.Hit, one.Used, one.Limit, one.Items, one.Evicted = m.Hit[i], m.Used[i], m.Limit[i], m.Items[i], m.Evicted[i]

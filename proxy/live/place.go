@@ -20,6 +20,8 @@ type Topo struct {
 	Servers      []TopoServer `json:"servers"`
 	Routes       []TopoRoute  `json:"routes"` // routes that store keys in this pool
 
+	Brief map[string]string `json:"brief,omitempty"` // short names of the servers of all pools, for those that have a shorter one
+
 	Orders map[string]Question `json:"orders"` // what an operator is asked before each order for a server
 }
 
@@ -45,6 +47,7 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for _, p := range t.Pools {
 		is.Pools = append(is.Pools, p.Name)
 	}
+	is.Brief = briefNames(t.Pools)
 	seen := map[TopoRoute]bool{}
 	for _, l := range t.Listeners {
 		for _, r := range l.Routes {

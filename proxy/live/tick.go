@@ -73,7 +73,8 @@ type Columns struct {
 	Why   []string   `json:"why"`   // why each server is not up, without the name of the server; empty: no reason is known
 	Order []string   `json:"ord"`   // an operator's order for each server, drain or down; empty: none
 	Next  []string   `json:"next"`  // next step of the keeper for each server, in words
-	Rate  []float64  `json:"rps"`   // requests per second to each server
+	Rate  []float64  `json:"rps"`   // requests per second to each server, for requests of clients
+	Own   []float64  `json:"own"`   // Ringside's own requests per second to each server: pings, records and repairs
 	Fail  []float64  `json:"fail"`  // requests per second to each server that failed: no reply, a reply SERVER_ERROR, or not sent at all
 	Cause []string   `json:"cause"` // cause of most failures of each server; empty: no failures
 	P50   []*float64 `json:"p50"`   // median latency of each server, in microseconds; null: no requests
@@ -181,7 +182,9 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Why = append(c.Why, unnamed(is.Why))
 	c.Order = append(c.Order, is.Order)
 	c.Next = append(c.Next, next)
-	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests))/seconds))
+	own := stats.Since(now.Own, then.Own)
+	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests)-own)/seconds))
+	c.Own = append(c.Own, round(float64(own)/seconds))
 	c.Fail = append(c.Fail, round(float64(failed)/seconds))
 	c.Cause = append(c.Cause, cause)
 	c.P50 = append(c.P50, quantile(&lat, .5))

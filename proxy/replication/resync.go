@@ -206,6 +206,7 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 		a := e.NewAttempt(&listing{upstream.Collector{To: d, ID: dumpListing}, d})
 		a.Op, a.Dialect = wire.Dump, wire.Text
 		d.conn.MarkInternal(a)
+		d.conn.Server.Count.Own++
 		line := dumpAll
 		if d.conn.Features&wire.HashDumps != 0 {
 			line = dumpHash

@@ -174,6 +174,7 @@ type Closed struct {
 // ServerCounters is everything that one engine has counted about one server.
 type ServerCounters struct {
 	Requests        uint64 // number of requests that were put into the queue of a connection
+	Own             uint64 // number of Ringside's own requests; they are also in Requests
 	Failed          uint64 // number of requests without a reply
 	TimedOut        uint64 // number of requests without a reply before the timeout; they are also in Failed
 	Refused         uint64 // number of requests that were rejected because the server was down

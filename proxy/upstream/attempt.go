@@ -242,6 +242,7 @@ func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line [
 	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags
 	if internal {
 		c.MarkInternal(a)
+		c.Server.Count.Own++
 	}
 	key := r.Key.Of(line)
 	if r.Flags&wire.Base64 != 0 {

@@ -359,6 +359,7 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	a := e.NewAttempt(&Collector{To: to})
 	a.Op, a.Dialect, a.asked, a.limits = e.Plain.Op, e.Plain.Dialect, true, t
 	c.Server.Count.Requests++
+	c.Server.Count.Own++
 	e.Requests++
 	c.putFirst(a, int64(t.Request), line)
 }

@@ -58,13 +58,18 @@ const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, lin
 function forget() { Object.assign(S, {late: null, roll: null, T: [], ticks: [], events: []}); forgetServers(); }
 function forgetServers() { Object.assign(S, {tick: null, mem: null, slabs: null, hot: null, why: null, routes: null, rates: [], ev: [], used: [], stKey: ''}); }
 forget();
+function shortener(names = {}) { // replaces names of servers by their short names, the longest first: a name may begin with another one
+  const all = Object.keys(names).sort((a, b) => b.length - a.length); if (!all.length) return s => s;
+  const any = new RegExp(all.map(s => s.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('|'), 'g'); return s => s && s.replace(any, x => names[x]);
+}
+const short = s => S.topo ? S.topo.short(s) : s;
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
 function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
-const seen = new Set();
+const seen = new Set(), ASIDE = 4000; // what is out of sight is drawn too, for print and for pictures of the whole page, but less often
 const parts = {};
 function render() {
   raf = 0; const t0 = performance.now();
-  for (const w of [...dirty]) { const p = parts[w]; if (p && (!p.box || seen.has(p.box))) { dirty.delete(w); p.draw(); } }
+  for (const w of [...dirty]) { const p = parts[w]; if (p && (!p.box || seen.has(p.box) || t0 - (p.at || -1e9) > ASIDE)) { dirty.delete(w); p.at = t0; p.draw(); } }
   const ms = performance.now() - t0; render.n = (render.n || 0) + 1; render.sum = (render.sum || 0) + ms; render.max = Math.max(render.max || 0, ms);
 }
 window.RINGSIDE_TIMES = () => ({frames: render.n, mean: render.sum / render.n, max: render.max});
@@ -76,10 +81,11 @@ const on = {
   topo(d) {
     S.want = d.pool; // a stream that begins again stays with it
     if (S.topo && S.topo.gen !== d.gen) forgetServers(); // other servers, other columns
-    const first = !S.topo; S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
+    const first = !S.topo; for (const s of d.servers) s.brief = d.brief && d.brief[s.name] || s.name; d.short = shortener(d.brief);
+    S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
     BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
     if (S.look) look($('key').value);
-    setupServers(); mark('topo', 'ring');
+    setupServers(); mark('topo', 'ring', 'events', 'health');
   },
   past(d) { remember(d.moment, d.rates); },
   tick(d) {
@@ -152,7 +158,7 @@ const namesOf = l => l.length < 2 ? l.join('') : l.slice(0, -1).join(', ') + ' a
 parts.topo = {draw() {
   const t = S.topo; if (!t) return; text($('poolwhat'), t.distribution + ', ' + t.failover); text($('trafficwhat'), (t.pools.length > 1 ? 'of all pools; ' : '') + 'dashed lines are events');
   const p = $('pool'); if (p._list !== t.pools.join('\n')) { p._list = t.pools.join('\n'); p.replaceChildren(...t.pools.map(x => el('option', {value: x}, x))); } p.value = t.pool; markPools();
-  $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {}, dot, s.name); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
+  $('ringlegend').replaceChildren(...(few() ? t.servers.map((s, i) => { const dot = el('i'); dot.style.background = hue(i); return el('li', {title: s.name}, dot, s.brief); }) : [el('li', {}, el('span', {class: 'dim'}, 'Point at a server to see its arcs.'))]));
 }};
 const SIGNS = {good: '', warn: '\u25b3 ', bad: '\u2717 ', lost: '? ', wait: ''}; // before a name, where there is no room for a picture
 function markPools() { // the menu marks each pool that is not well
@@ -170,7 +176,7 @@ parts.health = {draw() {
   if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
   if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
-  dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
+  a = short(a); b = short(b); dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
 }};
 const rateOf = k => k.rps, hitOf = k => k.hit;
@@ -228,18 +234,18 @@ parts.ring = {box: 'ring', draw() {
   g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
   for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
     else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
-  if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 11px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
+  if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 12px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
   const L = here(), t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
   const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
   const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
-  if (who >= 0) { const x = t.servers[who]; line(x.name, cy - 2, '650 19px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
+  if (who >= 0) { const x = t.servers[who]; line(x.brief, cy - 2, '650 22px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
   else if (L && L.order.length) {
     const st = S.tick ? S.tick.s.st : [], live = stands(L, st), o = live == null ? L.order[0] : live; line(plain(L.typed), cy - 26, '12px ' + css('--mono'), C('mid'));
-    line(t.servers[o].name, cy, '650 21px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].name)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a replica on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].name))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
+    line(t.servers[o].brief, cy, '650 22px ' + sans, few() ? hue(o) : C('ink')); line(o !== L.order[0] ? `for ${brief(t.servers[L.order[0]].brief)}, which is ${stateOf(st[L.order[0]])[0]}` : L.keep > 1 ? `and a replica on ${namesOf(L.order.slice(1, L.copiesWanted).map(i => t.servers[i].brief))}` : `hash ${L.hash}`, cy + 20, '12px ' + sans, C('mid'));
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
-  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 30px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
+  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 22px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
   drawStrip();
   names(cv, L, S.tick ? S.tick.s.st : []);
 }};
@@ -254,10 +260,10 @@ const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(s
 function drawStrip() { // the piece of the ring around the key, magnified
   const s = surface($('strip')); if (!s) return; const {g, w} = s, L = here(), R = S.ring, t = S.topo, st = S.tick ? S.tick.s.st : [];
   if (!L || !L.order.length) { // nothing asked: the shares, one after the other
-    let x = 0; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; t.servers.forEach((v, i) => { const b = v.share * w; g.globalAlpha = few() ? .92 : .3 + .5 * ((i * 37) % 11) / 11; g.fillStyle = away(st[i]) ? hatch(g, C('mid')) : hue(i); g.fillRect(x, 20, Math.max(.5, b - (few() ? 2 : 0)), 16); g.globalAlpha = 1; if (few()) { g.fillStyle = C('mid'); g.textAlign = 'left'; g.fillText(flat(share(v.share)), x, 46); } x += b; });
+    let x = 0; g.font = '12px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; t.servers.forEach((v, i) => { const b = v.share * w; g.globalAlpha = few() ? .92 : .3 + .5 * ((i * 37) % 11) / 11; g.fillStyle = away(st[i]) ? hatch(g, C('mid')) : hue(i); g.fillRect(x, 20, Math.max(.5, b - (few() ? 2 : 0)), 16); g.globalAlpha = 1; if (few()) { g.fillStyle = C('mid'); g.textAlign = 'left'; g.fillText(flat(share(v.share)), x, 46); } x += b; });
     if (!few()) { const s = t.servers.map(v => v.share); g.fillStyle = C('dim'); g.textAlign = 'left'; g.fillText(`shares from ${flat(share(Math.min(...s), 2))} to ${flat(share(Math.max(...s), 2))}`, 0, 46); } return;
   }
-  const y0 = 20, hh = 16; g.font = '11px Inter, system-ui, sans-serif'; g.textBaseline = 'middle';
+  const y0 = 20, hh = 16; g.font = '12px Inter, system-ui, sans-serif'; g.textBaseline = 'middle';
   if (R.kind !== 'points') {
     if (!R.n) { g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.point || ''}`, 0, y0 + 8); return; } const n = R.n, bw = w / n; for (let i = 0; i < n; i++) { g.globalAlpha = i === L.index ? 1 : .25; g.fillStyle = away(st[R.owners[i]]) ? hatch(g, C('mid')) : few() ? hue(R.owners[i]) : i === L.index ? C('s1') : C('s0'); g.fillRect(i * bw + (n < 80 ? 1 : 0), y0, Math.max(1, bw - (n < 80 ? 2 : 0)), hh); } g.globalAlpha = 1;
     const x = (L.index + .5) * bw; g.fillStyle = C('ink'); g.beginPath(); g.moveTo(x, y0 - 2); g.lineTo(x - 5, y0 - 10); g.lineTo(x + 5, y0 - 10); g.fill(); g.textAlign = x < 70 ? 'left' : x > w - 70 ? 'right' : 'center'; g.fillStyle = C('mid'); g.fillText(`${L.hits} ${L.index} of ${L.of}`, Math.min(w, Math.max(0, x)), y0 + hh + 11); return;
@@ -272,7 +278,7 @@ function drawStrip() { // the piece of the ring around the key, magnified
   }
   const x = X(0), xe = X(shown_[0]); g.fillStyle = C('ink'); g.beginPath(); g.moveTo(x, y0 - 1); g.lineTo(x - 5, y0 - 10); g.lineTo(x + 5, y0 - 10); g.fill();
   if (xe - x > 16) { g.strokeStyle = C('ink'); g.lineWidth = 1.4; g.beginPath(); g.moveTo(x + 7, y0 - 7); g.lineTo(xe - 1, y0 - 7); g.stroke(); g.beginPath(); g.moveTo(xe, y0 - 7); g.lineTo(xe - 5, y0 - 10.5); g.lineTo(xe - 5, y0 - 3.5); g.fill(); }
-  const tags = shown_.map((v, k) => { const label = `${k + 1} ${t.servers[L.order[k]].name}`, tw = g.measureText(label).width; return {px: X(v), label, tw, x: Math.max(0, Math.min(w - tw, X(v) - tw / 2)), k}; });
+  const tags = shown_.map((v, k) => { const label = `${k + 1} ${t.servers[L.order[k]].brief}`, tw = g.measureText(label).width; return {px: X(v), label, tw, x: Math.max(0, Math.min(w - tw, X(v) - tw / 2)), k}; });
   for (let k = tags.length - 2; k >= 0; k--) tags[k].x = Math.max(0, Math.min(tags[k].x, tags[k + 1].x - tags[k].tw - 10));
   for (let k = 1; k < tags.length; k++) tags[k].x = Math.max(tags[k].x, tags[k - 1].x + tags[k - 1].tw + 10);
   for (const q of tags) { g.fillStyle = q.k < L.keep ? C('ink') : C('dim'); g.textAlign = 'left'; g.fillText(q.label, q.x, y0 + hh + 16); g.strokeStyle = C('dim'); g.lineWidth = 1; g.beginPath(); g.moveTo(q.px, y0 + hh + 2); g.lineTo(Math.max(q.x + 3, Math.min(q.x + q.tw - 3, q.px)), y0 + hh + 9); g.stroke(); }
@@ -309,7 +315,7 @@ let rows = [], sort = {by: '', dir: 1}, order = [], filter = '', body, head;
 const VROW = 46;
 function setupServers() {
   const n = S.topo.servers.length, box = $('stable'); rows = [];
-  head = el('div', {class: 'srow shead', role: 'row'}, ...COLS.map(([name, by, cls]) => { const b = el('span', {class: cls + (by ? '' : ''), role: 'columnheader', 'aria-sort': 'none'}, by ? el('button', {type: 'button'}, name) : ''); if (by) b.firstChild.onclick = () => { sort = {by, dir: sort.by === by ? -sort.dir : by === 'name' || by === 'state' ? 1 : -1}; mark('servers'); }; b._by = by; if (by === 'rps') b.title = 'Ringside’s own are among them: pings, records of who is in, looks at memory'; return b; }));
+  head = el('div', {class: 'srow shead', role: 'row'}, ...COLS.map(([name, by, cls]) => { const b = el('span', {class: cls + (by ? '' : ''), role: 'columnheader', 'aria-sort': 'none'}, by ? el('button', {type: 'button'}, name) : ''); if (by) b.firstChild.onclick = () => { sort = {by, dir: sort.by === by ? -sort.dir : by === 'name' || by === 'state' ? 1 : -1}; mark('servers'); }; b._by = by; if (by === 'rps') b.title = 'Requests of clients; Ringside’s own are not among them'; return b; }));
   body = el('div', {class: 'sbody' + (n > 12 ? ' many' : ''), role: 'rowgroup', tabIndex: n > 12 ? 0 : -1}); box.replaceChildren(head, body); if (n > 12) { body.append(el('div')); body.addEventListener('scroll', () => mark('servers'), {passive: true}); }
   $('sfilter').hidden = n <= 12; text($('serverswhat'), n > 12 ? '' : ''); $('sgrid').className = 'sgrid' + (n > 12 ? ' on' : ''); if (n > 12) $('sgrid').replaceChildren(...S.topo.servers.map((s, i) => { const x = el('i', {title: s.name}); x.onpointerenter = () => hover(i); x.onpointerleave = () => hover(-1); x.onclick = () => { $('sfilter').value = filter = s.name; mark('servers'); }; return x; }));
 }
@@ -333,8 +339,8 @@ parts.servers = {box: 'servers', draw() {
   rows.forEach((r, j) => {
     if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
-    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.name); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
-    put(r.rps, rate(s.rps[i])); spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
+    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
+    put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, records of who is in, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
   });
@@ -384,14 +390,14 @@ for (const ch of CH) {
   const under = e => { const w = ch.c.clientWidth - PADL; return S.T.length ? S.T[S.T.length - 1] - (w - (e.offsetX - PADL)) / w * span : 0; };
   ch.c.addEventListener('pointermove', e => { hoverT = under(e); mark('charts'); }); ch.c.addEventListener('click', e => pin(under(e))); ch.c.addEventListener('pointerleave', () => { hoverT = 0; mark('charts'); });
 }
-const PADL = 42;
+const PADL = 48;
 function nice(v) { const p = 10 ** Math.floor(Math.log10(v || 1)), f = v / p; return (f <= 1 ? 1 : f <= 1.5 ? 1.5 : f <= 2 ? 2 : f <= 3 ? 3 : f <= 5 ? 5 : f <= 7.5 ? 7.5 : 10) * p; }
 parts.charts = {box: 'traffic', draw() {
   const T = S.T, K = S.ticks; if (!T.length) return; const end = T[T.length - 1]; const want = hoverT || pinned, begin = end - span; let at = T.length - 1; if (want) { let best = 1e18; T.forEach((t, i) => { const d = Math.abs(t - want); if (d < best) { best = d; at = i; } }); if (best > BRIDGE + (K[at].span || 0)) at = -1; }
   let a0 = T.findIndex(t => t >= begin); a0 = Math.max(0, a0 - 1); const TT = T.slice(a0), KK = K.slice(a0), breaks = TT.map((t, i) => !i || t - KK[i].span - TT[i - 1] > BRIDGE);
   $('pinned').hidden = !pinned; if (pinned) text($('pinnedat'), clock(pinned) + ' UTC' + (pinned < end - KEPT ? ', which is not kept any more' : ''));
   for (const ch of CH) {
-    const s = surface(ch.c); if (!s) continue; const {g, w, h} = s, pw = w - PADL, ph = h - 20, y0 = 6; g.font = '10.5px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; const x = t => PADL + pw * (1 - (end - t) / span);
+    const s = surface(ch.c); if (!s) continue; const {g, w, h} = s, pw = w - PADL, ph = h - 20, y0 = 6; g.font = '12px Inter, system-ui, sans-serif'; g.textBaseline = 'middle'; const x = t => PADL + pw * (1 - (end - t) / span);
     let top, y, ticks;
     if (ch.log) { const lo = 2, hi = 6.35; y = v => y0 + ph * (1 - (Math.log10(Math.max(v, 100)) - lo) / (hi - lo)); ticks = [100, 1000, 1e4, 1e5, 1e6]; }
     else { top = nice(Math.max(10, ...KK.map(k => ch.set.reduce((a, f) => a + (f[2](k) || 0), 0)))); if (ch.top && top < ch.top && top > ch.top * .45) top = ch.top; ch.top = top; y = v => y0 + ph * (1 - v / top); ticks = [0, top / 2, top]; }
@@ -419,7 +425,7 @@ function crowds(l) {
   const out = []; for (const e of l) { const last = out[out.length - 1]; if (e.minor && last && last.minor && last.kind === e.kind) last.n++; else out.push(e.minor ? {...e, n: 1} : e); }
   return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} such before`} : e);
 }
-function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', pinned && Math.abs(pinned - e.t) < 1000 ? {'aria-current': 'true'} : {}, el('time', {dateTime: moment(e.t)}, el('button', {type: 'button', title: 'Show this time in the charts', onclick: () => pin(e.t)}, clock(e.t))), g, el('p', {}, e.txt, e.sub ? el('small', {}, ' · ' + e.sub) : null)); }
+function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', pinned && Math.abs(pinned - e.t) < 1000 ? {'aria-current': 'true'} : {}, el('time', {dateTime: moment(e.t)}, el('button', {type: 'button', title: 'Show this time in the charts', onclick: () => pin(e.t)}, clock(e.t))), g, el('p', {}, short(e.txt), e.sub ? el('small', {}, ' · ' + short(e.sub)) : null)); }
 parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
 
 // ---- memory by size of item
@@ -453,9 +459,9 @@ parts.slabs = {box: 'memory', draw() {
   cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
   const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item` + (big.length ? `. ${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data; most for items of up to ${big.toSorted((a, b) => b.held - a.held).slice(0, 3).map(c => sizeText(c.size)).join(', ')}${tot[3] >= .5 ? `; evicted: ${big.filter(c => c.ev >= .5).map(c => `${flat(rate(c.ev))} of up to ${sizeText(c.size)}`).join(', ')}` : ''}` : ''));
   const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });
-  want.forEach(([i, cl], j) => { const b = slabBtns[j]; b._i = i; b.setAttribute('aria-pressed', S.slab === i); const f = cl.reduce((a, c) => [a[0] + c.held, a[1] + c.used], [0, 0]), ev = cl.reduce((a, c) => a + c.ev, 0); b.firstChild.replaceChildren(el('b', {}, i < 0 ? 'Sum' : t.servers[i].name), `${flat(bytes(f[0]))}`, ev >= .5 ? el('span', {class: 'st-bad'}, '▾ ' + flat(rate(ev))) : ''); slabChart(b.lastChild, cl, sizes, i < 0 ? Math.max(...all.map(c => c.held), d.page) : peak, false); });
+  want.forEach(([i, cl], j) => { const b = slabBtns[j]; b._i = i; b.setAttribute('aria-pressed', S.slab === i); const f = cl.reduce((a, c) => [a[0] + c.held, a[1] + c.used], [0, 0]), ev = cl.reduce((a, c) => a + c.ev, 0); b.firstChild.replaceChildren(el('b', {}, i < 0 ? 'Sum' : t.servers[i].brief), `${flat(bytes(f[0]))}`, ev >= .5 ? el('span', {class: 'st-bad'}, '▾ ' + flat(rate(ev))) : ''); slabChart(b.lastChild, cl, sizes, i < 0 ? Math.max(...all.map(c => c.held), d.page) : peak, false); });
   const w = d.warnings, u = $('slabwarn'), g = (kind, lvl) => { const x = mkGlyph(); glyph(x, stateOf(kind)); x.setAttribute('class', 'st-' + lvl); return x; };
-  u.replaceChildren(...(w.length ? w.slice(0, 3).map(x => el('li', {}, g('suspect', 'warn'), el('p', {}, el('b', {}, x.server), ' ' + x.text + ' ', x.command ? el('code', {}, x.command) : null))) : big.length ? [el('li', {class: 'good'}, g('up', 'good'), el('p', {}, 'No class evicts while others have memory to spare.'))] : []));
+  u.replaceChildren(...(w.length ? w.slice(0, 3).map(x => el('li', {}, g('suspect', 'warn'), el('p', {}, el('b', {}, short(x.server)), ' ' + x.text + ' ', x.command ? el('code', {}, x.command) : null))) : big.length ? [el('li', {class: 'good'}, g('up', 'good'), el('p', {}, 'No class evicts while others have memory to spare.'))] : []));
 }};
 $('slabkey').append(...[['data', 'background:var(--used)'], ['rounded up to the class', 'background:var(--over)'], ['held, free', 'background:repeating-linear-gradient(45deg,var(--hatch) 0 1px,transparent 1px 4px);box-shadow:inset 0 0 0 1px var(--hatch)'], ['evicts', 'background:var(--bad);clip-path:polygon(0 15%,100% 15%,50% 90%)']].map(([n, s]) => el('span', {}, el('i', {style: s}), n)));
 
@@ -480,7 +486,7 @@ parts.hot = {box: 'keys', draw() {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
     const s = o == null ? null : t.servers[o], stand = s && moved(st[o]) && k.substitute != null ? t.servers[k.substitute] : null; chip.firstChild.style.background = s ? hue(stand ? k.substitute : o) : 'none'; chip.className = 'chip' + (s && away(st[o]) ? ' out' : '');
-    text(chip.lastChild, !s ? '–' : stand ? `${brief(s.name)} → ${stand.name}` : k.replicas > 1 ? `${s.name} +${k.replicas - 1}` : s.name); chip.title = stand ? `${s.name} → ${stand.name}` : chip.lastChild.textContent;
+    text(chip.lastChild, !s ? '–' : '\u200e' + ( stand ? `${brief(s.brief)} → ${stand.brief}` : k.replicas > 1 ? `${s.brief} +${k.replicas - 1}` : s.brief) + '\u200e'); chip.title = stand ? `${s.name} → ${stand.name}` : s ? s.name : '';
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
   fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
@@ -540,7 +546,7 @@ parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
-    const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(r.suspects) : 'nobody');
+    const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(short(r.suspects)) : 'nobody');
     text(c[4], r.text || 'yes');
   });
 }};
@@ -592,6 +598,7 @@ $('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange()
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
 for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace', 'ringsides']) watcher.observe($(id));
+addEventListener('beforeprint', () => { for (const p of Object.values(parts)) p.draw(); });
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
 setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
 
