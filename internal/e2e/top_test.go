@@ -286,7 +286,7 @@ func TestTop(t *testing.T) {
 	small.keys(t, "\r")
 	small.shows(t, "next       nothing, while it answers", "MEMORY of s0 by item size")
 	small.keys(t, "\r-")
-	small.shows(t, "a picture every 2s", "● s2")
+	small.shows(t, "an update every 2s", "● s2")
 	small.keys(t, "+d")
 	small.shows(t, "Drain s0? y or n")
 	small.keys(t, "y")

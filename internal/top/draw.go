@@ -488,7 +488,7 @@ func (d *drawing) hot(most int) int {
 		lines = append(lines, told(k, live.Clean(string(k.Key)), d.homes(k)))
 	}
 	if len(lines) == 0 {
-		lines = append(lines, " no key has been asked for yet")
+		lines = append(lines, " no key has been requested yet")
 	}
 	if at := utf8.RuneCountInString(heads) + 14; wide && d.width-at >= 26 {
 		heads = pad(heads, at, true) + pad("PREFIX", 16, true) + fmt.Sprintf(" %9s", "REQ/s")

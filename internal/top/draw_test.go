@@ -57,7 +57,7 @@ func viewOf(t *testing.T, n int) *View {
 // in a row share one line.
 func TestNothingIsCut(t *testing.T) {
 	v := viewOf(t, 3)
-	v.Tick.Health = live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago. Its 31.2 % of the keys live with cache-0 and cache-2 until it is back."}
+	v.Tick.Health = live.Health{Level: live.Bad, Title: "cache-1 is out", Text: "Connection refused, 19 s ago. Its 31.2 % of the keys are on cache-0 and cache-2 until it is back."}
 	for n := range 5 {
 		b, _ := json.Marshal(map[string]any{"t": 1e12, "told": live.Description{Tone: live.Warn, Text: fmt.Sprintf("get of %d took 120 ms", n), Minor: true}})
 		if err := v.Take("event", b); err != nil {
@@ -138,7 +138,7 @@ func TestSeveralPools(t *testing.T) {
 // Each part, an opened server and the help fill the screen and do not exceed it.
 func TestParts(t *testing.T) {
 	for _, n := range []int{0, 1, 3, 200} {
-		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are followed", '5': "is out", '6': "nothing to tell", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
+		for part, want := range map[byte]string{'1': "SERVER", '2': "HOT KEY", '3': "MEMORY by item size", '4': "no keys are traced", '5': "is out", '6': "no key has missed recently", '?': "1 servers  2 keys", 'o': "next       it is flushed"} {
 			for _, size := range [][2]int{{60, 10}, {80, 24}, {120, 40}} {
 				v := viewOf(t, n)
 				switch part {

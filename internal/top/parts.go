@@ -27,7 +27,7 @@ func (d *drawing) part(room int) {
 		}
 	case '4':
 		if len(d.Patterns) == 0 {
-			d.add(Dim, " TRACE: no keys are followed; t asks for patterns")
+			d.add(Dim, " TRACE: no keys are traced; t asks for patterns")
 		}
 		d.traced(room)
 	case '5':
@@ -35,7 +35,7 @@ func (d *drawing) part(room int) {
 			d.event(&e)
 		}
 		if len(d.events) == 0 {
-			d.add(Dim, " nothing has happened lately")
+			d.add(Dim, " no recent events")
 		}
 	case '6':
 		before := len(d.lines)
@@ -43,7 +43,7 @@ func (d *drawing) part(room int) {
 		d.routes(room)
 		d.roll(room)
 		if len(d.lines) == before {
-			d.add(Dim, " nothing to tell: no key has missed lately, and no other instance is known")
+			d.add(Dim, " no key has missed recently, and no other instance is known")
 		}
 	}
 	d.lines = d.lines[:min(len(d.lines), end)]
@@ -119,12 +119,12 @@ up and down choose a server, Enter opens it
 d drains it, u restores it; both ask first
 
 sort by r requests  h hits  p p99  w queue  m memory
-        e evictions  n name; again turns it round
+        e evictions  n name; again reverses it
 / finds by name, address or state
-t follows keys, as ringside trace does
+t traces keys, like ringside trace
 
-+ and - change how often: every `+d.pace().String()+` now
-space holds the picture
++ and - change the interval, now `+d.pace().String()+`
+space pauses
 q, Ctrl-C, or Esc twice quits`, "\n") {
 		d.add(Plain, " "+line)
 	}

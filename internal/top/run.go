@@ -265,7 +265,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		s.held = !s.held
 		v.Message = ""
 		if s.held {
-			v.Message = "held still: space goes on"
+			v.Message = "paused: space resumes"
 		}
 	case k == "?":
 		v.Help = !v.Help
@@ -283,7 +283,7 @@ func (s *screen) key(ctx context.Context, k string) (end bool) {
 		v.Opened = v.Selected != "" && !v.Opened
 	case k == "+" || k == "-":
 		v.Pace = max(0, min(len(paces)-1, v.Pace+map[string]int{"+": -1, "-": 1}[k]))
-		v.Message = "a picture every " + v.pace().String()
+		v.Message = "an update every " + v.pace().String()
 	case k == "esc":
 		v.Opened, v.Part = false, 0
 		v.Selected, v.Message, v.Help, v.Filter = "", "", false, ""

@@ -5,6 +5,7 @@ package admin
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +42,21 @@ func NewClient(network, address string) *Client {
 		},
 	}
 	return c
+}
+
+// operatorName returns the name of the user that runs this process; with sudo, of the user that has
+// called it. It returns "" if the name is not known, or cannot be sent in a header.
+func operatorName() string {
+	name := cmp.Or(os.Getenv("SUDO_USER"), os.Getenv("USER"))
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return ""
+	}
+	return name
 }
 
 // Address returns the address that the client connects to.
@@ -246,6 +264,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		return nil, err
 	}
 	r.Header.Set(steering, "1")
+	r.Header.Set(operatorHeader, operatorName())
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

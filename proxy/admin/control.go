@@ -49,7 +49,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/servers", anything, nil, s.getServers},
 		{"GET", "/control/clients", onlyQuery, []string{"sort", "limit"}, s.getClients},
 		{"POST", "/control/servers/{server}/{order}", addressOnly, []string{"pool", "force"}, s.postOrder},
-		{"POST", "/control/tags/invalidate", onlyQuery, nil, s.postInvalidate},
+		{"POST", invalidatePath, onlyQuery, nil, s.postInvalidate},
 		{"POST", "/control/reload", addressOnly, []string{"accept"}, s.postReload},
 		{"GET", "/control/config", onlyQuery, nil, s.getConfig},
 		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
@@ -65,7 +65,8 @@ func (s *Server) control(mux *http.ServeMux) {
 			var status int
 			var answer any
 			err := s.maySteer(r)
-			if err == nil {
+			permitted := err == nil
+			if permitted {
 				r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 				if r.Method == "POST" {
 					http.NewResponseController(w).SetWriteDeadline(time.Now().Add(steerLife))
@@ -73,6 +74,9 @@ func (s *Server) control(mux *http.ServeMux) {
 				if err = rt.takes(r, rt.known...); err == nil {
 					status, answer, err = rt.do(r)
 				}
+			}
+			if permitted && r.Method != "GET" && rt.path != invalidatePath {
+				s.logCommand(r, err)
 			}
 			tell(w, status, answer, err)
 		})
@@ -86,6 +90,28 @@ func (s *Server) control(mux *http.ServeMux) {
 	mux.HandleFunc("/control/", func(w http.ResponseWriter, r *http.Request) {
 		tell(w, 0, nil, refuse(http.StatusNotFound, "there is no such page; there are /control/servers, /control/clients, /control/tags/invalidate, /control/reload, /control/config and /control/faults"))
 	})
+}
+
+// invalidatePath is the path to invalidate tags. Applications use it, so it is no operator command.
+const invalidatePath = "/control/tags/invalidate"
+
+// operatorHeader is the name of the header with the name of the user that has run a command. It is
+// what the client says, and not checked.
+const operatorHeader = "Ringside-Operator"
+
+// logCommand writes to the log who has sent an operator command: the address of the client, and the
+// name of the user, from the header of ringside's commands or from a reverse proxy with HTTP
+// authentication.
+func (s *Server) logCommand(r *http.Request, err error) {
+	user := r.Header.Get(operatorHeader)
+	if name, _, ok := r.BasicAuth(); ok && user == "" {
+		user = name
+	}
+	args := []any{"command", fmt.Sprintf("%s %.200s", r.Method, r.URL.RequestURI()), "address", cmp.Or(strings.Trim(r.RemoteAddr, "@"), "unix socket"), "user", fmt.Sprintf("%.100s", cmp.Or(user, "unknown"))}
+	if err != nil {
+		args = append(args, "error", err)
+	}
+	s.proxy.Log.Info("operator command", args...)
 }
 
 // maxBody limits the size of the body of a request, in bytes.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -177,6 +178,31 @@ func TestWhoMaySteer(t *testing.T) {
 	r.RemoteAddr = "10.0.0.9:1"
 	if w := do(h, r); w.Code != 403 {
 		t.Errorf("GET from elsewhere: %d", w.Code)
+	}
+}
+
+// TestCommandsAreLogged checks that the log has the address and the user of each operator command, and
+// nothing of commands that are not permitted, which anybody could send in any number.
+func TestCommandsAreLogged(t *testing.T) {
+	var log strings.Builder
+	p := running()
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	h := New(p, Options{}).Handler()
+	for _, test := range []struct{ method, path, from, user, want string }{
+		{"POST", "/control/servers/a/restore", "127.0.0.1:9999", "alice", `msg="operator command" command="POST /control/servers/a/restore" address=127.0.0.1:9999 user=alice` + "\n"},
+		{"POST", "/control/servers/none/drain", "127.0.0.1:9999", "", `user=unknown error=`},
+		{"POST", "/control/servers/a/restore", "192.0.2.1:9999", "mallory", ""},
+		{"GET", "/control/servers", "127.0.0.1:9999", "alice", ""},
+	} {
+		log.Reset()
+		r := httptest.NewRequest(test.method, test.path, nil)
+		r.RemoteAddr, r.Host = test.from, "127.0.0.1:9151"
+		r.Header.Set(steering, "1")
+		r.Header.Set(operatorHeader, test.user)
+		h.ServeHTTP(httptest.NewRecorder(), r)
+		if test.want == "" && strings.Contains(log.String(), "operator command") || !strings.Contains(log.String(), test.want) {
+			t.Errorf("%+v: the log is %s", test, log.String())
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("alert %q: name, severity, summary or description is missing, or the name is taken", r.Alert)
 			}
 			seen[r.Alert] = true
-			if want := "docs/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !strings.Contains(string(runbook), "\n## "+r.Alert+"\n") {
+			if want := "{{ $externalLabels.ringside_docs }}/runbook.md#" + strings.ToLower(r.Alert); r.Annotations["runbook_url"] != want || !strings.Contains(string(runbook), "\n## "+r.Alert+"\n") {
 				t.Errorf("%s: its runbook_url is %q, want %s, and a section of that name there", r.Alert, r.Annotations["runbook_url"], want)
 			}
 			used := name.FindAllStringSubmatch(r.Expr, -1)

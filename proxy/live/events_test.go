@@ -33,7 +33,7 @@ func TestSlowCommandsPushNothingOut(t *testing.T) {
 			log.Info("slow command", event.SlowCommand.Attr(), "command", "get", "key", fmt.Sprint(i), "keys", 1, "ms", 120, "phase", "answer")
 		}
 	})
-	if len(list) != mostEvents || list[0].Text != "b is out: its keys live elsewhere now" || list[1].Text != "get of 513 took 120 ms" {
+	if len(list) != mostEvents || list[0].Text != "b is out: its keys are on other servers now" || list[1].Text != "get of 513 took 120 ms" {
 		t.Errorf("%d events, the first %+v, %+v", len(list), list[0], list[1])
 	}
 }
@@ -64,7 +64,7 @@ func TestTold(t *testing.T) {
 		{event.Restored, []any{"pool", "main", "server", "b", "order", "restore"},
 			Description{Tone: Good, Kind: Up, Text: "Operator restored b"}},
 		{event.ConnectionLost, []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
-			Description{Tone: Bad, Kind: Down, Text: "b hung up with 1 request in flight", More: "connection reset by peer"}},
+			Description{Tone: Bad, Kind: Down, Text: "b closed a connection with 1 request in flight", More: "connection reset by peer"}},
 		{event.TagInvalidated, []any{"tag", "user7", "servers", 3, "count", 12},
 			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was logged", Minor: true}},
 		{event.ServerDown, []any{"server", "b", "why", "connection refused"},

@@ -207,7 +207,7 @@ func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	if w.pool.Failover.Mode == table.FailFast {
 		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail, unless they have another replica.", its, w.share(list))
 	}
-	return fmt.Sprintf("%s %s of the keys live with %s %s.", its, w.share(list), w.standIns(gone), until)
+	return fmt.Sprintf("%s %s of the keys are on %s %s.", its, w.share(list), w.standIns(gone), until)
 }
 
 // standIns names the servers that have the keys of unavailable servers. gone is the number of
@@ -287,7 +287,7 @@ func (w *wording) flow() string {
 		text += " to all pools"
 	}
 	if hit, ok := w.HitShare(); ok {
-		text += ", " + Percent(hit) + " of the keys asked for were there"
+		text += ", hit rate " + Percent(hit)
 	}
 	if p99 := w.Latency[2]; p99 != nil {
 		text += ", p99 " + Micros(*p99)

@@ -26,7 +26,7 @@ func poolOf(mode table.Mode) *table.Pool {
 
 func TestHealth(t *testing.T) {
 	const (
-		flow  = "100 requests/s, 75.0 % of the keys asked for were there, p99 1.5 ms."
+		flow  = "100 requests/s, hit rate 75.0 %, p99 1.5 ms."
 		start = "Start memcached there: Ringside does the rest."
 		reach = "Check that its host runs and can be reached from here: Ringside does the rest."
 	)
@@ -75,31 +75,31 @@ func TestHealth(t *testing.T) {
 		{"is full, and out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) {
 			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR Too many open connections"
 		},
-			Health{Bad, "b is out", "Raise memcached's limit of connections there (-c), or close some: Ringside does the rest. It greets with ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty."}},
+			Health{Bad, "b is out", "Raise memcached's limit of connections there (-c), or close some: Ringside does the rest. It greets with ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
 		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR" },
 			Health{Bad, "b answers with an error", "Check that memcached runs at its address: Ringside does the rest. It greets with ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
-			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty."}},
+			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
 		{"kept out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) { k.S.Next[1] = "stays out: most instances don't reach it" },
-			Health{Bad, "b is out", "It stays out: most instances don't reach it. Connection refused, 19 s ago. Its 33.3 % of the keys live with a and c until it is back; then it starts empty."}},
+			Health{Bad, "b is out", "It stays out: most instances don't reach it. Connection refused, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
 		{"gutter", table.Gutter, [3]string{Up, "out", Up}, nil,
-			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys live with pool spare until it is back; then it starts empty."}},
+			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys are on pool spare until it is back; then it starts empty."}},
 		{"two out", table.Rehash, [3]string{"out", "out", Up}, nil,
-			Health{Bad, "a and b are not serving", start + " Connection refused, 19 s ago. Their 66.7 % of the keys live with c until they are back; then they start empty."}},
+			Health{Bad, "a and b are not serving", start + " Connection refused, 19 s ago. Their 66.7 % of the keys are on c until they are back; then they start empty."}},
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
-			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained by an operator."}},
+			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys are on c until it is back; then it starts empty. a is drained by an operator."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
 			Health{Warn, "b is rejoining", "It answers again and is being emptied, so that nothing old is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
-			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys are on a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {
 			k.S.Why[1] = "drained by an operator, and suspect: server b (10.0.0.1:11211) is down: connection refused"
 		},
-			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys live with a and c until then; it starts empty. " + flow}},
+			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. It is suspect, too: connection refused. Its 33.3 % of the keys are on a and c until then; it starts empty. " + flow}},
 		{"out, and drained and dead", table.Rehash, [3]string{Drained, "out", Up}, func(k *Tick) { k.S.Why[0] = "drained by an operator, and suspect: connection refused" },
-			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys live with c until it is back; then it starts empty. a is drained by an operator. It is suspect, too: connection refused."}},
+			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys are on c until it is back; then it starts empty. a is drained by an operator. It is suspect, too: connection refused."}},
 		{"taken down", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Order, k.S.Why[1] = []string{"", "down", ""}, "taken down by an operator" },
 			Health{Warn, "b is taken down", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys miss, and writes to them fail, unless they have another replica. " + flow}},
 		{"drained for good", table.FailFast, [3]string{Up, Drained, Up}, nil,

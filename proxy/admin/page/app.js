@@ -174,7 +174,7 @@ function dressTab(level, title) { // the title and the icon of the browser's tab
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
   if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
-  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may well be serving: only this page has lost it.`; }
+  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may still serve its clients.`; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   a = short(a); b = short(b); dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
@@ -184,7 +184,7 @@ const rateOf = k => k.rps, hitOf = k => k.hit;
 // ---- figures
 const FIGS = [
   ['Requests', k => rate(rateOf(k)), k => `${flat(bytes(k.bi))}/s in, ${flat(bytes(k.bo))}/s out`, rateOf, 's0'],
-  ['Hit share', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
+  ['Hit rate', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
   ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => k.lat[2] == null ? null : Math.max(0, Math.log10(k.lat[2] / 50)), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
   ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
@@ -342,7 +342,7 @@ parts.servers = {box: 'servers', draw() {
     text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
     put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, records of who is in, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
-    r.dots.setAttribute('aria-label', 'What to do with ' + x.name);
+    r.dots.setAttribute('aria-label', 'Actions for ' + x.name);
   });
   if (n > 12) { const top = Math.max(...s.rps, 1), kids = $('sgrid').children; for (let i = 0; i < n; i++) { const g = stateOf(s.st[i])[1], c = g === 'good' ? 'h' + Math.min(4, Math.floor(5 * s.rps[i] / top)) : g; if (kids[i]._c !== c) kids[i].className = kids[i]._c = c; } }
   const up = s.st.filter(x => x === 'up').length; text($('serverswhat'), `${up} of ${n} up`);
@@ -351,11 +351,11 @@ parts.servers = {box: 'servers', draw() {
 // ---- what an operator may do
 const menuBox = $('menu');
 function menu(i, at) {
-  const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'This page may not give orders: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
+  const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'Control is off for this page: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const says = q => q.replaceAll('{server}', () => s.name).replaceAll('{share}', flat(share(s.share))).replaceAll('{rps}', count(S.tick.s.rps[i])), go = what => () => { const q = S.topo.orders[what], title = says(q.title); ask(title, says(q.text), says(q.yes), () => BE.order(s.name, what).catch(e => tell(title, e.message))); };
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + k.why[i] : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
-  const list = el('div', {role: 'menu', 'aria-label': 'What to do with ' + s.name, 'aria-describedby': 'menuwhy'});
+  const list = el('div', {role: 'menu', 'aria-label': 'Actions for ' + s.name, 'aria-describedby': 'menuwhy'});
   menuBox.replaceChildren(about, list); list.append(
     S.tick.s.ord[i] ? item('Restore…', go('restore')) : item('Drain…', go('drain')), item('Take down…', go('down')), el('hr'), ...(S.hello.faults ? [item('Make it hang for 10 s…', go('hang'))] : []),
     item('Copy its address', () => navigator.clipboard && navigator.clipboard.writeText(s.addr), true));
@@ -370,7 +370,7 @@ function ask(title, words, yes, f) { const d = $('ask'); d.querySelector('.dange
 const of = (...ops) => k => ops.reduce((a, o) => a + (k.ops[o] || 0), 0), KNOWN = of('get', 'gets', 'gat', 'gats', 'set', 'cas', 'replace', 'append', 'prepend', 'add', 'incr', 'decr', 'delete');
 const CH = [
   {name: 'Requests by command', unit: rate, stack: true, set: [['get', 'hit', of('get', 'gets', 'gat', 'gats')], ['set', 'stored', of('set', 'cas', 'replace', 'append', 'prepend')], ['add', 's3', of('add')], ['incr', 's4', of('incr', 'decr')], ['delete', 's7', of('delete')], ['other', 's5', k => Math.max(0, rateOf(k) - KNOWN(k))]]},
-  {name: 'How they ended', unit: rate, stack: true, set: [['hit', 'hit', k => k.oc.hit], ['miss', 'miss', k => k.oc.miss], ['stored', 'stored', k => k.oc.stored], ['done', 'ok', k => k.oc.ok], ['not done', 'refused', k => k.oc.refused], ['failed', 'fail', k => k.oc.fail]]},
+  {name: 'Outcomes', unit: rate, stack: true, set: [['hit', 'hit', k => k.oc.hit], ['miss', 'miss', k => k.oc.miss], ['stored', 'stored', k => k.oc.stored], ['done', 'ok', k => k.oc.ok], ['rejected', 'refused', k => k.oc.refused], ['failed', 'fail', k => k.oc.fail]]},
   {name: 'Latency', unit: dur, log: true, set: [['p50', 's4', k => k.lat[0]], ['p90', 's0', k => k.lat[1]], ['p99', 's3', k => k.lat[2]]]},
 ];
 let hoverT = 0, pinned = Date.parse(query.get('at') || '') || 0, span = query.get('minutes') === '15' ? 15 * MIN : 3 * MIN;
@@ -426,7 +426,7 @@ function crowds(l) {
   return out.map(e => e.n > 1 ? {...e, txt: `${e.txt}, and ${e.n - 1} such before`} : e);
 }
 function evRow(e) { const g = mkGlyph(); glyph(g, stateOf(e.kind)); g.setAttribute('class', 'st-' + e.level); return el('li', pinned && Math.abs(pinned - e.t) < 1000 ? {'aria-current': 'true'} : {}, el('time', {dateTime: moment(e.t)}, el('button', {type: 'button', title: 'Show this time in the charts', onclick: () => pin(e.t)}, clock(e.t))), g, el('p', {}, short(e.txt), e.sub ? el('small', {}, ' · ' + short(e.sub)) : null)); }
-parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Nothing has happened since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'Ejections, returns, orders and reloads will stand here.')])); }};
+parts.events = {draw() { const l = S.events; if (S.link === 'loading') return; const most = l.filter(x => !x.minor); $('recent').replaceChildren(...(most.length ? most.slice(0, 3).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'No events since Ringside started.')])); $('log').replaceChildren(...(l.length ? crowds(l).map(evRow) : [el('li', {class: 'none', style: 'display:block'}, 'No events yet. Ejections, rejoins, overrides and reloads are listed here.')])); }};
 
 // ---- memory by size of item
 doc.body.append(svg('svg', {width: 0, height: 0, style: 'position:absolute', 'aria-hidden': 'true'}, svg('defs', {}, svg('pattern', {id: 'hatch', width: 5, height: 5, patternUnits: 'userSpaceOnUse', patternTransform: 'rotate(45)'}, svg('rect', {width: 5, height: 5, style: 'fill:var(--panel)'}), svg('line', {x1: 0, y1: 0, x2: 0, y2: 5, style: 'stroke:var(--hatch);stroke-width:1'})))));
@@ -469,7 +469,7 @@ $('slabkey').append(...[['data', 'background:var(--used)'], ['rounded up to the 
 const bytesOf = b64 => Uint8Array.from(atob(b64), c => c.charCodeAt(0));
 const barCell = () => el('td', {}, el('span', {class: 'inbar'}, el('span', {class: 'bar'}, el('i')), el('span')));
 function keyCell() {
-  const b = el('button', {class: 'k', type: 'button', title: 'Where does it live?'});
+  const b = el('button', {class: 'k', type: 'button', title: 'Find its server'});
   b.onclick = () => { if (b._plain == null) return; look(b._plain); $('ring').scrollIntoView(); $('key').focus({preventScroll: true}); };
   return el('td', {}, b);
 }
@@ -480,7 +480,7 @@ function fill(tb, list, none, make, draw) { // as many rows as there are; withou
   list.forEach((x, i) => draw(x, tb.rows[i]));
 }
 parts.hot = {box: 'keys', draw() {
-  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been asked for yet.';
+  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been requested yet.';
   text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} looked at` : 'every request looked at'}` : '');
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
@@ -524,21 +524,21 @@ parts.guards = {box: 'guards', draw() {
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
   fill($('guard').tBodies[0], busiest(d.guards, g => g.leases + g.saved + g.old), '', cells(4), (g, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.leases)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
-    row.title = `told to rebuild ${flat(r2(g.leases))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets that came too late ${flat(r2(g.refused))}`;
+    row.title = `leases granted ${flat(r2(g.leases))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets after the lease ended ${flat(r2(g.refused))}`;
   });
   text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this instance${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not received by all servers` : ''}${ofAll(d.tags)}`);
   fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.late_sets));
     row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
   });
-  text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} that no server is asked for${ofAll(d.near)}`);
+  text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} served without a request to a server${ofAll(d.near)}`);
   fill($('near').tBodies[0], busiest(d.near, n => n.hits), '', cells(4), (n, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], n); put(c[1], r2(n.hits)); put(c[2], share(n.share)); put(c[3], ms(n.age_ms)); put(c[4], bytes(n.bytes));
-    row.title = `given from what is kept here ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} kept now; how old they were when they were given, on average: ${flat(ms(n.age_ms))}`;
+    row.title = `served from the near cache ${flat(r2(n.hits))}, a server was asked ${flat(r2(n.asked))}\n${plural(n.values, 'value')} in the near cache; average age when served: ${flat(ms(n.age_ms))}`;
   });
   if (!d.replicas) return; const w = d.replicas;
   text($('copywhat'), `repaired ${flat(r2(w.repaired))}, resynced ${flat(r2(w.refilled))}${w.dropped ? `, dropped ${flat(r2(w.dropped))}` : ''}`);
-  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'All servers have what they should, as far as this instance knows.', l && ' ' + l.text + '.')); }));
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'No server lacks replicas, as far as this instance knows.', l && ' ' + l.text + '.')); }));
 }};
 
 // ---- which instances there are
@@ -546,7 +546,7 @@ parts.roll = {box: 'ringsides', draw() {
   const d = S.roll; if (!d) return; const T = s => plain(s);
   text($('rollwhat'), d.text + (d.of > d.list.length ? ` ${count(d.list.length)} of them are listed.` : '') + (d.bad ? ` ${plural(d.bad, 'entry').replace(/ys$/, 'ies')} could not be read.` : ''));
   fill($('roll').tBodies[0], d.list, '', () => el('tr', {}, el('td', {class: 'k'}), el('td'), el('td', {class: 'k opt'}), el('td'), el('td')), (r, row, i) => {
-    const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(short(r.suspects)) : 'nobody');
+    const c = row.cells; row.className = r.other || r.other_placement ? 'differs' : ''; text(c[0], T(r.name) + (r === d.list[0] ? ' (this one)' : '')); text(c[1], T(r.version)); text(c[2], r.config); text(c[3], r.suspects ? T(short(r.suspects)) : 'none');
     text(c[4], r.text || 'yes');
   });
 }};
@@ -576,14 +576,14 @@ parts.trace = {box: 'trace', draw() {
     r.q = []; while (r.flow.childElementCount > 130) r.flow.firstChild.remove(); const end = S.tick ? Math.max(S.tick.t, r.seen) : r.seen; r.at = r.at.filter(x => end - x[0] < 5000);
     text(r.rate, `${flat(rate(r.at.reduce((a, x) => a + x[1], 0) / 5))}, ${r.clients.size} client${r.clients.size > 1 ? 's' : ''}`);
   }
-  text($('tracewhat'), tsaid || (traces.size ? `${count(tseen)} events, ${tdrop ? count(tdrop) + ' dropped' : 'none dropped'}${others.size ? `, ${count(others.size)}${others.size < 10000 ? '' : ' or more'} keys more than fit here` : ''}` : 'Nothing that fits has happened yet.'));
+  text($('tracewhat'), tsaid || (traces.size ? `${count(tseen)} events, ${tdrop ? count(tdrop) + ' dropped' : 'none dropped'}${others.size ? `, ${count(others.size)}${others.size < 10000 ? '' : ' or more'} keys more than fit here` : ''}` : 'No matching requests yet.'));
 }};
 function follow(text) {
   traces.clear(); others.clear(); $('rows').replaceChildren(); tseen = tdrop = 0; const patterns = text.trim().split(/\s+/).filter(x => x);
-  tsaid = patterns.length ? '' : 'Type a pattern: home:* follows the keys that begin so, and their locks.'; BE.trace(patterns, traceIn, why => { tsaid = why; mark('trace'); }); mark('trace');
+  tsaid = patterns.length ? '' : 'Type a pattern: home:* traces the keys with this prefix, and their locks.'; BE.trace(patterns, traceIn, why => { tsaid = why; mark('trace'); }); mark('trace');
 }
 $('follow').addEventListener('submit', e => { e.preventDefault(); follow($('pattern').value); });
-$('tstop').onclick = () => { BE.trace([]); tsaid = 'Stopped: Ringside looks at nothing for you.'; mark('trace'); };
+$('tstop').onclick = () => { BE.trace([]); tsaid = 'Stopped.'; mark('trace'); };
 
 parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello.loops} loop${S.hello.loops > 1 ? 's' : ''}, since ${clock(S.hello.started)} UTC`); }};
 
@@ -591,7 +591,7 @@ parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello
 const dark = matchMedia('(prefers-color-scheme: dark)'); let theme = query.get('theme') || (() => { try { return localStorage.getItem('theme'); } catch { return null; } })() || 'auto';
 function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
-$('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Go on' : 'Pause'); if (!paused) mark(); };
+$('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Resume' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
 $('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget();  BE.connect(); };
 $('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange(); };
@@ -633,7 +633,7 @@ function backend() {
       if (following) following.close(); following = null; if (!patterns.length) return;
       const q = 'api/trace?' + patterns.map(p => 'pattern=' + encodeURIComponent(p)).join('&'), mine = following = new EventSource(q);
       mine.addEventListener('trace', e => { if (mine === following) take(JSON.parse(e.data)); });
-      mine.onerror = () => { if (mine !== following) return; mine.close(); following = null; fetch(q + '&for=0s').then(r => r.json()).then(a => ended(/^for=/.test(a.error) ? 'The trace is over: follow again to go on.' : a.error + '.')).catch(() => ended('The connection is lost: follow again.')); };
+      mine.onerror = () => { if (mine !== following) return; mine.close(); following = null; fetch(q + '&for=0s').then(r => r.json()).then(a => ended(/^for=/.test(a.error) ? 'The trace has ended. Press Follow to start again.' : a.error + '.')).catch(() => ended('The connection is lost. Press Follow to start again.')); };
     },
     order: (server, what) => what === 'hang' ? post('control/faults', {server, pool: S.topo.pool, kind: 'hang', for: '10s'}) : post(at(`control/servers/${encodeURIComponent(server)}/${what}`)),
   };
