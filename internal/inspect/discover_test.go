@@ -93,7 +93,7 @@ func TestDiscoverCommand(t *testing.T) {
 	if want := "file+/a: 3 servers\n  10.0.0.3:11211\n  10.0.0.10:11211\n  b  10.0.0.2:7  weight 2\n"; code != 0 || out != want {
 		t.Errorf("%d %s%s, want %s", code, out, errs, want)
 	}
-	code, out, _ = runWith(t, files, "discover", "file+/a", "--json")
+	_, out, _ = runWith(t, files, "discover", "file+/a", "--json")
 	wantsAll(t, out, `"source":"file+/a"`, `{"name":"10.0.0.3:11211","address":"10.0.0.3:11211","weight":1}`, `{"name":"b","address":"10.0.0.2:7","weight":2}`)
 	for source, want := range map[string]string{"file+/nosuch": "file+/nosuch: no such file", "file+/empty": "file+/empty: it has no servers"} {
 		if code, _, errs = runWith(t, map[string]string{"/empty": "# nothing"}, "discover", source); code != 1 || !strings.Contains(errs, want) {

@@ -32,7 +32,8 @@ without reporting the result; watch: on reloads automatically.
 
 The output says if replicated keys move to other servers. A reload during such a move
 waits some seconds. A file that moves more keys than max_move of a pool allows is
-rejected, also by SIGHUP and watch, unless --accept is given.`,
+rejected, also by SIGHUP and watch, unless --accept is given. With --accept, answers of
+sources of servers are applied that change more than max_change.`,
 		Example: `  ringside reload
   ringside reload -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,
@@ -52,7 +53,7 @@ rejected, also by SIGHUP and watch, unless --accept is given.`,
 	}
 	to.Add(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
-	cmd.Flags().BoolVar(&accept, "accept", false, "apply the file even if more keys move than max_move of a pool allows")
+	cmd.Flags().BoolVar(&accept, "accept", false, "apply the file and the answers of sources even if they exceed max_move or max_change")
 	return cmd
 }
 
