@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strconv"
@@ -115,7 +116,7 @@ func (e *endpointSlice) appendTo(list []serverlist.Server, s serverlist.Source) 
 	if _, err := strconv.Atoi(port); err != nil {
 		port = ""
 		for _, p := range e.Ports {
-			if p.Name != nil && *p.Name == s.Port && p.Port != nil {
+			if p.Name != nil && *p.Name == s.Port && p.Port != nil && *p.Port > 0 && *p.Port <= 65535 {
 				port = strconv.Itoa(*p.Port)
 			}
 		}
@@ -133,7 +134,11 @@ func (e *endpointSlice) appendTo(list []serverlist.Server, s serverlist.Source) 
 		if len(p.Addresses) == 0 || !is(p.Conditions.Serving, is(p.Conditions.Ready, true)) {
 			continue
 		}
-		at := net.JoinHostPort(p.Addresses[0], port)
+		ip, err := netip.ParseAddr(p.Addresses[0])
+		if err != nil {
+			continue
+		}
+		at := net.JoinHostPort(ip.String(), port)
 		name := at
 		if p.TargetRef != nil && p.TargetRef.Kind == "Pod" {
 			name = net.JoinHostPort(strings.Join([]string{p.TargetRef.Name, s.Service, s.Namespace}, "."), port)
