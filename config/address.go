@@ -147,7 +147,8 @@ func splitHost(text string) (host, port string, err error) {
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		host, _, _ := strings.Cut(rest, "/")
 		if scheme == "tls" {
-			return "", "", fmt.Errorf("an address has no scheme: for TLS with clients, write listen: {address: %s, tls: {cert: …, key: …}}; TLS with servers is not supported yet", quote(cmp.Or(host, "host:port")))
+			at := quote(cmp.Or(host, "host:port"))
+			return "", "", fmt.Errorf("an address has no scheme: for TLS with clients, write listen: {address: %s, tls: {cert: …, key: …}}; for TLS with servers, write pools: {NAME: {tls: on, servers: [%s]}}", at, at)
 		}
 		return "", "", fmt.Errorf("an address has no scheme: write %s without %s", quote(cmp.Or(host, "host:port")), quote(scheme+"://"))
 	}

@@ -171,6 +171,7 @@ func (d *document) checkKeys(f *File, r *Route) {
 func (d *document) checkPool(p *Pool) {
 	d.checkServers(p)
 	d.checkPlacement(p)
+	d.checkPoolTLS(p)
 	if p.Timeouts != d.defaults.Timeouts {
 		d.checkTimeouts(p, "pools."+p.Name)
 	}

@@ -165,8 +165,10 @@ type Pool struct {
 	Timeouts     table.Timeouts
 	Keepalive    time.Duration // a server connection that was idle for this time is checked with a ping; 0: never
 	Backoff      table.Backoff
-	MaxMove      float64  // a reload that moves more than this percentage of the keys to other servers is rejected, unless an operator accepts it
-	Failover     Failover // what the pool does when a server is down; defaults of the mode and the preset are filled in
+	MaxMove      float64        // a reload that moves more than this percentage of the keys to other servers is rejected, unless an operator accepts it
+	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
+	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
+	Failover     Failover       // what the pool does when a server is down; defaults of the mode and the preset are filled in
 }
 
 // Server is one server of a pool.

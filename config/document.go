@@ -12,6 +12,8 @@ import (
 	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
+
+	"ringside/proxy/table"
 )
 
 // These are bounds on a configuration file. They are far above any real file. They are low enough
@@ -78,6 +80,8 @@ type document struct {
 	errs   Errors
 
 	named []Named // the files with certificates, keys and CAs that were read
+
+	secured map[PoolTLS]table.Security // the TLS of servers that was read, by its settings
 
 	warnings Errors // settings that are valid but probably not intended
 

@@ -252,6 +252,7 @@ func poolKeys() []key[Pool] {
 		), func(p *p) *table.Backoff { return &p.Backoff }),
 		set("max_move", "reject a reload that moves more than this share of the pool's keys to other servers; ringside reload --accept allows it",
 			percentage(), func(p *p) *float64 { return &p.MaxMove }),
+		set("tls", "whether connections to the servers use TLS", poolTLSValue(), func(p *p) *PoolTLS { return &p.TLS }),
 		set("failover", "what happens when a server is down", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }

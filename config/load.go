@@ -77,6 +77,7 @@ func (d *document) check(root *node, s *settings) {
 	for i := range f.Pools {
 		d.checkPool(&f.Pools[i])
 	}
+	d.checkOneSecurity(f)
 	d.checkFailover(f)
 	d.checkListeners(f)
 	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {

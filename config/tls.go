@@ -3,6 +3,7 @@ package config
 // This file reads and checks the certificates, keys and CAs that a configuration file names.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -32,6 +33,127 @@ func listenerTLSValue() value[ListenerTLS] {
 	))
 }
 
+// PoolTLS holds the TLS settings for the servers of a pool.
+type PoolTLS struct {
+	On        bool
+	CA        string // path of the CAs of the servers' certificates, or usualCA
+	Cert, Key string // paths of the certificate that Ringside shows, and of its key; empty: none
+	Name      string // name in the certificates of the servers, or usualName: the host of the address
+	Verify    table.Verify
+}
+
+const (
+	usualCA   = "system"
+	usualName = "auto"
+)
+
+var usualPoolTLS = PoolTLS{On: true, CA: usualCA, Name: usualName}
+
+func poolTLSValue() value[PoolTLS] {
+	type t = PoolTLS
+	long := group(usualPoolTLS,
+		set("ca", "file with the CAs of the servers in PEM, or system: those of this machine", visible("a path", 4096), func(t *t) *string { return &t.CA }),
+		set("cert", "file with the certificate that Ringside shows to servers, followed by the CAs between it and the root; needed if servers demand one", visible("a path", 4096), func(t *t) *string { return &t.Cert }),
+		set("key", "file with the key of cert in PEM, without a password", visible("a path", 4096), func(t *t) *string { return &t.Key }),
+		set("name", "name that the certificate of each server must have, or auto: the host of its address", visible("a host name", 253), func(t *t) *string { return &t.Name }),
+		set("verify", "what is checked of the certificates of servers. full: CA and name. ca: only the CA. off: nothing, so anybody can pretend to be a server",
+			named(table.Verify.String, table.VerifyFull, table.VerifyCA, table.VerifyOff), func(t *t) *table.Verify { return &t.Verify }),
+	)
+	brief := wordOr("a mapping of its settings", option[PoolTLS]{"on", usualPoolTLS}, option[PoolTLS]{"off", PoolTLS{}})
+	return either(brief, fresh(usualPoolTLS, long))
+}
+
+// checkPoolTLS checks the TLS of the servers of a pool, and reads its files. Pools that inherit the same
+// settings share the result, and their mistakes are reported once.
+func (d *document) checkPoolTLS(p *Pool) {
+	t := &p.TLS
+	if !t.On {
+		return
+	}
+	for i := range p.Servers {
+		if s := &p.Servers[i]; s.Address.Network == "unix" {
+			d.failAt(d.place(&s.Address, s), "pools.%s.tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", p.Name, s.Address.text())
+		}
+	}
+	if made, ok := d.secured[*t]; ok {
+		p.Security = made
+		return
+	}
+	p.Security = d.readPoolTLS(p)
+	if d.secured == nil {
+		d.secured = map[PoolTLS]table.Security{}
+	}
+	d.secured[*t] = p.Security
+}
+
+func (d *document) readPoolTLS(p *Pool) (none table.Security) {
+	t := &p.TLS
+	at := func(setting any) *node { return cmp.Or(d.said(setting), d.said(&p.TLS), d.place(p)) }
+	switch {
+	case (t.Cert == "") != (t.Key == ""):
+		d.failAt(at(&p.TLS), "tls needs both cert and key, or neither")
+		return none
+	case t.Verify != table.VerifyFull && t.Name != usualName:
+		d.failAt(at(&t.Name), "tls.name has no effect with verify: %s: write verify: full", t.Verify)
+		return none
+	case t.Verify == table.VerifyOff && t.CA != usualCA:
+		d.failAt(at(&t.CA), "tls.ca has no effect with verify: off: write verify: full, or verify: ca")
+		return none
+	case t.Verify == table.VerifyOff:
+		d.warn(at(&t.Verify), "tls.verify is off: anybody who controls the network can pretend to be a server; write verify: full, with the ca of the servers")
+	}
+	m := table.ServerTLS{Verify: t.Verify}
+	if t.Name != usualName {
+		m.Name = t.Name
+	}
+	if !d.others {
+		return table.Secure(m)
+	}
+	if t.CA != usualCA {
+		ca, ok := d.readPEM(at(&t.CA), "tls.ca", t.CA)
+		if !ok {
+			return none
+		}
+		if err := secure.CheckCA(ca, time.Now()); err != nil {
+			d.failAt(at(&t.CA), "tls.ca: %v", err)
+			return none
+		}
+		m.CA = string(ca.Text)
+	}
+	if t.Cert != "" {
+		cert, ok := d.readPEM(at(&t.Cert), "tls.cert", t.Cert)
+		key, also := d.readPEM(at(&t.Key), "tls.key", t.Key)
+		if !ok || !also {
+			return none
+		}
+		expires, err := secure.CheckPair(cert, key, secure.ForClient, time.Now())
+		if err != nil {
+			d.failAt(at(&t.Cert), "tls: %v", err)
+			return none
+		}
+		m.Cert, m.Key, m.Expires = string(cert.Text), string(key.Text), expires.Unix()
+	}
+	return table.Secure(m)
+}
+
+// checkOneSecurity rejects pools with a server in common whose TLS differs, because they share the
+// connections to it.
+func (d *document) checkOneSecurity(f *File) {
+	first := map[Address]*Pool{}
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		for j := range p.Servers {
+			s := &p.Servers[j]
+			o := first[s.Address]
+			if o == nil {
+				first[s.Address] = p
+			} else if o.TLS != p.TLS {
+				d.failAt(d.place(&s.Address, s), "pools.%s and pools.%s have the server %s with different tls, and share its connections: write the same tls in both", o.Name, p.Name, s.Address.text())
+			}
+		}
+	}
+}
+
 // checkListenerTLS checks the TLS of a listener, and reads its files.
 func (d *document) checkListenerTLS(l *Listener) {
 	t := &l.TLS
@@ -44,8 +166,8 @@ func (d *document) checkListenerTLS(l *Listener) {
 	case !d.others:
 		return
 	}
-	cert, ok := d.readPEM(&t.Cert, &l.TLS, "tls.cert", t.Cert)
-	key, also := d.readPEM(&t.Key, &l.TLS, "tls.key", t.Key)
+	cert, ok := d.readPEM(d.place(&t.Cert, &l.TLS), "tls.cert", t.Cert)
+	key, also := d.readPEM(d.place(&t.Key, &l.TLS), "tls.key", t.Key)
 	if !ok || !also {
 		return
 	}
@@ -56,7 +178,7 @@ func (d *document) checkListenerTLS(l *Listener) {
 		return
 	}
 	if t.ClientCA != "" {
-		ca, ok := d.readPEM(&t.ClientCA, &l.TLS, "tls.client_ca", t.ClientCA)
+		ca, ok := d.readPEM(d.place(&t.ClientCA, &l.TLS), "tls.client_ca", t.ClientCA)
 		if !ok {
 			return
 		}
@@ -73,11 +195,10 @@ func (d *document) checkListenerTLS(l *Listener) {
 // less.
 const largestPEM = 1 << 20
 
-// readPEM reads the file at path, which the setting `what` names. It records an error if that is not
+// readPEM reads the file at path, which the setting `what` names at the position at. It records an error if that is not
 // possible, or if every user of the machine may change the file. A key must also not be readable for
 // every user, or readPEM warns.
-func (d *document) readPEM(setting, enclosing any, what, path string) (f secure.File, ok bool) {
-	at := d.place(setting, enclosing)
+func (d *document) readPEM(at *node, what, path string) (f secure.File, ok bool) {
 	text, info, err := readRegular(path, largestPEM+1)
 	if err == nil {
 		d.named = append(d.named, Named{path, info})
@@ -98,7 +219,7 @@ func (d *document) readPEM(setting, enclosing any, what, path string) (f secure.
 	return secure.File{Path: path, Text: text}, true
 }
 
-// tlsChanges describes which listeners have other certificates, keys or CAs in the same files.
+// tlsChanges describes which listeners and pools have other certificates, keys or CAs in the same files.
 func tlsChanges(old, f *File) (list []string) {
 	before := map[Address]*table.ListenerTLS{}
 	for i := range old.Listen {
@@ -117,5 +238,30 @@ func tlsChanges(old, f *File) (list []string) {
 			list = append(list, fmt.Sprintf("listener %s has other CAs of clients", l.Address.text()))
 		}
 	}
+	pools := map[string]table.Security{}
+	for i := range old.Pools {
+		pools[old.Pools[i].Name] = old.Pools[i].Security
+	}
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		before := pools[p.Name]
+		if !before.On() || !p.Security.On() {
+			continue
+		}
+		was, is := before.Settings(), p.Security.Settings()
+		if was.Cert != is.Cert || was.Key != is.Key {
+			list = append(list, fmt.Sprintf("pool %s shows servers another certificate%s", p.Name, untilDate(is.Expires)))
+		}
+		if was.CA != is.CA {
+			list = append(list, fmt.Sprintf("pool %s has other CAs of servers", p.Name))
+		}
+	}
 	return list
+}
+
+func untilDate(expires int64) string {
+	if expires == 0 {
+		return ": none"
+	}
+	return ", valid until " + time.Unix(expires, 0).UTC().Format(time.DateOnly)
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"ringside/internal/testenv"
+	"ringside/proxy/table"
 )
 
 // tlsFiles has a directory with certificates.
@@ -77,6 +78,7 @@ func TestListenerTLS(t *testing.T) {
 		{"{address: 127.0.0.1:1, tls: {cert: x}}", "listen.tls.key is missing"},
 		{"{address: 127.0.0.1:1, tls: on}", "listen.tls must be a mapping of cert, key, client_ca or handshake"},
 		{"tls://10.0.0.1:11211", "for TLS with clients, write listen: {address: \"10.0.0.1:11211\", tls: {cert"},
+		{"tls://10.0.0.1:11211", "for TLS with servers, write pools: {NAME: {tls: on, servers: [\"10.0.0.1:11211\"]}}"},
 	} {
 		file, err := f.load("listen: " + c.listen + onePool)
 		switch {
@@ -98,6 +100,80 @@ func TestListenerTLS(t *testing.T) {
 	os.Chmod(key, 0o602)
 	if _, err := f.load(fmt.Sprintf("listen: {address: 127.0.0.1:1, tls: {cert: %s, key: %s}}", cert, key) + onePool); err == nil || !strings.Contains(err.Error(), "may change "+key) {
 		t.Errorf("a key that everybody can change: %v", err)
+	}
+}
+
+// TestPoolTLS checks the settings of tls in a pool, and that bad certificates are rejected with names and
+// dates.
+func TestPoolTLS(t *testing.T) {
+	f := newTLSFiles(t)
+	cert, key := f.ca.Named(t, "app").Write(t, f.dir, "app")
+	_, otherKey := f.ca.Named(t, "other").Write(t, f.dir, "other")
+	ca := f.write("ca.crt", f.ca.PEM)
+	past, future := time.Date(2020, 1, 2, 3, 4, 0, 0, time.UTC), time.Date(2120, 1, 2, 3, 4, 0, 0, time.UTC)
+	issue := func(name string, c *x509.Certificate) (string, string) {
+		c.Subject = pkix.Name{CommonName: name}
+		return f.ca.Issue(t, c).Write(t, f.dir, name)
+	}
+	expired, expiredKey := issue("expired", &x509.Certificate{NotBefore: past.Add(-time.Hour), NotAfter: past})
+	early, earlyKey := issue("early", &x509.Certificate{NotBefore: future, NotAfter: future.Add(time.Hour)})
+	server, serverKey := issue("server", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	full := table.Secure(table.ServerTLS{})
+	for _, c := range []struct {
+		tls     string
+		want    table.Security
+		wrong   string
+		warning string
+	}{
+		{tls: "on", want: full},
+		{tls: "{}", want: full},
+		{tls: "off"},
+		{tls: "{ca: system, name: auto, verify: full}", want: full},
+		{tls: "{ca: " + ca + ", verify: ca}", want: table.Secure(table.ServerTLS{CA: string(f.ca.PEM), Verify: table.VerifyCA})},
+		{tls: "{name: cache.example}", want: table.Secure(table.ServerTLS{Name: "cache.example"})},
+		{tls: "{verify: off}", want: table.Secure(table.ServerTLS{Verify: table.VerifyOff}), warning: "tls.verify is off"},
+		{tls: "{cert: " + cert + "}", wrong: "tls needs both cert and key"},
+		{tls: "{key: " + key + "}", wrong: "tls needs both cert and key"},
+		{tls: "{verify: off, ca: " + ca + "}", wrong: "tls.ca has no effect with verify: off"},
+		{tls: "{verify: ca, name: a}", wrong: "tls.name has no effect with verify: ca"},
+		{tls: "{cert: " + cert + ", key: " + otherKey + "}", wrong: "the key in " + otherKey + ` is not that of the certificate "app" in ` + cert + ", which is valid until "},
+		{tls: "{cert: " + expired + ", key: " + expiredKey + "}", wrong: `the certificate "expired" in ` + expired + " has expired on 2020-01-02 03:04 UTC"},
+		{tls: "{cert: " + early + ", key: " + earlyKey + "}", wrong: `the certificate "early" in ` + early + " is not valid before 2120-01-02 03:04 UTC"},
+		{tls: "{cert: " + server + ", key: " + serverKey + "}", wrong: `the certificate "server" in ` + server + " is not for a client"},
+		{tls: "{ca: " + key + "}", wrong: "tls.ca: " + key + " has no certificate"},
+		{tls: "{ca: " + expired + "}", wrong: `tls.ca: the certificate "expired" in ` + expired + " has expired"},
+		{tls: "{ca: /nowhere}", wrong: "tls.ca: open /nowhere: no such file"},
+	} {
+		for _, text := range []string{
+			"listen: 127.0.0.1:1\npools: {main: {distribution: ketama, tls: " + c.tls + ", servers: [10.0.0.1]}}\n",
+			"listen: 127.0.0.1:1\ndefaults: {tls: " + c.tls + "}\npools: {main: {distribution: ketama, servers: [10.0.0.1]}}\n",
+		} {
+			file, err := f.load(text)
+			switch {
+			case c.wrong == "" && err != nil:
+				t.Errorf("%s: %v", text, err)
+			case c.wrong == "":
+				built, err := file.Build()
+				if err != nil || built.Pools[0].TLS != c.want || strings.Join(file.Warnings, "") != "" != (c.warning != "") || c.warning != "" && !strings.Contains(file.Warnings[0], c.warning) {
+					t.Errorf("%s: %+v, %v, %q", text, built.Pools[0].TLS, err, file.Warnings)
+				}
+			case err == nil || !strings.Contains(err.Error(), c.wrong) || strings.Contains(err.Error(), ":1:1: "):
+				t.Errorf("%s: %v, want %q", text, err, c.wrong)
+			}
+		}
+	}
+	file, err := f.load("listen: 127.0.0.1:1\ndefaults: {tls: {ca: " + ca + ", cert: " + cert + ", key: " + key + "}}\nroutes: [{prefix: a, pool: a}, {pool: b}]\n" +
+		"pools: {a: {distribution: ketama, servers: [10.0.0.1]}, b: {distribution: ketama, servers: [10.0.0.1, 10.0.0.2]}}\n")
+	if err != nil || file.Pools[0].Security != file.Pools[1].Security || file.Pools[0].Security.Settings().Expires < time.Now().Unix() || len(file.Named) != 3 {
+		t.Errorf("two pools that inherit their TLS: %v", err)
+	}
+	for text, want := range map[string]string{
+		"pools: {a: {distribution: ketama, tls: on, servers: [\"unix:/tmp/x\"]}}":                                                                                     "pools.a.tls: unix:/tmp/x is a unix socket, and needs no TLS",
+		"routes: [{prefix: a, pool: a}, {pool: b}]\npools: {a: {distribution: ketama, tls: on, servers: [10.0.0.1]}, b: {distribution: ketama, servers: [10.0.0.1]}}": "pools.a and pools.b have the server 10.0.0.1:11211 with different tls",
+	} {
+		if _, err := f.load("listen: 127.0.0.1:1\n" + text + "\n"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }
 
@@ -129,6 +205,19 @@ func TestCertificateDifferences(t *testing.T) {
 	}
 	if got := Changes(after, after); len(got) > 0 {
 		t.Errorf("changes without a change: %q", got)
+	}
+	servers := "listen: 127.0.0.1:1\npools: {main: {distribution: ketama, tls: {ca: " + f.write("ca", f.ca.PEM) + ", cert: " + cert + ", key: " + key + "}, servers: [10.0.0.1]}}\n"
+	if before, err = f.load(servers); err != nil {
+		t.Fatal(err)
+	}
+	f.ca.Named(t, "a").Write(t, f.dir, "a")
+	f.write("ca", testenv.NewCA(t, "other").PEM)
+	if after, err = f.load(servers); err != nil {
+		t.Fatal(err)
+	}
+	got = strings.Join(Changes(before, after), "; ")
+	if !strings.HasPrefix(got, "pool main shows servers another certificate, valid until 20") || !strings.HasSuffix(got, "; pool main has other CAs of servers") {
+		t.Errorf("changes: %q", got)
 	}
 	plain, err := f.load("listen: 127.0.0.1:1" + onePool)
 	if err != nil {

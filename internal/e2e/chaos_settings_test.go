@@ -45,6 +45,18 @@ var chaosFixed = map[string]string{
 	"pools.*.servers.weights.*":  "as pools.*.servers.discover",
 	"admin.address":              "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
 	"defaults.failover.gutter":   "the pool that is the gutter would inherit it",
+	"pools.*.tls":                "the servers of the test do not use TLS; TestServersWithTLS changes certificates",
+	"defaults.tls":               "as pools.*.tls",
+	"pools.*.tls.ca":             "as pools.*.tls",
+	"pools.*.tls.cert":           "as pools.*.tls",
+	"pools.*.tls.key":            "as pools.*.tls",
+	"pools.*.tls.name":           "as pools.*.tls",
+	"pools.*.tls.verify":         "as pools.*.tls",
+	"defaults.tls.ca":            "as pools.*.tls",
+	"defaults.tls.cert":          "as pools.*.tls",
+	"defaults.tls.key":           "as pools.*.tls",
+	"defaults.tls.name":          "as pools.*.tls",
+	"defaults.tls.verify":        "as pools.*.tls",
 }
 
 // chaosSettingsOf returns the settings and their values. users is the path for auth_file, and

@@ -7,13 +7,14 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // TestLogin checks that Ringside gives the same replies as memcached -Y, to clients with
@@ -76,7 +77,7 @@ print(good.get("k"))
 // saidTo sends text to a server and returns the first n bytes of its reply.
 func saidTo(t *testing.T, address, text string, n int) string {
 	t.Helper()
-	c, err := net.Dial("tcp", address)
+	c, err := testenv.Dial(address)
 	if err != nil {
 		t.Fatal(err)
 	}

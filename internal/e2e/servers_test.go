@@ -43,8 +43,37 @@ func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 // startRelease starts the memcached program at a path.
 func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
-	m := testenv.StartRelease(t, binary, host, append([]string{"-m", "256", "-I", "4m"}, args...)...)
+	args = append([]string{"-m", "256", "-I", "4m"}, args...)
+	if files := tlsOfAll(t); files != "" && !strings.HasPrefix(host, "/") {
+		args = append(args, "-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files))
+	}
+	m := testenv.StartRelease(t, binary, host, args...)
 	return &memcached{m.Address, m, &process{m.Process}}
+}
+
+// overTLS makes all memcacheds of this package speak TLS, so that its tests can run a second time. A test
+// that reads what a server receives, or whose pool has unix sockets, fails then.
+var overTLS = os.Getenv("RINGSIDE_E2E_TLS") != ""
+
+var tlsOnce sync.Once
+var tlsPath string
+
+// tlsOfAll returns the path of the certificate and of its key, without .crt and .key, with which all
+// memcacheds speak TLS; empty: they do not.
+func tlsOfAll(t testing.TB) string {
+	if overTLS {
+		tlsOnce.Do(func() {
+			dir, err := os.MkdirTemp("", "ringside-tls")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ca := testenv.NewCA(t, "ca")
+			ca.Named(t, "memcached.example").Write(t, dir, "tls")
+			testenv.WriteFile(t, filepath.Join(dir, "ca.crt"), ca.PEM)
+			tlsPath = filepath.Join(dir, "tls")
+		})
+	}
+	return tlsPath
 }
 
 // startMemcacheds starts n servers on loopback addresses.
@@ -249,7 +278,11 @@ func (r *ringside) write(t testing.TB, config string) {
 	if more != "" {
 		driver += "," + more
 	}
-	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", unhurriedDefaults, r.admin)
+	defaults := unhurriedDefaults
+	if files := tlsOfAll(t); files != "" {
+		defaults = strings.TrimSuffix(defaults, "}\n") + fmt.Sprintf(", tls: {ca: %s, name: memcached.example}}\n", filepath.Join(filepath.Dir(files), "ca.crt"))
+	}
+	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", defaults, r.admin)
 	if !strings.Contains(config, "\nengine:") {
 		config += fmt.Sprintf("engine: {driver: %s}\n", driver)
 	}

@@ -33,8 +33,8 @@ func TestTLSPage(t *testing.T) {
 			commands = append(commands, command)
 		}
 	}
-	if len(commands) != 7 {
-		t.Fatalf("the page has %d commands, want 7", len(commands))
+	if len(commands) != 8 {
+		t.Fatalf("the page has %d commands, want 8", len(commands))
 	}
 	dir := t.TempDir()
 	run := func(command string) string {
@@ -55,19 +55,43 @@ func TestTLSPage(t *testing.T) {
 	if out := run(commands[5]); !strings.Contains(out, "cache.example") || !strings.Contains(out, "notAfter") {
 		t.Errorf("%s prints %s", commands[5], out)
 	}
-	config := page[strings.Index(string(page), "    listen:"):]
-	config = config[:strings.Index(string(config), "\n\n")+1]
+	block := func(first string) string {
+		rest := string(page[strings.Index(string(page), first):])
+		return rest[:strings.Index(rest, "\n\n")+1]
+	}
+	config := block("    listen:")
 	testenv.WriteFile(t, filepath.Join(dir, "users"), []byte("a:b\n"))
-	servers := front(startMemcacheds(t, 1))
+	server := freeAddress(t, "127.0.0.1")
+	_, port, _ := net.SplitHostPort(server)
+	words := strings.Fields(strings.ReplaceAll(block("    memcached -l"), "11211", port))
+	memcached := exec.Command(words[0], append(words[1:], "-u", "root")...)
+	memcached.Dir = dir
+	testenv.Run(t, words[0], memcached)
+	toServer := strings.ReplaceAll(commands[7], "127.0.0.1:11211", server)
+	eventually(t, "memcached is ready", func() bool {
+		c, err := net.Dial("tcp", server)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	if out := run(toServer); !strings.Contains(out, "VERSION ") {
+		t.Errorf("%s prints %s", toServer, out)
+	}
+	servers := strings.NewReplacer("127.0.0.1:11211", server, "/etc/ringside", dir).Replace(block("    pools:"))
+	servers = strings.ReplaceAll(strings.TrimPrefix(servers, "    "), "\n    ", "\n")
 	eachDriver(t, func(t *testing.T, driver string) {
 		at, plain := freeAddress(t, "127.0.0.1"), freeAddress(t, "127.0.0.1")
-		text := strings.NewReplacer("    listen:", "listen:\n      - "+plain, "/etc/ringside", dir, "0.0.0.0:11212", at).Replace(string(config))
+		text := strings.NewReplacer("    listen:", "listen:\n      - "+plain, "/etc/ringside", dir, "0.0.0.0:11212", at).Replace(config)
 		text = regexp.MustCompile(`(?m)^ *auth_file.*\n`).ReplaceAllString(text, "")
 		if _, err := tryRingside(t, driver, []string{plain}, text+servers); err != nil {
 			t.Fatal(err)
 		}
 		if out := run(strings.ReplaceAll(commands[6], "127.0.0.1:11212", at)); !strings.Contains(out, "VERSION ") {
 			t.Errorf("%s prints %s", commands[6], out)
+		}
+		if out := saidTo(t, plain, "set a 0 0 1\r\n1\r\n", 8); out != "STORED\r\n" {
+			t.Errorf("a set on a server with TLS: %q", out)
 		}
 		if out := saidTo(t, at, "get a\r\n", 100); out != "CLIENT_ERROR this port speaks TLS\r\n" {
 			t.Errorf("a plain client gets %q", out)
@@ -224,6 +248,59 @@ func TestCertificateRenewal(t *testing.T) {
 	if got := r.metric(t, `ringside_listener_certificate_expiry_seconds{listener="`+at+`"}`); time.Until(time.Unix(int64(got), 0)) > time.Hour {
 		t.Errorf("the certificate expires at %v", got)
 	}
+}
+
+// TestServersWithTLS changes the certificate for servers ten times under load, with replicas, and then ends
+// a server. No request may fail.
+func TestServersWithTLS(t *testing.T) {
+	dir := t.TempDir()
+	ca := testenv.NewCA(t, "ca")
+	roots := filepath.Join(dir, "ca.crt")
+	testenv.WriteFile(t, roots, ca.PEM)
+	cert, key := ca.Named(t, "app").Write(t, dir, "app")
+	a, b := testenv.StartTLS(t, ca, "127.0.0.1"), testenv.StartTLS(t, ca, "127.0.0.2")
+	r := startRingside(t, "auto", fmt.Sprintf("pools: {main: {distribution: ketama, tls: {ca: %s, cert: %s, key: %s}, servers: [%q, %q]}}\nroutes: [{pool: main, replicas: 2, replicas_on: server}]\n",
+		roots, cert, key, a.Address, b.Address))
+	c, err := testenv.Dial(r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	value := strings.Repeat("v", 100_000)
+	asks := func(request, want string) {
+		t.Helper()
+		fmt.Fprint(c, request)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Fatalf("%.30q: %.60q, %v", request, got, err)
+		}
+	}
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		ca.Named(t, "app").Write(t, dir, "app")
+		if out, err := exec.Command(binary, "reload", "--admin", r.admin).CombinedOutput(); err != nil || !strings.Contains(string(out), "pool main shows servers another certificate") {
+			t.Fatalf("%s %v", out, err)
+		}
+		asks("set k 0 0 100000\r\n"+value+"\r\n", "STORED\r\n")
+		asks("get k\r\n", "VALUE k 0 100000\r\n"+value+"\r\nEND\r\n")
+	}
+	for _, m := range []*testenv.Memcached{a, b} { // each server has a replica
+		if got := saidTo(t, m.Address, "get k\r\n", 16); !strings.HasPrefix(got, "VALUE k 0 100000") {
+			t.Errorf("the replica on %s: %q", m.Address, got)
+		}
+	}
+	testenv.WriteFile(t, key, ca.Named(t, "other").KeyPEM)
+	if out, err := exec.Command(binary, "reload", "--admin", r.admin).CombinedOutput(); err == nil || !strings.Contains(string(out), "is not that of the certificate") {
+		t.Errorf("a wrong key: %s, %v", out, err)
+	}
+	if got := r.metric(t, `ringside_pool_certificate_expiry_seconds{pool="main"}`); time.Until(time.Unix(int64(got), 0)) > time.Hour {
+		t.Errorf("the certificate expires at %v", got)
+	}
+	a.Kill()
+	asks("get k\r\n", "VALUE k 0 100000\r\n"+value+"\r\nEND\r\n")
 }
 
 // secured starts a Ringside that listens with TLS, and without it at another address.

@@ -5,6 +5,8 @@ package inspect
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
 
@@ -39,10 +42,12 @@ func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []st
 	})
 }
 
-func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target) (int, error)) []string {
-	return eachServer(ctx, t, func(ctx context.Context, s table.Target) string {
-		size, err := ask(ctx, s)
+func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (int, error)) []string {
+	return eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
+		size, err := ask(ctx, s, p)
 		switch limit := t.Limits.Value; {
+		case errors.Is(err, errHandshake):
+			return fmt.Sprintf("server %s: %v", s.Address, err)
 		case err != nil:
 		case size > limit:
 			return fmt.Sprintf("server %s stores items of up to %d bytes (item_size_max), but limits.value rejects values of more than %d bytes; set limits.value to the server's size to store larger values", s.Address, size, limit)
@@ -55,7 +60,7 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 
 // eachServer calls warn once for each address of a server in the table t, for all at the same time. It
 // returns the warnings that are not empty, in the order of the servers.
-func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Context, s table.Target) string) []string {
+func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Context, s table.Target, p *table.Pool) string) []string {
 	ctx, cancel := context.WithTimeout(ctx, askedWithin)
 	defer cancel()
 	var warnings []*string
@@ -67,7 +72,7 @@ func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Conte
 				seen[s.Address] = true
 				w := new(string)
 				warnings = append(warnings, w)
-				wait.Go(func() { *w = warn(ctx, s) })
+				wait.Go(func() { *w = warn(ctx, s, p) })
 			}
 		}
 	}
@@ -81,14 +86,28 @@ func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Conte
 	return list
 }
 
+// errHandshake is the error of a server with which a TLS connection is not possible.
+var errHandshake = errors.New("TLS handshake")
+
 // askItemSize asks a server for its item_size_max in bytes.
-func askItemSize(ctx context.Context, s table.Target) (int, error) {
+func askItemSize(ctx context.Context, s table.Target, p *table.Pool) (int, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, s.Network, s.Address)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
+	if p.TLS.On() {
+		config, err := secure.ServerConfig(p.TLS, s.Address)
+		if err != nil {
+			return 0, err
+		}
+		t := tls.Client(c, config)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return 0, fmt.Errorf("%w: %w", errHandshake, secure.Reason(err))
+		}
+		c = t
+	}
 	if end, ok := ctx.Deadline(); ok {
 		c.SetDeadline(end)
 	}

@@ -21,7 +21,7 @@ func TestItemSizes(t *testing.T) {
 	for _, name := range []string{"larger", "equal", "usual", "smaller", "gone", "larger"} {
 		servers = append(servers, table.Target{Network: "tcp", Address: name})
 	}
-	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{{Servers: servers}}}, func(_ context.Context, s table.Target) (int, error) {
+	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{{Servers: servers}}}, func(_ context.Context, s table.Target, _ *table.Pool) (int, error) {
 		if size, ok := sizes[s.Address]; ok {
 			return size, nil
 		}
@@ -57,7 +57,7 @@ func TestAskItemSize(t *testing.T) {
 				io.WriteString(conn, c.answer)
 			}
 		}()
-		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()})
+		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool))
 		l.Close()
 		if size != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%q gives %d, %v; want %d", c.answer, size, err, c.want)

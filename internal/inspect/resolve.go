@@ -14,7 +14,7 @@ import (
 // ambiguousServers returns a warning for each server name in the table t that resolves to several
 // IPv4 addresses or several IPv6 addresses.
 func ambiguousServers(ctx context.Context, t *table.Table, lookUp func(ctx context.Context, host string) ([]netip.Addr, error)) []string {
-	return eachServer(ctx, t, func(ctx context.Context, s table.Target) string {
+	return eachServer(ctx, t, func(ctx context.Context, s table.Target, _ *table.Pool) string {
 		host, port, err := net.SplitHostPort(s.Address)
 		if _, noAddress := netip.ParseAddr(host); s.Network == "unix" || err != nil || noAddress == nil {
 			return ""

@@ -4,6 +4,7 @@ package testenv
 
 import (
 	"bytes"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -65,6 +67,9 @@ func FreeAddress(t testing.TB, host string) string {
 	return l.Addr().String()
 }
 
+// withTLS has the addresses at which a memcached of this process speaks TLS, and the settings of clients.
+var withTLS sync.Map // of *tls.Config, by address
+
 // Dial connects to host:port, or to the unix socket at an absolute path. Every use of the connection
 // fails after the time Patience.
 func Dial(address string) (net.Conn, error) {
@@ -73,10 +78,27 @@ func Dial(address string) (net.Conn, error) {
 		network = "unix"
 	}
 	c, err := net.DialTimeout(network, address, Patience)
+	if config, ok := withTLS.Load(address); ok && err == nil {
+		c = tlsConn{tls.Client(c, config.(*tls.Config))}
+	}
 	if err == nil {
 		c.SetDeadline(time.Now().Add(Patience))
 	}
 	return c, err
+}
+
+// tlsConn is a connection to a memcached with TLS. It sends the last byte in a record of its own, because
+// memcached may stop in the middle of a record: see secure.Conn.WriteToServer.
+type tlsConn struct{ *tls.Conn }
+
+func (c tlsConn) Write(b []byte) (int, error) {
+	cut := max(len(b)-1, 0)
+	n, err := c.Conn.Write(b[:cut])
+	if err == nil {
+		m, also := c.Conn.Write(b[cut:])
+		n, err = n+m, also
+	}
+	return n, err
 }
 
 // Output collects what a process writes.
@@ -228,6 +250,23 @@ func StartRelease(t testing.TB, program, host string, args ...string) *Memcached
 	}
 }
 
+// StartTLS starts a memcached with TLS on an address of host. Its certificate is of ca and for that address.
+// Clients need a certificate of ca.
+func StartTLS(t testing.TB, ca *CA, host string, args ...string) *Memcached {
+	t.Helper()
+	dir := t.TempDir()
+	cert, key := ca.Named(t, host).Write(t, dir, "memcached")
+	roots := filepath.Join(dir, "ca.crt")
+	WriteFile(t, roots, ca.PEM)
+	address := FreeAddress(t, host)
+	withTLS.Store(address, &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{ca.Named(t, "test").Certificate(t)}, ServerName: host})
+	m := &Memcached{Address: address, program: "memcached", args: append([]string{"-Z", "-o", "ssl_chain_cert=" + cert + ",ssl_key=" + key + ",ssl_ca_cert=" + roots + ",ssl_verify_mode=2"}, args...)}
+	if err := m.start(t); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 // start starts the process at m.Address and waits until it replies.
 func (m *Memcached) start(t testing.TB) error {
 	args := []string{"-u", "root", "-U", "0", "-t", "2"}
@@ -236,6 +275,9 @@ func (m *Memcached) start(t testing.TB) error {
 	} else {
 		host, port, _ := net.SplitHostPort(m.Address)
 		args = append(args, "-l", host, "-p", port)
+	}
+	if slices.Contains(m.args, "-Z") {
+		withTLS.LoadOrStore(m.Address, &tls.Config{InsecureSkipVerify: true})
 	}
 	m.Process = Start(t, m.program, append(args, m.args...)...)
 	return m.Ready(m.Address)

@@ -56,6 +56,11 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 			out.figures(said.Figures())
 		}
 	}
+	for _, pool := range t.Pools {
+		if pool.TLS.On() && pool.TLS.Settings().Expires > 0 {
+			out.set(poolCertificateExpiry, float64(pool.TLS.Settings().Expires), pool.Name)
+		}
+	}
 	for _, l := range t.Listeners {
 		if l.TLS != nil {
 			out.set(certificateExpiry, float64(l.TLS.Expires.Unix()), live.ListenerAddress(l.Network, l.Address))

@@ -129,6 +129,8 @@ var (
 	certificateExpiry = stats.NewGauge("listener_certificate_expiry_seconds",
 		"When the first certificate of a listener with TLS expires, in Unix seconds.",
 		"listener")
+	poolCertificateExpiry = stats.PerPool.Gauge("pool_certificate_expiry_seconds",
+		"When the first certificate that Ringside shows to the servers of the pool expires, in Unix seconds. Pools without a certificate have no series.")
 	buildInfo = stats.NewGauge("build_info",
 		"Always 1. The labels have the versions of Ringside and of Go.",
 		"version", "goversion")

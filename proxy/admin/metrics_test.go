@@ -203,10 +203,11 @@ func oneSource() []live.Source {
 	return []live.Source{{Pool: "main", Source: "dns+mc:11211", Servers: 3, State: "failing", Problem: "no such host", At: time.Unix(1_700_000_000, 0), Succeeded: 7, Failed: 2, Held: 1}}
 }
 
-// withTLS returns a proxy that has a listener with TLS.
+// withTLS returns a proxy that has a listener and a pool with TLS.
 func withTLS() *proxy.Proxy {
 	t := tableOf(pool("tls"))
 	t.Listeners[0].TLS = &table.ListenerTLS{Expires: time.Unix(2_000_000_000, 0)}
+	t.Pools[0].TLS = table.Secure(table.ServerTLS{Expires: 2_000_000_000})
 	p := newProxyOf(t)
 	newLoop(p)
 	return p

@@ -2,7 +2,11 @@ package link
 
 // This file defines Link: one connection, as the engine and its driver share it.
 
-import "errors"
+import (
+	"errors"
+
+	"ringside/proxy/table"
+)
 
 // Sock is a driver's socket of a Link.
 type Sock interface {
@@ -74,6 +78,9 @@ type Dialer interface {
 
 	// Target returns the address to connect to.
 	Target() (network, address string)
+
+	// Security returns the TLS of the next connection.
+	Security() table.Security
 
 	// Pending appends to iov the bytes that may be sent now.
 	Pending(iov [][]byte) [][]byte

@@ -179,8 +179,17 @@ func (d *epoll) connected(s *sock) {
 }
 
 func (d *epoll) opened(s *sock) {
-	s.state = sockOpen
 	d.watch(s, unix.EPOLLIN)
+	if s.link.Server().Security().On() {
+		d.greetServer(s)
+		return
+	}
+	d.up(s)
+}
+
+// up passes a server whose connection is ready to the engine.
+func (d *epoll) up(s *sock) {
+	s.state = sockOpen
 	if d.faults.opened(epollPort{d, s}) {
 		d.engine.Up(s.link)
 	}

@@ -45,9 +45,10 @@ type epoll struct {
 	spare   int   // a descriptor that is closed to reject a client for which no other is free; -1: none
 	kept    []int // descriptors of ended server connections, reserved for the next ones
 
-	handshakes handshakes
-	sealedIn   []byte // buffer for encrypted bytes that were read
-	sealedOut  []byte // buffer for plain bytes that are encrypted together
+	handshakes    handshakes
+	introductions introductions
+	sealedIn      []byte // buffer for encrypted bytes that were read
+	sealedOut     []byte // buffer for plain bytes that are encrypted together
 
 	// The fields from wake on are shared with other goroutines.
 	wake       int // eventfd that wakes the loop, for posted functions
@@ -103,6 +104,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
 	d.handshakes = handshakes{engine: e, post: d.post}
+	d.introductions = introductions{post: d.post}
 	if err := d.open(); err != nil {
 		d.closeOwn()
 		return nil, err
@@ -284,12 +286,12 @@ func (d *epoll) handle(ev *unix.EpollEvent) {
 // room for, the socket counts as empty. That saves the call that would return EAGAIN.
 func (d *epoll) read(s *sock) {
 	s.round = d.round
-	if s.filter != nil {
-		d.readFiltered(s)
-		return
-	}
 	if s.tls != nil {
 		d.readSealed(s)
+		return
+	}
+	if s.filter != nil {
+		d.readFiltered(s)
 		return
 	}
 	if s.events&unix.EPOLLIN == 0 { // paused: epoll reports only the end of the connection
@@ -337,6 +339,9 @@ func (d *epoll) fail(s *sock, err error) {
 
 func (d *epoll) write(s *sock) {
 	if f := s.filter; f != nil {
+		if s.tls != nil && !d.flushSealed(s) {
+			return
+		}
 		f.write(now())
 		f.wake()
 		return

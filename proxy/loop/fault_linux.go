@@ -23,6 +23,9 @@ func (p epollPort) connect()         { p.lookUp(p.s) }
 func (p epollPort) busy() bool       { return false }
 
 func (p epollPort) send(b []byte) (int, error) {
+	if p.s.tls != nil {
+		return p.sendSealed(p.s, b)
+	}
 	n, err := unix.Write(p.s.fd, b)
 	if err == unix.EAGAIN || err == unix.EINTR {
 		return 0, nil
@@ -42,7 +45,7 @@ func (p epollPort) want(read, write bool) {
 	if read {
 		events |= unix.EPOLLIN
 	}
-	if write {
+	if write || p.s.tls != nil && p.s.tls.held > 0 {
 		events |= unix.EPOLLOUT
 	}
 	p.watch(p.s, events)

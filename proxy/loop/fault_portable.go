@@ -24,6 +24,9 @@ func (p streamPort) busy() bool       { return p.s.busy }
 
 // send passes b to the writer goroutine, which holds one buffer at a time.
 func (p streamPort) send(b []byte) (int, error) {
+	if p.s.tls != nil {
+		return p.sendSealed(p.s, b)
+	}
 	if p.s.busy {
 		return 0, nil
 	}
@@ -58,7 +61,7 @@ func (d *portable) redial(addresses map[string]bool) {
 func (d *portable) refault() {
 	d.faults.review(func(yield func(port, bool) bool) {
 		for s := range d.socks {
-			if s.link != nil && !s.link.Client() && s.conn != nil && !s.closed && !yield(streamPort{d, s}, false) {
+			if s.link != nil && !s.link.Client() && s.conn != nil && !s.closed && (s.tls == nil || !s.tls.shaking) && !yield(streamPort{d, s}, false) {
 				return
 			}
 		}

@@ -32,7 +32,8 @@ type portable struct {
 	running sync.WaitGroup
 	faults  faults
 
-	handshakes handshakes
+	handshakes    handshakes
+	introductions introductions
 
 	posting sync.Mutex // guards posted; never waits for mu, because the caller of post may hold mu
 	posted  []func(e *proxy.Engine)
@@ -97,6 +98,7 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}
 	d.handshakes = handshakes{engine: e, post: d.post}
+	d.introductions = introductions{post: d.post}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }
@@ -253,6 +255,9 @@ func (d *portable) drop(s *stream) {
 		if x := s.tls.greeting; x != nil {
 			d.handshakes.forget(x)
 		}
+		if x := s.tls.introduction; x != nil {
+			d.introductions.forget(x)
+		}
 		s.tls.Cancel()
 	}
 	d.taken(s)
@@ -349,16 +354,25 @@ func (d *portable) dialUp(s *stream) {
 			default:
 				used = true
 				s.conn = c
-				d.start(s)
-				if d.faults.opened(streamPort{d, s}) {
-					e.Up(l)
+				if l.Server().Security().On() {
+					d.greetServer(s)
+					return
 				}
+				d.start(s)
+				d.up(s)
 			}
 		})
 		if c != nil && !used {
 			c.Close()
 		}
 	}()
+}
+
+// up passes a server whose connection is ready to the engine.
+func (d *portable) up(s *stream) {
+	if d.faults.opened(streamPort{d, s}) {
+		d.engine.Up(s.link)
+	}
 }
 
 // start starts the reader and the writer of s.

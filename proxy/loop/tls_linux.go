@@ -4,6 +4,7 @@ package loop
 
 import (
 	"io"
+	"net"
 
 	"golang.org/x/sys/unix"
 
@@ -13,9 +14,11 @@ import (
 // sealed is the TLS of a socket in an epoll loop.
 type sealed struct {
 	*secure.Conn
-	greeting *handshake // the handshake of a client that is not complete; nil: it is complete
-	over     bool       // the other end sends no more; the handshake may still be incomplete
-	held     int        // number of encrypted bytes that the socket has not accepted, as reported to the engine
+	greeting     *handshake    // the handshake of a client that is not complete; nil: it is complete
+	introduction *introduction // the handshake with a server that is not complete; nil: it is complete
+	over         bool          // the other end sends no more; the handshake may still be incomplete
+	inside       bool          // the bytes sent last may end inside a request
+	held         int           // number of encrypted bytes that the socket has not accepted, as reported to the engine
 }
 
 // Sizes of the buffers that the TLS connections of a loop share.
@@ -105,17 +108,20 @@ func (d *epoll) rejoin(s *sock) {
 // readSealed passes the bytes that have arrived on a TLS connection to the engine, like read.
 func (d *epoll) readSealed(s *sock) {
 	if s.events&unix.EPOLLIN == 0 { // paused: epoll reports only the end of the connection
-		d.fail(s, sockError(s.fd))
+		d.endSealed(s, sockError(s.fd))
 		return
 	}
 	buf := d.sealedSpace()
 	for range readsPerEvent {
+		if s.filter != nil && s.filter.in.full() {
+			return
+		}
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), ptr(&buf[0]), uintptr(len(buf)))
 		switch {
 		case errno == unix.EAGAIN || errno == unix.EINTR:
 			return
 		case errno != 0:
-			d.fail(s, errno)
+			d.endSealed(s, errno)
 			return
 		case n == 0:
 			s.tls.End()
@@ -131,26 +137,46 @@ func (d *epoll) readSealed(s *sock) {
 	}
 }
 
-// decrypt passes all plain bytes of s to the engine.
+// decrypt passes all plain bytes of s to the engine, or to a filter.
 func (d *epoll) decrypt(s *sock) {
 	for s.state == sockOpen {
-		n, err := s.tls.Read(d.engine.Space(s.link))
+		b := d.engine.Space(s.link)
+		n, err := s.tls.Read(b)
 		switch {
+		case n > 0 && s.filter != nil:
+			s.filter.read(now(), b[:n])
 		case n > 0:
 			d.engine.Filled(s.link, n)
 		case err == nil:
 			if len(s.tls.Out()) > 0 { // crypto/tls has answered a change of keys
 				d.flushSealed(s)
 			}
+			if s.filter != nil {
+				s.filter.wake()
+			}
 			return
 		case err == io.EOF && s.link.Client():
 			d.engine.Closed(s.link, nil) // the client has announced that it sends no more; it may wait for replies
 			return
 		default:
-			d.flushSealed(s) // an alert with the reason
-			d.fail(s, err)
+			if d.flushSealed(s); s.state == sockOpen { // an alert with the reason
+				d.endSealed(s, err)
+			}
+			return
 		}
 	}
+}
+
+// endSealed ends a TLS connection that sends no more. A filter keeps it until the bytes before the end
+// have moved on.
+func (d *epoll) endSealed(s *sock, err error) {
+	if s.filter == nil {
+		d.fail(s, err)
+		return
+	}
+	unix.EpollCtl(d.fd, unix.EPOLL_CTL_DEL, s.fd, nil) // epoll would report the end at each wakeup
+	s.filter.ended(now(), err)
+	s.filter.wake()
 }
 
 // writeSealed sends the pending bytes of the engine on a TLS connection. All bytes of a wakeup are
@@ -159,6 +185,7 @@ func (d *epoll) writeSealed(s *sock) {
 	for d.flushSealed(s) {
 		d.iov = s.link.Pending(d.iov[:0])
 		if len(d.iov) == 0 {
+			s.tls.inside = false
 			d.engine.Wrote(s.link, 0, false)
 			d.watch(s, s.events&^unix.EPOLLOUT)
 			return
@@ -176,7 +203,7 @@ func (d *epoll) writeSealed(s *sock) {
 			plain = d.sealedOut
 		}
 		plain = plain[:min(len(plain), sealedWrite)]
-		if err := s.tls.Write(plain); err != nil {
+		if err := s.tls.write(plain, s.server()); err != nil {
 			d.fail(s, err)
 			return
 		}
@@ -195,6 +222,32 @@ func (d *epoll) writeSealed(s *sock) {
 	if s.state == sockOpen {
 		d.engine.Wrote(s.link, 0, true)
 	}
+}
+
+// sendSealed encrypts bytes of a filter. It returns how many; 0: the socket has not accepted those before.
+func (d *epoll) sendSealed(s *sock, b []byte) (int, error) {
+	if s.tls.held > 0 {
+		return 0, nil
+	}
+	b = b[:min(len(b), sealedWrite)]
+	s.tls.inside = true
+	if err := s.tls.write(b, true); err != nil {
+		return 0, err
+	}
+	if d.flushSealed(s); s.state != sockOpen {
+		return 0, net.ErrClosed
+	}
+	return len(b), nil
+}
+
+// write encrypts b, to a server or to a client.
+func (t *sealed) write(b []byte, server bool) error {
+	if !server {
+		return t.Write(b)
+	}
+	inside := t.inside
+	t.inside = true // until there are no more pending bytes
+	return t.WriteToServer(b, !inside)
 }
 
 // flushSealed writes the encrypted bytes of s to its socket. It returns true if it has written all.
@@ -250,6 +303,9 @@ func (d *epoll) closeSealed(s *sock) {
 	if x := s.tls.greeting; x != nil {
 		d.handshakes.forget(x)
 	}
+	if x := s.tls.introduction; x != nil {
+		d.introductions.forget(x)
+	}
 	d.holdSealed(s, 0)
 	if s.state == sockShaking {
 		s.tls.Cancel()
@@ -264,5 +320,38 @@ func (d *epoll) sayBye(s *sock) {
 		if out := s.tls.Out(); len(out) > 0 {
 			unix.Write(s.fd, out) // an error changes nothing: the socket is closed
 		}
+	}
+}
+
+// serverSock is a server's socket during its handshake.
+type serverSock struct {
+	*epoll
+	s *sock
+}
+
+func (c serverSock) flush() { c.flushSealed(c.s) }
+
+// greetServer begins the TLS handshake with a server that is connected.
+func (d *epoll) greetServer(s *sock) {
+	x, err := d.introductions.begin(serverSock{d, s}, s.link)
+	if err != nil {
+		d.fail(s, err)
+		return
+	}
+	s.tls, s.state = &sealed{Conn: x.Conn, introduction: x}, sockShaking
+}
+
+func (c serverSock) met(err error) {
+	d, s := c.epoll, c.s
+	if err == nil && s.tls.over {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		d.fail(s, err)
+		return
+	}
+	s.tls.introduction = nil
+	if d.up(s); s.state == sockOpen {
+		d.decrypt(s) // session tickets
 	}
 }

@@ -15,8 +15,10 @@ import (
 // sealedStream is the TLS of a stream.
 type sealedStream struct {
 	*secure.Conn
-	greeting *handshake // the handshake of a client that is not complete; nil: it is complete
-	shaking  bool       // the handshake is not complete
+	greeting     *handshake    // the handshake of a client that is not complete; nil: it is complete
+	introduction *introduction // the handshake with a server that is not complete; nil: it is complete
+	inside       bool          // the bytes sent last may end inside a request
+	shaking      bool          // the handshake is not complete
 }
 
 // greet begins the TLS handshake of a client that was accepted on the listener l.
@@ -42,32 +44,49 @@ func (d *portable) arrivedSealed(s *stream, b []byte, err error) {
 	case err == io.EOF || s.tls.shaking:
 		s.tls.End()
 	default:
-		d.ended(s, err)
+		d.endSealed(s, err)
 	}
 	if !s.closed && !s.tls.shaking {
 		d.decrypt(s)
 	}
 }
 
-// decrypt passes all plain bytes of s to the engine.
+// decrypt passes all plain bytes of s to the engine, or to a filter.
 func (d *portable) decrypt(s *stream) {
 	for !s.closed {
-		n, err := s.tls.Read(d.engine.Space(s.link))
+		b := d.engine.Space(s.link)
+		n, err := s.tls.Read(b)
 		switch {
+		case n > 0 && s.filter != nil:
+			s.filter.read(now(), b[:n])
 		case n > 0:
 			d.engine.Filled(s.link, n)
 		case err == nil:
 			d.flushSealed(s) // crypto/tls may have answered a change of keys
+			if s.filter != nil {
+				s.filter.wake()
+			}
 			return
 		case err == io.EOF && s.link.Client():
 			d.engine.Closed(s.link, nil) // the client has announced that it sends no more; it may wait for replies
 			return
 		default:
 			d.tellAtOnce(s, s.tls.Out()) // an alert with the reason
-			d.drop(s)
-			d.engine.Closed(s.link, engineError(err))
+			d.endSealed(s, err)
+			return
 		}
 	}
+}
+
+// endSealed ends a TLS connection that sends no more. A filter keeps it until the bytes before the end
+// have moved on.
+func (d *portable) endSealed(s *stream, err error) {
+	if f := s.filter; f != nil {
+		f.ended(now(), err)
+		f.wake()
+		return
+	}
+	d.ended(s, err)
 }
 
 // writeSealed encrypts the pending bytes of the engine, and passes them to the writer.
@@ -78,8 +97,10 @@ func (d *portable) writeSealed(s *stream) {
 	}
 	plain := slices.Concat(s.link.Pending(nil)...)
 	plain = plain[:min(len(plain), maxHanded)]
-	if len(plain) > 0 {
-		if err := s.tls.Write(plain); err != nil {
+	if len(plain) == 0 {
+		s.tls.inside = false
+	} else {
+		if err := s.tls.write(plain, !s.link.Client()); err != nil {
 			d.drop(s)
 			d.engine.Closed(s.link, err)
 			return
@@ -87,6 +108,16 @@ func (d *portable) writeSealed(s *stream) {
 		d.engine.Wrote(s.link, len(plain), true)
 	}
 	d.flushSealed(s)
+}
+
+// write encrypts b, to a server or to a client.
+func (t *sealedStream) write(b []byte, server bool) error {
+	if !server {
+		return t.Write(b)
+	}
+	inside := t.inside
+	t.inside = true // until there are no more pending bytes
+	return t.WriteToServer(b, !inside)
 }
 
 // flushSealed passes the encrypted bytes of s to the writer, if it is free. Until the writer reports
@@ -98,7 +129,7 @@ func (d *portable) flushSealed(s *stream) {
 	}
 	buf := bytes.Clone(out)
 	s.tls.Sent(len(out))
-	if s.link != nil {
+	if s.link != nil && !s.tls.shaking {
 		d.engine.Wrote(s.link, 0, true)
 		d.engine.Handed(s.link, len(buf))
 		s.given = len(buf)
@@ -114,16 +145,35 @@ func (d *portable) wroteSealed(s *stream, err error) {
 	switch {
 	case s.tls.greeting != nil && err != nil:
 		d.handshakes.failed(s.tls.greeting, err)
+	case err != nil && s.filter != nil:
+		d.endSealed(s, err)
 	case err != nil:
 		d.drop(s)
 		d.engine.Closed(s.link, err)
 	case s.link != nil && !s.tls.shaking:
 		d.taken(s)
 		d.engine.Wrote(s.link, 0, false)
-		d.write(s)
+		if d.write(s); !s.closed {
+			d.flushSealed(s) // with a filter, write sends only what is due
+		}
 	default:
 		d.flushSealed(s)
 	}
+}
+
+// sendSealed encrypts bytes of a filter, and passes them to the writer. It returns how many; 0: the writer
+// is busy.
+func (d *portable) sendSealed(s *stream, b []byte) (int, error) {
+	if s.busy {
+		return 0, nil
+	}
+	b = b[:min(len(b), maxHanded)]
+	s.tls.inside = true
+	if err := s.tls.write(b, true); err != nil {
+		return 0, err
+	}
+	d.flushSealed(s)
+	return len(b), nil
 }
 
 // tellAtOnce writes a few bytes before the stream is closed, if the kernel accepts them at once.
@@ -166,6 +216,44 @@ func (c clientStream) welcome() {
 	x := s.tls.greeting
 	s.tls.greeting, s.tls.shaking = nil, false
 	s.link = d.engine.Accepted(x.network, x.address, s)
+	if s.busy {
+		d.engine.Wrote(s.link, 0, true)
+	}
+	d.decrypt(s)
+}
+
+// serverStream is a server's stream during its handshake.
+type serverStream struct {
+	*portable
+	s *stream
+}
+
+func (c serverStream) flush() { c.flushSealed(c.s) }
+
+// greetServer begins the TLS handshake with a server that is connected.
+func (d *portable) greetServer(s *stream) {
+	x, err := d.introductions.begin(serverStream{d, s}, s.link)
+	if err != nil {
+		d.drop(s)
+		d.engine.Closed(s.link, err)
+		return
+	}
+	s.tls = &sealedStream{Conn: x.Conn, introduction: x, shaking: true}
+	d.start(s)
+}
+
+func (c serverStream) met(err error) {
+	d, s := c.portable, c.s
+	if err != nil {
+		d.tellAtOnce(s, s.tls.Out()) // an alert with the reason
+		d.drop(s)
+		d.engine.Closed(s.link, engineError(err))
+		return
+	}
+	s.tls.introduction, s.tls.shaking = nil, false
+	if d.up(s); s.closed {
+		return
+	}
 	if s.busy {
 		d.engine.Wrote(s.link, 0, true)
 	}

@@ -97,6 +97,26 @@ func (c *Conn) Write(b []byte) error {
 	return err
 }
 
+// WriteToServer encrypts b for a memcached server. begins is false if the bytes before b ended inside a
+// request.
+//
+// memcached 1.6.18 may stop in the middle of a record: it reads exactly the rest of a value, waits until
+// the socket has more bytes, and does not know that OpenSSL holds the rest of the record. It does not stop
+// in a record that fits its buffer, which is empty if a request begins. Otherwise the last byte gets a
+// record of its own: the socket has that byte until the record before it is read completely.
+func (c *Conn) WriteToServer(b []byte, begins bool) error {
+	if n := len(b) - 1; n > 0 && !(begins && len(b) <= largestRecord) {
+		if err := c.Write(b[:n]); err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return c.Write(b)
+}
+
+// largestRecord is the most plain bytes of a TLS record, and the size of memcached's buffer.
+const largestRecord = 16 << 10
+
 // Out returns the encrypted bytes that must be sent. They are valid until the next call of another
 // method. Afterwards other connections may use their memory. During the handshake the result is a copy.
 func (c *Conn) Out() []byte { return c.pipe.pending() }

@@ -3,6 +3,7 @@ package secure
 // This file checks certificates, keys and CAs, and makes settings of crypto/tls of them.
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -176,6 +178,71 @@ func (l *Listener) Conn() *Conn {
 	}
 	l.mu.Unlock()
 	return Server(l.config)
+}
+
+// Servers makes the TLS connections of one engine to servers. It keeps their sessions, so that the
+// next connection resumes one.
+type Servers struct{ configs map[serverConfig]*tls.Config }
+
+type serverConfig struct {
+	security table.Security
+	address  string
+}
+
+// mostConfigs is the number of settings that are kept. There are more only after many reloads.
+const mostConfigs = 4096
+
+// Conn returns the TLS connection to the server at address, with these settings.
+func (s *Servers) Conn(security table.Security, address string) (*Conn, error) {
+	key := serverConfig{security, address}
+	c := s.configs[key]
+	if c == nil {
+		var err error
+		if c, err = ServerConfig(security, address); err != nil {
+			return nil, err
+		}
+		if s.configs == nil || len(s.configs) >= mostConfigs {
+			s.configs = map[serverConfig]*tls.Config{}
+		}
+		s.configs[key] = c
+	}
+	return Client(c), nil
+}
+
+// ServerConfig returns the settings of crypto/tls for connections to the server at address.
+func ServerConfig(security table.Security, address string) (*tls.Config, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	t := security.Settings()
+	c := &tls.Config{
+		ServerName: cmp.Or(t.Name, host), MinVersion: tls.VersionTLS12, DynamicRecordSizingDisabled: true,
+		ClientSessionCache: tls.NewLRUClientSessionCache(1),
+	}
+	if t.Cert != "" {
+		pair, err := tls.X509KeyPair([]byte(t.Cert), []byte(t.Key))
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	if t.CA != "" {
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AppendCertsFromPEM([]byte(t.CA))
+	}
+	if c.InsecureSkipVerify = t.Verify != table.VerifyFull; t.Verify == table.VerifyCA {
+		roots := c.RootCAs
+		c.VerifyConnection = func(is tls.ConnectionState) error { // also called for a resumed session
+			o := x509.VerifyOptions{Roots: roots, Intermediates: x509.NewCertPool()}
+			for _, more := range is.PeerCertificates[1:] {
+				o.Intermediates.AddCert(more)
+			}
+			_, err := is.PeerCertificates[0].Verify(o)
+			return err
+		}
+	}
+	return c, nil
 }
 
 // Tickets are the keys that encrypt session tickets. All listeners of a process share them, and the

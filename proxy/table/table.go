@@ -104,6 +104,7 @@ type Pool struct {
 	Keepalive    time.Duration // a connection to a server that was idle for this time is checked with a ping; 0: never
 	RetryBackoff Backoff
 	Failover     Failover
+	TLS          Security // TLS of the connections to the servers; pools with the same server have the same
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next

@@ -276,6 +276,9 @@ func (c *Conn) Target() (network, address string) {
 	return c.Server.Target.Network, c.Server.Target.Address
 }
 
+// Security returns the TLS of the next connection.
+func (c *Conn) Security() table.Security { return c.Server.security }
+
 // Owed returns how many replies are still due on c, and the mean size of recent replies in bytes; 0:
 // there was no reply yet.
 func (c *Conn) Owed() (answers, size int) { return c.Due(), c.meanBytes / max(c.meanAnswers, 1) }

@@ -69,6 +69,7 @@ type settings struct {
 	keepalive         time.Duration // how long a connection must be idle before Ringside sends a ping on it; 0: no pings
 	Connect, Greeting time.Duration // Connect: timeout of the dial; Greeting: timeout of the first reply on a new connection
 	backoff           table.Backoff
+	security          table.Security
 	downAfter         int // number of requests in a row without a reply in time after which the server is down
 }
 
@@ -117,6 +118,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 		srv.Connect, srv.Greeting, srv.backoff = p.Timeouts.Connect, p.Timeouts.Request, p.RetryBackoff
 		srv.downAfter = math.MaxInt
 		srv.joinGets = true
+		srv.secure(p.TLS)
 	}
 	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, defaultDownAfter))
 	srv.Connections = max(srv.Connections, p.Connections)
@@ -138,6 +140,20 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 	if srv.preconnect {
 		for _, c := range srv.Conns {
 			srv.e.Mark(&c.Link)
+		}
+	}
+}
+
+// secure applies the TLS settings t. Requests in flight complete on the connections that they are on.
+func (srv *Server) secure(t table.Security) {
+	before := srv.security
+	srv.security = t
+	if before.Outlasts(t) {
+		return
+	}
+	for _, c := range slices.Clone(srv.Conns) {
+		if c.State != ConnIdle {
+			c.linger("server " + srv.Label() + ": too many connections wait for late answers")
 		}
 	}
 }
