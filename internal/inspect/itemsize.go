@@ -4,6 +4,7 @@ package inspect
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,11 +35,8 @@ const usualItemSize = 1 << 20
 // that of memcached. A usual server itself rejects a value that is too large. dial has the addresses of
 // servers that are not at their address in the table: see config.File.Dial.
 func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
-	return itemSizes(ctx, t, func(ctx context.Context, s table.Target) (int, error) {
-		if at, ok := dial[s.Address]; ok {
-			s.Address = at
-		}
-		return askItemSize(ctx, s)
+	return itemSizes(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) (int, error) {
+		return askItemSize(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
 	})
 }
 
@@ -89,10 +87,11 @@ func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Conte
 // errHandshake is the error of a server with which a TLS connection is not possible.
 var errHandshake = errors.New("TLS handshake")
 
-// askItemSize asks a server for its item_size_max in bytes.
-func askItemSize(ctx context.Context, s table.Target, p *table.Pool) (int, error) {
+// askItemSize asks the server s of the pool p, which is at the address `at`, for its item_size_max in
+// bytes.
+func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) (int, error) {
 	var d net.Dialer
-	c, err := d.DialContext(ctx, s.Network, s.Address)
+	c, err := d.DialContext(ctx, s.Network, at)
 	if err != nil {
 		return 0, err
 	}

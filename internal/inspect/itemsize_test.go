@@ -57,7 +57,7 @@ func TestAskItemSize(t *testing.T) {
 				io.WriteString(conn, c.answer)
 			}
 		}()
-		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool))
+		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String())
 		l.Close()
 		if size != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%q gives %d, %v; want %d", c.answer, size, err, c.want)
