@@ -77,6 +77,9 @@ func (f *File) With(lists Lists) (*File, error) {
 	for i := range g.Listen { // the text is the same, so the listeners are the same
 		g.Listen[i].Users, g.Listen[i].TLS.Material = f.Listen[i].Users, f.Listen[i].TLS.Material
 	}
+	for i := range g.Pools {
+		g.Pools[i].Security = f.Pools[i].Security
+	}
 	g.Named = f.Named
 	return g, nil
 }
