@@ -71,6 +71,9 @@ func parseAddress(text, usual string, least int) (Address, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
 		return unixAddress(path)
 	}
+	if all := severalIn(text); len(all) > 1 {
+		return Address{}, fmt.Errorf("%s are several addresses in one text: %s", quote(text), listHint(all))
+	}
 	host, port, err := splitHost(text)
 	switch {
 	case err != nil:
@@ -85,6 +88,20 @@ func parseAddress(text, usual string, least int) (Address, error) {
 		return Address{}, fmt.Errorf("a port is a number between %d and 65535, not %s", least, quote(port))
 	}
 	return Address{"tcp", net.JoinHostPort(host, port)}, nil
+}
+
+// severalIn splits a text in which commas, semicolons or spaces separate several values.
+func severalIn(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == ';' })
+}
+
+// listHint says how to write the values in all as a list.
+func listHint(all []string) string {
+	more := ""
+	if len(all) > 3 {
+		all, more = all[:3], ", …"
+	}
+	return "write a list, such as [" + strings.Join(all, ", ") + more + "]"
 }
 
 // parts returns the host and the port of a TCP address. If the host is an IP address, ip is that

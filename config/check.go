@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -34,6 +35,9 @@ func (d *document) checkListeners(f *File) {
 			} else if l.Users = users; exposed {
 				d.warn(d.place(&l.AuthFile), "every user of this machine can read the passwords in %s: chmod o-r", l.AuthFile)
 			}
+		}
+		if l.Address.everywhere() && l.AuthFile == "" && l.TLS.ClientCA == "" {
+			d.warn(d.place(&l.Address, l), "listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does")
 		}
 		d.checkListenerTLS(l)
 		d.checkTaken(seen, &l.Address)
@@ -158,9 +162,18 @@ func (d *document) checkTotal(f *File, r *Route) {
 	}
 }
 
+// expression matches what occurs in regular expressions, but hardly in keys.
+var expression = regexp.MustCompile(`^\^|\$$|\.\*|\.\+|\\[dwsbDWS.]|\[[^\]]*-[^\]]*\]|\([^)]*\|[^)]*\)`)
+
 // checkKeys rejects prefixes and patterns that no key can match.
 func (d *document) checkKeys(f *File, r *Route) {
 	at := d.place(&r.Match, &r.Prefix, r)
+	if strings.Contains(r.Prefix, "*") {
+		d.warn(at, "a * in prefix stands for itself: for any bytes, write match: %s", quote(strings.TrimRight(r.Prefix, "*")+"*"))
+	}
+	if expression.MatchString(r.Match) {
+		d.warn(at, "match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters stand for themselves")
+	}
 	if r.begins(divert.Reserved) {
 		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", divert.Reserved)
 	} else if r.Strip && len(r.Prefix) == f.Limits.Key {

@@ -54,8 +54,50 @@ func (e Errors) orNil() error {
 	if len(e) == 0 {
 		return nil
 	}
-	return e.sorted()
+	return e.sorted().withoutCrowds()
 }
+
+// mostUnknown is the maximum number of errors about unknown keys that are reported. A file of another
+// program can have thousands of them.
+const mostUnknown = 10
+
+// withoutCrowds replaces the errors about unknown keys after the first mostUnknown by one error with
+// their number.
+func (e Errors) withoutCrowds() (list Errors) {
+	unknown, last := 0, (*Error)(nil)
+	for _, one := range e {
+		if strings.HasPrefix(one.Message, unknownKey) {
+			if unknown++; unknown > mostUnknown {
+				if last == nil {
+					last = &Error{File: one.File, Line: one.Line, Column: one.Column}
+					list = append(list, last)
+				}
+				last.Message = fmt.Sprintf("and %s", count(unknown-mostUnknown, "more unknown key"))
+				continue
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// unknownKey is the beginning of the message of an error about an unknown key.
+const unknownKey = "unknown key "
+
+// invisible returns a hint if the line of an error has a character that looks like another one, or if
+// a space is missing after the dash of a list. Otherwise it returns "".
+func invisible(line string) string {
+	if before, _, ok := strings.Cut(line, "\u00a0"); ok {
+		return fmt.Sprintf(" (column %d has a non-breaking space: replace it with a space)", 1+utf8.RuneCountInString(before))
+	}
+	if m := noDashSpace.FindStringSubmatch(line); m != nil {
+		return fmt.Sprintf(" (a dash needs a space after it: write - %s)", m[1])
+	}
+	return ""
+}
+
+// noDashSpace matches a line with an item of a list without a space after its dash.
+var noDashSpace = regexp.MustCompile(`^[ \t]*-([A-Za-z0-9\[{"'/][^ ]*)[ \t]*$`)
 
 // didYouMean returns " (did you mean ...?)" with the known word nearest to word, or "" if none
 // is near.

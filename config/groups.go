@@ -95,6 +95,8 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 					switch glued := unspaced(p.key.text); {
 					case glued != "":
 						hint = glued
+					case twemproxyRemedies[p.key.text] != "" && slices.Contains(names, "servers"):
+						hint = " (a setting of twemproxy: " + twemproxyRemedies[p.key.text] + "; ringside import converts a whole file)"
 					case slices.Contains(names, renamed[p.key.text]):
 						hint = " (it is called " + renamed[p.key.text] + " now)"
 					case path == "":
@@ -102,7 +104,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 					case atTheTop[p.key.text]:
 						hint = " (it belongs at the top of the file)"
 					}
-					d.failAt(p.key, "unknown key %s%s%s; known here: %s",
+					d.failAt(p.key, unknownKey+"%s%s%s; known here: %s",
 						quote(p.key.text), inside(path), hint, strings.Join(names, ", "))
 				}
 			}
@@ -163,6 +165,22 @@ var renamed = map[string]string{
 	"copies_on":   "replicas_on",
 	"interim_ttl": "substitute_ttl",
 	"tickets":     "guard_misses",
+}
+
+// twemproxyRemedies maps keys of a pool in a twemproxy file to what replaces them here.
+var twemproxyRemedies = map[string]string{
+	"auto_eject_hosts":     "write failover: {mode: rehash}, or leave it out",
+	"server_retry_timeout": "leave it out, servers that are out are pinged all the time",
+	"server_failure_limit": "write failover: {mode: rehash, after_failures: N}",
+	"server_connections":   "write connections: N",
+	"client_connections":   "write limits: {clients: N} at the top of the file, for all pools together",
+	"timeout":              "write timeouts: {connect: 400ms, request: 400ms, deadline: 400ms}",
+	"backlog":              "leave it out, the largest backlog of the system is used",
+	"tcpkeepalive":         "leave it out, or write keepalive: 30s for servers",
+	"reuseport":            "write engine: {loops: N} at the top of the file",
+	"redis":                "leave it out, Ringside speaks the protocol of memcached only",
+	"redis_auth":           "leave it out, Ringside speaks the protocol of memcached only",
+	"redis_db":             "leave it out, Ringside speaks the protocol of memcached only",
 }
 
 // atTheTop contains keys of the top level that people write into a pool by mistake.

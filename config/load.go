@@ -3,7 +3,10 @@ package config
 // This file contains Load and Parse, and the order in which a configuration file is read, completed
 // and checked.
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Load reads and parses the configuration file at path. If the file cannot be read, the error is
 // that of the operating system. If the file is wrong, the error is of type Errors.
@@ -51,6 +54,17 @@ func (d *document) file() (*File, error) {
 		} else {
 			fileKeys().read(d, root, "", s)
 			d.check(root, s)
+		}
+	}
+	if lines := lineBreak.Split(string(d.data), -1); len(d.errs) > 0 {
+		for _, e := range d.errs {
+			if e.Line >= 1 && e.Line <= len(lines) {
+				hint := invisible(lines[e.Line-1])
+				if hint == "" && e.Line > 1 && strings.HasPrefix(e.Message, "not YAML: ") { // a mistake can cause an error one line later
+					hint = invisible(lines[e.Line-2])
+				}
+				e.Message += hint
+			}
 		}
 	}
 	for _, e := range append(d.errs, d.warnings...) {

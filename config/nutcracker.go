@@ -306,6 +306,7 @@ func (p *twemproxyPool) compare() {
 		text          string
 	}{
 		{p.as != p.name, true, "was called " + quote(p.name)},
+		{p.listensEverywhere(), false, "listen " + p.listen.text + " is every address of this machine, without authentication: name one address, or see that a firewall does"},
 		{p.redis, true, "left out: it speaks redis (redis: true), Ringside speaks memcached"},
 		{p.distribution == "random", false, "distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama"},
 		{p.ejects(), false, "auto_eject_hosts is failover mode rehash: the ring is built again without a server that is down, as under twemproxy;" +
@@ -325,6 +326,12 @@ func (p *twemproxyPool) compare() {
 			p.notes = append(p.notes, "pool "+p.as+": "+note.text)
 		}
 	}
+}
+
+// listensEverywhere reports whether clients can connect at every address of the machine.
+func (p *twemproxyPool) listensEverywhere() bool {
+	a, err := listenAddress(p.listen.text)
+	return err == nil && a.everywhere()
 }
 
 // ejects reports whether keys of the pool move to other servers when their server is down.
@@ -363,7 +370,7 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 		}
 		settings += p.settings()
 	}
-	return []byte(head + "\nlisten:\n" + listeners + "\n# admin: 127.0.0.1:9151  # metrics and health, in place of twemproxy's port 22222\n\npools:\n" + settings)
+	return []byte(head + "\nlisten:\n" + listeners + "\nadmin: 127.0.0.1:9151  # dashboard, metrics and health, in place of twemproxy's port 22222\n\npools:\n" + settings)
 }
 
 // when formats a text if it is to be written, else it returns "".

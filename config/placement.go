@@ -4,6 +4,7 @@ package config
 // placement.
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -98,6 +99,9 @@ func (d *document) checkPlacement(p *Pool) {
 	}
 	preset, ok := FindPreset(p.Distribution)
 	switch near := didYouMean(p.Distribution, presetWords()); {
+	case p.Distribution == "random":
+		wrong(errors.New("no distribution \"random\": it would give no key an owner, so a get would ask a server that does not have the value; write ketama-points, or another of 'ringside distributions'"))
+		return
 	case !ok && near != "":
 		wrong(fmt.Errorf("no distribution %s%s; 'ringside distributions' lists all", quote(p.Distribution), near))
 		return

@@ -410,6 +410,10 @@ func listOf[V any](item value[V], least int) value[[]V] {
 				d.failAt(n, "%s must be a list of at least two, not of one", path)
 				return
 			}
+			if all := severalIn(n.text); n.kind == scalar && len(all) > 1 {
+				d.failAt(n, "%s must be a list, not %s: %s", path, n.is(), listHint(all))
+				return
+			}
 			if n.kind != sequence || len(n.items) < least {
 				d.wrong(n, path, "a list"+[...]string{"", " of at least one", " of at least two"}[least])
 				return

@@ -105,7 +105,7 @@ func TestVariablesRefused(t *testing.T) {
 
 func TestUnsetAllowed(t *testing.T) {
 	from := Variables{AllowUnset: true}
-	f, err := ParseWith("f", []byte("listen: :1\nzone: ${ZONE}\npools:\n  main: {distribution: jump, queue: \"${QUEUE}\", servers: [\"${A}:1\", \"${file:/run/secrets/b}\"]}\n"), from)
+	f, err := ParseWith("f", []byte("listen: 127.0.0.1:1\nzone: ${ZONE}\npools:\n  main: {distribution: jump, queue: \"${QUEUE}\", servers: [\"${A}:1\", \"${file:/run/secrets/b}\"]}\n"), from)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,9 @@ package config
 // Tests of warnings about settings that are valid but probably not intended.
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -12,10 +14,17 @@ func TestWarnings(t *testing.T) {
 		name, text string
 		want       []string
 	}{
-		{"nothing", "listen: :1\nadmin: 127.0.0.1:2\npools: {main: {distribution: ketama, servers: [a]}}", nil},
-		{"admin for all", "listen: :1\nadmin: 0.0.0.0:2\npools: {main: {distribution: ketama, servers: [a]}}", []string{
+		{"nothing", "listen: localhost:1\nadmin: 127.0.0.1:2\npools: {main: {distribution: ketama, servers: [a]}}", nil},
+		{"admin for all", "listen: localhost:1\nadmin: 0.0.0.0:2\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:2:8: admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does"}},
-		{"admin for all, open", "listen: :1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{
+		{"clients for all", "listen: 0.0.0.0:1\npools: {main: {distribution: ketama, servers: [a]}}", []string{
+			"f:1:9: listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does"}},
+		{"clients of all, with a password", "listen: {address: \":1\", auth_file: /users, allow_plaintext: true}\npools: {main: {distribution: ketama, servers: [a]}}", nil},
+		{"patterns that are none", `listen: localhost:1
+pools: {main: {distribution: ketama, servers: [a]}}
+routes: [{prefix: "user:*", pool: main}, {match: "^home:", pool: main}, {match: "page:[0-9]+:*", pool: main}, {match: "a.*", pool: main}, {match: "(x|y)$", pool: main}, {match: "v[1]:(a)*", pool: main}, {pool: main}]`, []string{
+			"f:3:19: a * in prefix stands for itself: for any bytes, write match: \"user:*\"", noExpression(50), noExpression(81), noExpression(119), noExpression(147)}},
+		{"admin for all, open", "listen: localhost:1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:2:18: admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys"}},
 	} {
 		f, err := Parse("f", []byte(c.text))
@@ -24,6 +33,48 @@ func TestWarnings(t *testing.T) {
 		}
 		if !slices.Equal(f.Warnings, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, f.Warnings, c.want)
+		}
+	}
+}
+
+// noExpression returns the warning about a regular expression in column c of the third line.
+func noExpression(c int) string {
+	return fmt.Sprintf("f:3:%d: match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters stand for themselves", c)
+}
+
+// TestRemedies checks that the error for a common mistake says what to write.
+func TestRemedies(t *testing.T) {
+	const front = "listen: localhost:1\npools:\n  main:\n    distribution: ketama\n"
+	crowd := front + "    servers: [a]\n"
+	for i := range 5000 {
+		crowd += fmt.Sprintf("    key%d: 1\n", i)
+	}
+	for _, c := range []struct {
+		name, text string
+		want       []string
+		lines      int
+	}{
+		{"several servers in one text", front + "    servers: \"a:1, b:2 c\"\n", []string{"write a list, such as [a:1, b:2, c]"}, 1},
+		{"the same in a list", front + "    servers: [\"a:1 b:2\"]\n", []string{"write a list, such as [a:1, b:2]"}, 1},
+		{"a non-breaking space", "listen:\u00a0localhost:1\npools:\n  main: {distribution: ketama, servers: [a]}\n", []string{"column 8 has a non-breaking space: replace it with a space"}, 0},
+		{"no space after a dash", front + "    servers:\n      -a:1\n", []string{"a dash needs a space after it: write - a:1"}, 0},
+		{"keys of twemproxy", front + "    auto_eject_hosts: true\n    timeout: 400\n    server_failure_limit: 3\n    servers: [a]\n",
+			[]string{"failover: {mode: rehash}", "timeouts: {connect: 400ms", "after_failures: N"}, 3},
+		{"random", strings.Replace(front, "ketama", "random", 1) + "    servers: [a]\n", []string{"write ketama-points"}, 1},
+		{"many unknown keys", crowd, []string{"unknown key \"key9\"", "f:16:5: and 4990 more unknown keys"}, 11},
+	} {
+		_, err := Parse("f", []byte(c.text))
+		if err == nil {
+			t.Errorf("%s: no error", c.name)
+			continue
+		}
+		for _, want := range c.want {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: no %q in\n%.600s", c.name, want, err)
+			}
+		}
+		if n := strings.Count(err.Error(), "\n") + 1; c.lines > 0 && n != c.lines {
+			t.Errorf("%s: %d lines", c.name, n)
 		}
 	}
 }

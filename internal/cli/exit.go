@@ -75,7 +75,8 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	defer cleanErrs.flush()
 	root.SetOut(cleanOut)
 	root.SetErr(cleanErrs)
-	err := root.Execute()
+	checkWords(root)
+	used, err := root.ExecuteC()
 	if err == nil {
 		return 0
 	}
@@ -95,10 +96,35 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 	} else {
 		fmt.Fprintln(errs, Paint(errs, top.Bad, text))
 		if end.help {
-			fmt.Fprintln(errs, "Try 'ringside --help'.")
+			fmt.Fprintf(errs, "Try '%s --help'.\n", used.CommandPath())
 		}
 	}
 	return end.code
+}
+
+// checkWords makes cobra's own commands of root, help and completion, return an error for an unknown word.
+// Cobra's exit with 0. The streams of root must be set before, because completion keeps them.
+func checkWords(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		switch c.Name() {
+		case "completion":
+			c.Args, c.RunE = cobra.ArbitraryArgs, Group
+		case "help":
+			c.Run, c.RunE = nil, help
+		}
+	}
+}
+
+// help prints the help of the command that args name.
+func help(cmd *cobra.Command, args []string) error {
+	found, rest, err := cmd.Root().Find(args)
+	if err != nil || len(rest) > 0 && found.HasSubCommands() {
+		return Group(found, rest)
+	}
+	found.InitDefaultHelpFlag()
+	return found.Help()
 }
 
 // printErrorJSON prints err as JSON: one object for each mistake in a configuration, or one

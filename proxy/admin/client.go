@@ -277,7 +277,7 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		if failed := (*net.OpError)(nil); errors.As(err, &failed) {
 			reached = failed.Op != "dial"
 		}
-		return nil, cut(method, reached, fmt.Errorf("no answer from the admin interface at %s: %w", c.address, err))
+		return nil, cut(method, reached, fmt.Errorf("no answer from the admin interface at %s: %w; check that ringside serve runs there with admin: in its file, or name its address with --admin", c.address, err))
 	}
 	return w, nil
 }
