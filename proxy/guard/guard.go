@@ -280,7 +280,7 @@ func unfit(t *task.Task) string {
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
 	}
-	return t.UnknownFlags()
+	return t.UncheckedFlags()
 }
 
 // AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not

@@ -104,7 +104,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
-	if why := t.UnknownFlags(); why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
+	if why := t.UncheckedFlags(); why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
 		t.Reject(wire.AppendClientError(nil, why))
 		return
 	}

@@ -172,12 +172,16 @@ func LeavesValue(r *wire.Request) bool {
 	return false
 }
 
-// UnknownFlags returns the error for a meta command with a flag that memcached 1.6.18 does not know, if
-// another command may be sent in its place: the server would then not check the client's flags. It
-// returns "" for all other commands.
-func (t *Task) UnknownFlags() string {
+// UncheckedFlags returns the error for a meta command with flags that Ringside must check itself, because
+// another command may be sent in its place: the server would not check the client's flags. These are
+// flags that memcached 1.6.18 does not know, and an opaque that is too long: memcached notices that
+// only after it has counted. UncheckedFlags returns "" for all other commands.
+func (t *Task) UncheckedFlags() string {
 	switch {
-	case t.Req.Dialect != wire.Meta || !t.Req.UnknownFlags():
+	case t.Req.Dialect != wire.Meta:
+	case (t.Op == wire.Incr || t.Op == wire.Decr) && t.Req.LongOpaque():
+		return "opaque token too long"
+	case !t.Req.UnknownFlags():
 	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr:
 		return "invalid or duplicate flag"
 	case t.Op == wire.Append || t.Op == wire.Prepend:

@@ -38,7 +38,7 @@ func AppendAsText(dst, buf []byte, r *Request, has Features) (line []byte, ok bo
 	if r.Flags&Binary != 0 && r.Op != Get { // a write is executed even if its reply cannot contain the cas id that the client asks for
 		letters &^= showsCas
 	}
-	if letters&^textFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.Opaque.Len()+1 > maxOpaque || bytes.ContainsAny(key, " \n\x00") {
+	if letters&^textFlags[r.Op] != 0 || r.Flags&TooLarge != 0 || r.LongOpaque() || bytes.ContainsAny(key, " \n\x00") {
 		return dst, false
 	}
 	s := speller{line: dst, buf: buf, ok: true}

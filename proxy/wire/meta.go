@@ -20,6 +20,9 @@ var knownFlags = letters("bNTRlOPLkstcfvhuqFCMJDI")
 // that case the server decides whether it accepts the request.
 func (r *Request) UnknownFlags() bool { return r.Letters&^knownFlags != 0 }
 
+// LongOpaque reports whether r has an opaque that memcached rejects. It executes some commands first.
+func (r *Request) LongOpaque() bool { return r.Opaque.Len()+1 > maxOpaque }
+
 // effectFlags are the meta flags with which an mg changes the item. The flags l, h and u
 // are not among them: they only concern the item's last access and its LRU position.
 var effectFlags = letters("NTR")
@@ -79,7 +82,7 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 		if !p.incrMode() && known {
 			wrong = answerIncrMode
 		}
-	case r.Opaque.Len()+1 > maxOpaque && known && (r.Op == Delete || r.Letters&effectFlags == 0):
+	case r.LongOpaque() && known && (r.Op == Delete || r.Letters&effectFlags == 0):
 		wrong = answerOpaque
 	}
 	if wrong != nil {
@@ -138,7 +141,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 		}
 	case !modeOK:
 		wrong = answerStoreMode
-	case r.Opaque.Len()+1 > maxOpaque:
+	case r.LongOpaque():
 		wrong = answerOpaque
 	}
 	if wrong != nil {
