@@ -360,7 +360,7 @@ func (d *document) checkShared(f *File) {
 			addresses := f.viewAddresses(q)
 			for k := range p.Servers {
 				if s := &p.Servers[k]; s.Address.Network != "" && addresses[s.apart(replicate.Servers)] {
-					d.failAt(d.where[&s.Address], "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
+					d.failAt(d.place(&s.Address, s, p), "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
 						"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
 					break
 				}

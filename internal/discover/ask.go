@@ -7,15 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"ringside/config"
 	"ringside/proxy/serverlist"
 )
 
@@ -151,15 +150,7 @@ const mostBytes = 1 << 20
 
 // readFile reads the file of a source.
 func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if is, err := f.Stat(); err != nil || !is.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, mostBytes+1))
+	text, err := config.ReadFile(path, mostBytes+1) // does not block at a pipe
 	switch {
 	case err != nil:
 		return nil, err

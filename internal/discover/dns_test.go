@@ -258,7 +258,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, is, want)
 		}
 	}
-	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/dev/zero")); err == nil || err.Error() != "/dev/zero is no regular file" {
+	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/dev/zero")); err == nil || err.Error() != "read /dev/zero: it is no regular file" {
 		t.Error(err)
 	}
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/nosuch/file")); !errors.Is(err, fs.ErrNotExist) {

@@ -56,6 +56,9 @@ type feed struct {
 	// Protected by mu:
 	source  config.Source // with the settings that are in force
 	list    serverlist.List
+	version uint64                      // number of changes of list
+	good    serverlist.List             // the list that was last part of a valid configuration; the zero List: none was
+	unfit   string                      // why a later list did not fit the configuration; empty: list is part of it, or Fit was not called yet
 	asking  bool                        // a lookup is running
 	at      time.Time                   // when the last lookup that gave an answer ended; the zero Time: none did
 	lookups map[serverlist.State]uint64 // number of lookups since the start, by the state after each
@@ -110,14 +113,73 @@ func (w *Watch) find(pool, source string) *feed {
 	return nil
 }
 
-// Servers returns the servers that a source has now. It is a config.Lists.
-func (w *Watch) Servers(pool, source string) (servers []serverlist.Server, known bool) {
+// Fit returns f with the servers that its sources have now. If they do not fit, such as two sources
+// with one name for different servers, the sources at fault keep the servers that they had before. So a
+// wrong source does not affect others. The error is that of f without servers of any source at fault.
+func (w *Watch) Fit(f *config.File) (*config.File, error) {
+	type state struct {
+		*feed
+		now, good serverlist.List
+		version   uint64
+		unfit     error
+	}
+	w.mu.Lock()
+	all := make([]*state, 0, len(w.feeds))
+	for _, one := range w.feeds {
+		all = append(all, &state{feed: one, now: one.list, good: one.good, version: one.version})
+	}
+	w.mu.Unlock()
+	fresh := len(all) // the sources from this index on have the servers that they had before
+	with := func() (*config.File, error) {
+		return f.With(func(pool, source string) ([]serverlist.Server, bool) {
+			for i, s := range all {
+				switch {
+				case s.pool != pool || s.text.Text != source:
+				case i < fresh && s.unfit == nil:
+					return s.now.Servers()
+				default:
+					return s.good.Servers()
+				}
+			}
+			return nil, false
+		})
+	}
+	g, err := with()
+	if err != nil { // find the sources at fault: add the new servers of one source after the other
+		for fresh = range all {
+			last := all[fresh]
+			fresh++
+			if _, last.unfit = with(); last.unfit != nil && slices.Equal(serversOf(last.now), serversOf(last.good)) {
+				last.unfit = nil // something else is wrong
+			}
+		}
+		fresh = len(all)
+		if g, err = with(); err != nil {
+			return nil, err
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if f := w.find(pool, source); f != nil {
-		return f.list.Servers()
+	for _, s := range all {
+		switch {
+		case s.feed.version != s.version: // it has changed since; Changed has a message
+		case s.unfit == nil:
+			s.feed.good, s.feed.unfit = s.now, ""
+		default:
+			s.feed.list = s.good
+			s.feed.list.Fail(s.unfit)
+			if s.feed.unfit != s.unfit.Error() { // else the log has it already
+				s.feed.unfit = s.unfit.Error()
+				w.log.Warn("the servers of a source stay as they are", "pool", s.pool, "source", s.text.Text, "servers", len(serversOf(s.good)), "error", s.unfit)
+			}
+		}
 	}
-	return nil, false
+	return g, nil
+}
+
+func serversOf(l serverlist.List) []serverlist.Server {
+	servers, _ := l.Servers()
+	return servers
 }
 
 // First returns channels that are closed when the first lookup of each source of f has ended. Use must
@@ -152,6 +214,7 @@ func (w *Watch) Accept() (some bool) {
 	for _, f := range w.feeds {
 		if f.list.Accept(time.Now(), f.source.Settings) {
 			some = true
+			f.version++
 			w.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.source.Text)
 		}
 	}
@@ -215,10 +278,10 @@ func (f *feed) run(ctx context.Context) {
 	case "k8s":
 		go f.watchEndpoints(ctx)
 	}
-	gap := time.Duration(0) // least time until a lookup that a refused connection causes
+	gap := leastGap // least time until a lookup that a refused connection causes
 	for {
 		if f.lookUp(ctx) {
-			gap = 0
+			gap = leastGap
 		}
 		ended := time.Now()
 		due, every := f.next(ended)
@@ -234,8 +297,8 @@ func (f *feed) run(ctx context.Context) {
 				due, refused = earlier(due, ended.Add(gap)), true
 			}
 		}
-		if gap = min(max(2*gap, leastGap), every); !refused {
-			gap = 0
+		if gap = min(2*gap, max(every, leastGap)); !refused {
+			gap = leastGap
 		}
 		if ctx.Err() != nil {
 			return
@@ -322,7 +385,7 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	f.lookups[f.list.State]++
 	switch is := f.list.State; {
 	case is == serverlist.Failing:
-	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound:
+	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound && f.unfit == "":
 		f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.source.Text)
 		f.at = now
 	default:
@@ -333,6 +396,9 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 		f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)
 	}
 	f.once.Do(func() { close(f.tried) })
+	if changed {
+		f.version++
+	}
 	if changed || first {
 		poke(f.Changed)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"ringside/config"
 	"ringside/proxy/live"
 	"ringside/proxy/serverlist"
 )
@@ -111,7 +112,10 @@ func TestWatch(t *testing.T) {
 // TestResolverHangs checks that a lookup that ignores its time limit blocks nothing, and that there is
 // only one of them.
 func TestResolverHangs(t *testing.T) {
-	f := &feed{Watch: NewWatch(&Asker{}, quiet), text: mustParse(t, "file+"+fifo(t)), tried: make(chan struct{}), memory: newMemory(0), lookups: map[serverlist.State]uint64{}}
+	ended := make(chan struct{})
+	defer close(ended)
+	hangs := &Asker{ReadFile: func(string) ([]byte, error) { <-ended; return nil, nil }}
+	f := &feed{Watch: NewWatch(hangs, quiet), text: mustParse(t, "file+/servers"), tried: make(chan struct{}), memory: newMemory(0), lookups: map[serverlist.State]uint64{}}
 	f.source.Source = f.text
 	f.limit = 10 * time.Millisecond
 	for range 3 {
@@ -121,6 +125,58 @@ func TestResolverHangs(t *testing.T) {
 	if f.lookups[serverlist.Failing] != 3 || f.list.Problem != "no answer within 10ms" || !f.asking {
 		t.Errorf("%d failures, %q, a lookup runs: %v", f.lookups[serverlist.Failing], f.list.Problem, f.asking)
 	}
+}
+
+// TestPipe checks that a pipe that nobody writes to does not block a lookup.
+func TestPipe(t *testing.T) {
+	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+"+fifo(t))); err == nil || !strings.HasSuffix(err.Error(), "it is no regular file") {
+		t.Error(err)
+	}
+}
+
+// TestUnfitSource checks that a source whose servers do not fit the configuration affects no other
+// source: its pool keeps the servers that it had.
+func TestUnfitSource(t *testing.T) {
+	one, two := serverlist.Server{Name: "10.0.0.1:1", Address: "10.0.0.1:1"}, serverlist.Server{Name: "10.0.0.2:1", Address: "10.0.0.2:1"}
+	w := NewWatch(&Asker{}, quiet)
+	f, err := config.Parse("f", []byte("listen: 127.0.0.1:1\npools:\n  a: {distribution: jump, servers: [10.0.0.9:1, file+/a]}\n  b: {distribution: jump, servers: [file+/b]}\nroutes: [{prefix: \"a\", pool: a}, {pool: b}]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range f.Pools {
+		s := f.Pools[i].Sources[0]
+		w.feeds = append(w.feeds, &feed{Watch: w, pool: f.Pools[i].Name, text: s.Source, source: s, tried: make(chan struct{}), lookups: map[serverlist.State]uint64{}})
+	}
+	fits := func(pools ...string) {
+		t.Helper()
+		g, err := w.Fit(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range g.Pools {
+			var names []string
+			for _, s := range g.Pools[i].Servers {
+				names = append(names, s.Address.Address)
+			}
+			if is := strings.Join(names, " "); is != pools[i] {
+				t.Errorf("pool %s has %q, want %q", g.Pools[i].Name, is, pools[i])
+			}
+		}
+	}
+	bad := serverlist.Server{Name: "10.0.0.9:1", Address: "10.0.0.8:1"} // also listed as fixed, with another address
+	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{bad}})
+	w.feeds[1].take(time.Now(), answer{servers: []serverlist.Server{one}})
+	fits("", "10.0.0.1:1") // the pool a has no usable answer yet
+	if is := w.States(); is[0].State != "failing" || is[0].Problem == "" || is[1].State != "ok" {
+		t.Errorf("%+v", is)
+	}
+	w.feeds[0].source.MaxChange, w.feeds[1].source.MaxChange = 100, 100
+	three := serverlist.Server{Name: "10.0.0.3:1", Address: "10.0.0.3:1"}
+	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three}})
+	fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1")
+	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{one, three}}) // both pools eject, so they can't share a server
+	w.feeds[1].take(time.Now(), answer{servers: []serverlist.Server{one, two}})
+	fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
 }
 
 func TestFileIsWatched(t *testing.T) {
@@ -142,4 +198,14 @@ func TestFileIsWatched(t *testing.T) {
 	if w.Why("m") != "" {
 		t.Error(w.Why("m"))
 	}
+}
+
+// Servers returns the servers that a source has now.
+func (w *Watch) Servers(pool, source string) (servers []serverlist.Server, known bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.find(pool, source); f != nil {
+		return f.list.Servers()
+	}
+	return nil, false
 }

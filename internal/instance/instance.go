@@ -117,7 +117,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.watch.adopted(f)
-	r.follow(f)
+	r.follow(f, true)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
@@ -464,7 +464,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	}
 	limitMemory(f)
 	r.logging.set(f)
-	r.follow(f)
+	r.follow(f, true)
 	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

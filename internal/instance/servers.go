@@ -34,7 +34,7 @@ func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, l
 		case <-limited.Done():
 		}
 	}
-	if g, err := f.With(sources.Servers); err == nil {
+	if g, err := sources.Fit(f); err == nil {
 		f = g
 	} else {
 		log.Error("the servers that sources have now do not fit the configuration", "error", err)
@@ -72,7 +72,7 @@ func (r *Instance) load(accept bool) (f *config.File, pending <-chan time.Time, 
 	if accept {
 		r.sources.Accept()
 	}
-	if f, err = f.With(r.sources.Servers); err != nil {
+	if f, err = r.sources.Fit(f); err != nil {
 		return nil, nil, err
 	}
 	for _, pool := range f.Unknown() {
@@ -87,14 +87,14 @@ func (r *Instance) load(accept bool) (f *config.File, pending <-chan time.Time, 
 // of the handover of an earlier change, no change is possible. In this case relist returns a channel that
 // fires when it must be tried again, with the servers of that time.
 func (r *Instance) relist() (later <-chan time.Time) {
-	f, err := r.file.With(r.sources.Servers)
+	f, err := r.sources.Fit(r.file)
 	switch {
 	case err != nil:
 		r.adopt(nil, false, err)
 		return nil
 	case len(config.Changes(r.file, f)) == 0: // at most, a server has another address
 		r.file = f
-		r.follow(f)
+		r.follow(f, true)
 		if r.listRejected { // the servers are again those in force
 			r.mu.Lock()
 			r.reload.Err, r.listRejected = nil, false
@@ -102,6 +102,7 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		}
 		return nil
 	}
+	r.follow(f, false) // servers that stay may be elsewhere, even if the change of the list is rejected
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		return time.After(is.Unsettled)
 	}
@@ -112,15 +113,25 @@ func (r *Instance) relist() (later <-chan time.Time) {
 }
 
 // follow makes the driver connect to the servers of f where they are now. Connections to servers that
-// are elsewhere now are closed.
-func (r *Instance) follow(f *config.File) {
+// are elsewhere now are closed. If f is not in force, servers that only the file in force has stay where they
+// are.
+func (r *Instance) follow(f *config.File, inForce bool) {
 	at := f.Dial()
-	before := r.dial.Swap(&at)
-	why := ""
-	for _, pool := range f.Unknown() {
-		why = fmt.Sprintf("the servers of pool %s are not known: %s", pool, r.sources.Why(pool))
+	if old := r.dial.Load(); !inForce && old != nil {
+		for address, was := range *old {
+			if _, ok := at[address]; !ok {
+				at[address] = was
+			}
+		}
 	}
-	r.unknown.Store(&why)
+	before := r.dial.Swap(&at)
+	if inForce {
+		why := ""
+		for _, pool := range f.Unknown() {
+			why = fmt.Sprintf("the servers of pool %s are not known: %s", pool, r.sources.Why(pool))
+		}
+		r.unknown.Store(&why)
+	}
 	if before == nil {
 		return
 	}

@@ -65,8 +65,11 @@ func TestHistory(t *testing.T) {
 		}
 		var event [2]json.RawMessage
 		var past Past
-		if err := json.Unmarshal(list[test.want-1], &event); err == nil {
-			err = json.Unmarshal(event[1], &past)
+		if err := json.Unmarshal(list[test.want-1], &event); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(event[1], &past); err != nil {
+			t.Fatal(err)
 		}
 		if past.Moment.T != h.end.At.UnixMilli() || test.rates > 0 && (len(past.Rates) != test.servers || past.Rates[0] != 12345) {
 			t.Errorf("%+v: the last moment is %s", test, list[test.want-1])
