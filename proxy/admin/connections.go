@@ -5,6 +5,8 @@ package admin
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -14,21 +16,27 @@ import (
 
 // connections has the open connections of the admin interface.
 //
-// If there are more than maxConnections, the connection that has waited longest for its next
-// request is closed. If all others have a request in progress, the new connection becomes a spare.
-// There are at most spareConnections spares, and they serve only health probes. So clients that
-// keep connections open, or send nothing, cannot prevent health probes.
+// If there are more than maxConnections, the connection that has waited longest for its client is
+// closed. A connection waits for its client unless a handler computes the reply to a request. If no
+// connection waits, the new connection becomes a spare. There are at most spareConnections spares,
+// and they serve only health probes. If there are too many spares, the one that has waited longest
+// is closed. So clients cannot prevent health probes: not if they keep connections open, send half
+// a request, or do not read a reply.
 type connections struct {
 	mu     sync.Mutex
-	open   map[net.Conn]*connection
+	open   map[*connection]bool
 	closed atomic.Uint64 // number of connections that were closed, or served only health probes, because there were too many
 }
 
-// connection is the state of one connection. Its fields are guarded by connections.mu.
+// connection is one connection. The fields after all are guarded by all.mu.
 type connection struct {
-	waits bool      // the connection has no request in progress
-	since time.Time // time at which the connection began to wait for a request
-	spare bool      // true if the connection serves only health probes
+	net.Conn
+	all *connections
+
+	handled bool      // a handler computes the reply to a request
+	blocked int       // number of reads of a body and writes in progress
+	since   time.Time // time at which the connection began to wait for its client
+	spare   bool      // true if the connection serves only health probes
 }
 
 // Limits of the number of connections of the admin interface.
@@ -37,85 +45,155 @@ const (
 	spareConnections = 16
 )
 
-// connectionKey is the key in the context of a request under which the state of its connection is
-// stored.
-type connectionKey struct{}
+// maxWrite is the largest number of bytes that are written at once. A client that reads a long
+// reply slowly is not taken for one that does not read.
+const maxWrite = 64 << 10
 
-// context has the signature of http.Server.ConnContext. It adds the state of the connection c to
-// the context of its requests.
-func (cs *connections) context(ctx context.Context, c net.Conn) context.Context {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return context.WithValue(ctx, connectionKey{}, cs.add(c))
+// limitedListener accepts connections that are limited by all.
+type limitedListener struct {
+	net.Listener
+	all *connections
 }
 
-// add returns the state of the connection c. It creates the state if c is new.
-func (cs *connections) add(c net.Conn) *connection {
-	if cs.open == nil {
-		cs.open = map[net.Conn]*connection{}
+func (l limitedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-	is := cs.open[c]
-	if is == nil {
-		is = &connection{waits: true, since: time.Now()}
-		cs.open[c] = is
+	return &connection{Conn: c, all: l.all}, nil
+}
+
+// waits reports whether the connection waits for its client.
+func (c *connection) waits() bool { return !c.handled || c.blocked > 0 }
+
+// setHandled records whether a handler computes the reply to a request.
+func (c *connection) setHandled(handled bool) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.handled, c.since = handled, time.Now()
+}
+
+// block is called with 1 before, and with -1 after a call that may block until the client sends or
+// reads something.
+func (c *connection) block(change int) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.blocked, c.since = c.blocked+change, time.Now()
+}
+
+func (c *connection) Write(b []byte) (n int, err error) {
+	for {
+		c.block(1)
+		m, err := c.Conn.Write(b[n:min(len(b), n+maxWrite)])
+		c.block(-1)
+		if n += m; err != nil || n == len(b) {
+			return n, err
+		}
 	}
-	return is
+}
+
+// CloseWrite is called by net/http if it has replied without reading the whole request. Without it,
+// the client could lose the reply.
+func (c *connection) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}
+
+// awaitedBody is the body of a request. Its connection waits for the client while it is read.
+type awaitedBody struct {
+	io.ReadCloser
+	connection *connection
+}
+
+func (b awaitedBody) Read(p []byte) (int, error) {
+	b.connection.block(1)
+	defer b.connection.block(-1)
+	return b.ReadCloser.Read(p)
+}
+
+// connectionKey is the key in the context of a request under which its connection is stored.
+type connectionKey struct{}
+
+// withConnection has the signature of http.Server.ConnContext. It adds the connection c to the
+// context of its requests.
+func withConnection(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, connectionKey{}, c)
+}
+
+// handle calls the handler h for r, and says whether the connection of r serves only health probes.
+// When h has returned, the connection waits for its client: net/http sends the reply, and reads
+// what h has not read of the body.
+func handle(r *http.Request, h func(r *http.Request, spare bool)) {
+	c, _ := r.Context().Value(connectionKey{}).(*connection)
+	if c == nil { // r did not arrive on a connection
+		h(r, false)
+		return
+	}
+	c.setHandled(true)
+	defer c.setHandled(false)
+	with := *r
+	with.Body = awaitedBody{r.Body, c}
+	h(&with, c.isSpare())
 }
 
 // changed is called when the state of the connection c changes, and enforces the limits.
-func (cs *connections) changed(c net.Conn, state http.ConnState) {
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
+func (cs *connections) changed(c *connection, state http.ConnState) {
 	switch state {
 	case http.StateNew:
-		is := cs.add(c)
-		if len(cs.open) <= maxConnections {
-			return
-		}
-		cs.closed.Add(1)
-		if oldest := cs.longestWait(c); oldest != nil {
-			delete(cs.open, oldest)
-			oldest.Close()
-			return
-		}
-		if is.spare = true; len(cs.open) > maxConnections+spareConnections {
-			delete(cs.open, c)
-			c.Close()
-		}
-	case http.StateActive:
-		if is := cs.open[c]; is != nil {
-			is.waits = false
-		}
+		cs.add(c)
 	case http.StateIdle:
-		if is := cs.open[c]; is != nil {
-			is.waits, is.since = true, time.Now()
-		}
+		c.setHandled(false)
 	case http.StateClosed, http.StateHijacked:
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
 		delete(cs.open, c)
 	}
 }
 
-// longestWait returns the connection that has waited longest for its next request, except c. It
-// returns nil if all others have a request in progress.
-func (cs *connections) longestWait(c net.Conn) (oldest net.Conn) {
-	since := time.Time{}
-	for o, is := range cs.open {
-		if o != c && is.waits && (oldest == nil || is.since.Before(since)) {
-			oldest, since = o, is.since
+// add adds the new connection c. If there are too many connections, it closes one or makes c a
+// spare.
+func (cs *connections) add(c *connection) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.open == nil {
+		cs.open = map[*connection]bool{}
+	}
+	cs.open[c], c.since = true, time.Now()
+	if len(cs.open) <= maxConnections {
+		return
+	}
+	cs.closed.Add(1)
+	last := cs.longestWait(c)
+	if last == nil {
+		if c.spare = true; len(cs.open) <= maxConnections+spareConnections {
+			return
+		}
+		if last = cs.longestWait(c); last == nil {
+			last = c
+		}
+	}
+	delete(cs.open, last)
+	last.Close()
+}
+
+// longestWait returns the connection that has waited longest for its client, except c. If c is a
+// spare, it is another spare. It returns nil if no such connection waits.
+func (cs *connections) longestWait(c *connection) (oldest *connection) {
+	for o := range cs.open {
+		if o != c && o.spare == c.spare && o.waits() && (oldest == nil || o.since.Before(oldest.since)) {
+			oldest = o
 		}
 	}
 	return oldest
 }
 
-// isSpare reports whether r arrived on a connection that serves only health probes.
-func (cs *connections) isSpare(r *http.Request) bool {
-	is, _ := r.Context().Value(connectionKey{}).(*connection)
-	if is == nil {
-		return false
-	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	return is.spare
+// isSpare reports whether c serves only health probes.
+func (c *connection) isSpare() bool {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	return c.spare
 }
 
 // isProbe reports whether r requests /healthz or /readyz.

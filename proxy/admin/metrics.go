@@ -32,8 +32,8 @@ var (
 		"listener", "route", "pool", "result")
 
 	adminConnectionsClosed = stats.NewCounter("admin_connections_closed_total",
-		"New connections to the admin interface above its limit of 256. Each one replaces an idle connection, serves only health "+
-			"probes, or is closed.")
+		"New connections to the admin interface above its limit of 256. Each one replaces a connection that waits for its "+
+			"client, serves only health probes, or is closed.")
 )
 
 // Metrics of each server, by name and address.

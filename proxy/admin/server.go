@@ -148,7 +148,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 		MaxHeaderBytes:               maxHeader,
 		ErrorLog:                     complaints,
 		ConnState:                    s.bound,
-		ConnContext:                  s.conns.context,
+		ConnContext:                  withConnection,
 	}
 	return s
 }
@@ -168,7 +168,7 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
 	s.reserve.fill()
-	if err := s.http.Serve(reservedListener{l, &s.reserve}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(limitedListener{reservedListener{l, &s.reserve}, &s.conns}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -190,7 +190,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // bound is called when the state of the connection c changes. It enforces the limit of connections
 // and refills the reserve of file descriptors.
 func (s *Server) bound(c net.Conn, state http.ConnState) {
-	s.conns.changed(c, state)
+	s.conns.changed(c.(*connection), state)
 	if state == http.StateClosed || state == http.StateHijacked {
 		s.reserve.fill()
 	}
@@ -215,18 +215,19 @@ func (c complaints) Write(text []byte) (int, error) {
 // is closed after its reply.
 func (s *Server) withHeaders(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		spare := s.conns.isSpare(r)
-		if s.reserve.inUse() || spare {
-			w.Header().Set("Connection", "close")
-		}
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		w.Header().Set("X-Frame-Options", "DENY")
-		w.Header().Set("Cache-Control", "no-store")
-		if spare && !isProbe(r) {
-			http.Error(w, fmt.Sprintf("%d connections are open: only /healthz and /readyz are served", maxConnections), http.StatusServiceUnavailable)
-			return
-		}
-		h.ServeHTTP(w, r)
+		handle(r, func(r *http.Request, spare bool) {
+			if s.reserve.inUse() || spare {
+				w.Header().Set("Connection", "close")
+			}
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			w.Header().Set("X-Frame-Options", "DENY")
+			w.Header().Set("Cache-Control", "no-store")
+			if spare && !isProbe(r) {
+				http.Error(w, fmt.Sprintf("%d connections are open: only /healthz and /readyz are served", maxConnections), http.StatusServiceUnavailable)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
 	})
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy"
+	"ringside/proxy/fault"
 )
 
 // serve runs s on a listener of its own and returns its address.
@@ -352,14 +353,14 @@ func TestProbesBesideBusyConnections(t *testing.T) {
 	s := New(running(), Options{})
 	hang, entered := make(chan bool), make(chan bool, maxConnections)
 	h := s.http.Handler
-	s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.http.Handler = s.withHeaders(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/hang" {
 			entered <- true
 			<-hang
 			return
 		}
 		h.ServeHTTP(w, r)
-	})
+	}))
 	defer close(hang)
 	addr := serve(t, s, "tcp", "127.0.0.1:0")
 	for range maxConnections {
@@ -384,6 +385,110 @@ func TestProbesBesideBusyConnections(t *testing.T) {
 				t.Fatalf("%s: %d, closes: %v; want %d and a close", path, answer.StatusCode, answer.Close, want)
 			}
 		}
+	}
+}
+
+// smallBuffers is a listener whose connections have small buffers in the kernel.
+type smallBuffers struct{ net.Listener }
+
+func (l smallBuffers) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+	}
+	return c, err
+}
+
+// Clients that keep as many connections open as there may be, in whatever state, cannot prevent
+// health probes.
+func TestProbesBesideWaitingConnections(t *testing.T) {
+	script := ""
+	for path := range pageParts {
+		if strings.HasSuffix(path, ".js") {
+			script = path
+		}
+	}
+	const (
+		nothing = iota // what the test waits for before it opens the next connection
+		begin          // the beginning of a handler
+		end            // the end of a handler
+		reply          // the first byte of a reply
+	)
+	for _, c := range []struct {
+		name, sends string
+		await       int
+	}{
+		{"half a header", "GET /x HTTP/1.1\r\nHost: x\r\n", nothing},
+		{"header too large", "GET /x HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", maxHeader+8<<10), reply},
+		{"idle", "GET /x HTTP/1.1\r\nHost: x\r\n\r\n", reply},
+		{"half a body", "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc", end},
+		{"half a chunk", "GET /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", end},
+		{"a probe with half a body", "GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\nabc", end},
+		{"half a body after an unknown expectation", "GET /x HTTP/1.1\r\nHost: x\r\nExpect: x\r\nContent-Length: 10\r\n\r\nabc", reply},
+		{"half a body that is read", "POST /control/faults HTTP/1.1\r\nHost: 127.0.0.1\r\nRingside-Control: 1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", begin},
+		{"a body that is awaited", "POST /control/reload HTTP/1.1\r\nHost: 127.0.0.1\r\nRingside-Control: 1\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n", begin},
+		{"replies that are not read", strings.Repeat("GET "+script+" HTTP/1.1\r\nHost: x\r\n\r\n", 4), begin},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := New(running(), Options{Access: Access{Faults: true}, FaultSet: new(fault.Set)})
+			// The channels are large enough for the requests of all connections.
+			events := map[int]chan bool{begin: make(chan bool, 1<<16), end: make(chan bool, 1<<16)}
+			h := s.http.Handler
+			s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				events[begin] <- true
+				h.ServeHTTP(w, r)
+				events[end] <- true
+			})
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			served := make(chan error, 1)
+			go func() { served <- s.Serve(smallBuffers{l}) }()
+			var held []net.Conn
+			defer func() {
+				for _, c := range held {
+					c.Close()
+				}
+				s.http.Close()
+				if err := <-served; err != nil {
+					t.Error(err)
+				}
+				s.Shutdown(context.Background())
+			}()
+			hold := func() {
+				conn, err := (&net.Dialer{}).Dial("tcp", l.Addr().String())
+				if err != nil {
+					t.Fatal(err)
+				}
+				held = append(held, conn)
+				conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+				io.WriteString(conn, c.sends)
+				switch c.await {
+				case begin, end:
+					<-events[c.await]
+				case reply:
+					if _, err := conn.Read(make([]byte, 1)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for range maxConnections + spareConnections {
+				hold()
+			}
+			for range 8 {
+				for _, path := range []string{"/healthz", "/readyz"} {
+					answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + l.Addr().String() + path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					answer.Body.Close()
+					if answer.StatusCode != 200 {
+						t.Fatalf("%s: %d", path, answer.StatusCode)
+					}
+				}
+			}
+		})
 	}
 }
 
