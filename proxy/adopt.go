@@ -197,11 +197,12 @@ func (e *Engine) learnItemSizes() {
 	}
 }
 
-// taggedPools returns the pools with values that may have tags.
+// taggedPools returns the pools with values that may have tags. A pool whose servers are not known may have
+// such values, too.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
-			if rt := &l.Routes[i]; rt.Tags != nil && !slices.Contains(list, rt.BoundPool) {
+			if rt := &l.Routes[i]; (rt.Tags != nil || rt.Pool.Unknown) && !slices.Contains(list, rt.BoundPool) {
 				list = append(list, rt.BoundPool)
 			}
 		}

@@ -107,6 +107,11 @@ func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.
 	if len(found) > serverlist.MostServers {
 		return nil, fmt.Errorf("it has %d records; at most %d are used", len(found), serverlist.MostServers)
 	}
+	for _, r := range found {
+		if r.Port == 0 || r.Target == "." {
+			return nil, fmt.Errorf("it has a record without a server: target %s, port %d", r.Target, r.Port)
+		}
+	}
 	lists, errs := make([][]serverlist.Server, len(found)), make([]error, len(found))
 	slots := make(chan struct{}, atOnce)
 	var all sync.WaitGroup

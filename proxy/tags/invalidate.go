@@ -93,6 +93,9 @@ func (t *Tags) gens() (sum uint64) {
 func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
 	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
 	for _, p := range pools {
+		if p.Pool.Unknown {
+			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Unknown})
+		}
 		if v := p.View; v != nil && v.Foreign() {
 			n.foreign = true
 			if p.Pool.Failover.Strict {
