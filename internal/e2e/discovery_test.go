@@ -177,6 +177,7 @@ pools:
 	p.start(t, "mc-3", "127.0.1.4")
 	p.publish(t)
 	eventually(t, "the new pod is a server", func() bool { return strings.Contains(r.Output(), "+server mc-3.mc.prod.svc.cluster.local.:11211") })
+	eventually(t, "the new pod is used", func() bool { return write() == 0 })
 	p.write(t, "SERVFAIL")
 	eventually(t, "the failure is logged", func() bool { return strings.Contains(r.Output(), "the servers of a source stay as they are") })
 	p.write(t, "")

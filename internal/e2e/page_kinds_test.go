@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // TestPageOfKinds enters a key on the page of a modulo pool and of a jump pool, before
 // and after its owner is out. It compares the result with ringside route. One server has
 // a long name.
 func TestPageOfKinds(t *testing.T) {
+	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
 	for _, kind := range []string{"modulo-crc32", "jump"} {
 		t.Run(kind, func(t *testing.T) {

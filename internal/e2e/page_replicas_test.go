@@ -2,11 +2,16 @@ package e2e
 
 // This file tests the confirmation of an override on the page, where keys have replicas.
 
-import "testing"
+import (
+	"testing"
+
+	"ringside/internal/testenv"
+)
 
 // TestPageOfCopies drains a server of replicated keys on the page. The page must say what
 // happens to them, and must refuse to drain the other server too.
 func TestPageOfCopies(t *testing.T) {
+	testenv.OnlyFull(t, "TestPage covers the page")
 	t.Parallel()
 	for _, c := range []struct{ what, routes, says string }{
 		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, replicas_on: server}, {pool: main}]", "are served by their other replicas, where they have some; the others m"},
