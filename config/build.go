@@ -59,8 +59,12 @@ func (r *Route) build(pools map[string]*table.Pool, f *File) table.Route {
 	for _, name := range r.to() {
 		built.Also = append(built.Also, pools[name])
 	}
-	if i := slices.IndexFunc(built.Also, func(p *table.Pool) bool { return p.Unknown }); i >= 0 { // no command reaches a server, so no feature has anything to do
-		return table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Pool: built.Also[i], Zone: f.Zone}
+	if i := slices.IndexFunc(built.Also, func(p *table.Pool) bool { return p.Unknown }); i >= 0 { // no command reaches a server, so no feature has anything to do. But an invalidation must not be taken for a delete of a key
+		unknown := table.Route{Class: r.Preset, Prefix: r.Prefix, Match: r.Match, Strip: r.Strip, Pool: built.Also[i], Zone: f.Zone}
+		if r.Tags.On {
+			unknown.Tags = r.Tags.build(r, &f.Tags)
+		}
+		return unknown
 	}
 	if built.Pool, built.Also = built.Also[0], built.Also[1:]; len(built.Also) == 0 {
 		built.Also = nil

@@ -24,7 +24,7 @@ type Source struct {
 	Weights []ServerWeight // weights of servers, in place of those of the source
 }
 
-// ServerWeight is the weight of the servers of a source whose names match a pattern.
+// ServerWeight is the weight of the servers of a source with names that match a pattern.
 type ServerWeight struct {
 	Pattern string // * is any bytes, ? is one byte
 	Weight  int
@@ -43,7 +43,7 @@ func defaultSource() Source {
 // answered yet.
 func (p *Pool) Unknown() bool { return len(p.Sources) > 0 && len(p.Servers) == 0 }
 
-// unknown returns the first pool whose servers are not known, and that p needs: p itself or its
+// unknown returns the first pool without known servers that p needs: p itself or its
 // gutter. It returns nil if all are known.
 func (f *File) unknown(p *Pool) *Pool {
 	if p.Unknown() {
@@ -55,7 +55,7 @@ func (f *File) unknown(p *Pool) *Pool {
 	return nil
 }
 
-// Unknown returns the names of the pools whose servers are not known yet.
+// Unknown returns the names of the pools without known servers.
 func (f *File) Unknown() (names []string) {
 	for i := range f.Pools {
 		if f.Pools[i].Unknown() {
@@ -332,8 +332,9 @@ func AddressOf(pool, name string) string {
 // Pool returns the pool with a name, or nil.
 func (f *File) Pool(name string) *Pool { return f.pool(name) }
 
-// Dial returns where to connect to the servers of sources whose address differs from their name: the
-// current address, by the address in the table.
+// Dial returns where to connect to servers of sources that are not at their address in the table. The
+// keys are the addresses in the table. A server that the file itself lists is always at its own address,
+// also if a source of another pool has it at another one.
 func (f *File) Dial() map[string]string {
 	at := map[string]string{}
 	for i := range f.Pools {
@@ -343,5 +344,34 @@ func (f *File) Dial() map[string]string {
 			}
 		}
 	}
+	for i := range f.Pools {
+		for _, s := range f.Pools[i].Servers {
+			if s.Source == "" {
+				delete(at, s.Address.Address)
+			}
+		}
+	}
 	return at
+}
+
+// At returns f with the servers at the addresses that they have in now. Servers that only f or only now
+// has stay as they are in f.
+func (f *File) At(now *File) *File {
+	g := *f
+	g.Pools = slices.Clone(f.Pools)
+	for i := range g.Pools {
+		p := &g.Pools[i]
+		is := now.Pool(p.Name)
+		if is == nil {
+			continue
+		}
+		p.Servers = slices.Clone(p.Servers)
+		for j := range p.Servers {
+			s := &p.Servers[j]
+			if k := slices.IndexFunc(is.Servers, func(o Server) bool { return o.Source == s.Source && o.Address == s.Address }); k >= 0 && s.Source != "" {
+				s.at = is.Servers[k].at
+			}
+		}
+	}
+	return &g
 }

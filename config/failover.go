@@ -140,7 +140,7 @@ func (p *Pool) usualMode() (table.Mode, string) {
 	case !preset.New:
 		return table.FailFast, "the default of " + p.Distribution + ", which stands for an existing client"
 	case len(p.Sources) > 0: // the number of servers changes, and the mode should not change with it
-		return table.Rehash, "the default of " + p.Distribution + " for a pool whose servers are discovered"
+		return table.Rehash, "the default of " + p.Distribution + " for a pool with discovered servers"
 	case p.addresses() < manyServers:
 		return table.FailFast, "the default below three servers"
 	}
@@ -232,7 +232,7 @@ func (f *File) Ejects(pool string) bool {
 }
 
 // viewServers returns the number of view servers of p: the servers that store the record of
-// which servers are ejected. A pool whose servers are discovered counts as one with at least three,
+// which servers are ejected. A pool with discovered servers counts as one with at least three,
 // because settings should not depend on how many there are now.
 func (f *File) viewServers(p *Pool) int {
 	n := len(f.viewAddresses(p))

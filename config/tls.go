@@ -136,7 +136,7 @@ func (d *document) readPoolTLS(p *Pool) (none table.Security) {
 	return table.Secure(m)
 }
 
-// checkOneSecurity rejects pools with a server in common whose TLS differs, because they share the
+// checkOneSecurity rejects pools with a server in common and different TLS, because they share the
 // connections to it.
 func (d *document) checkOneSecurity(f *File) {
 	first := map[Address]*Pool{}

@@ -197,7 +197,7 @@ func (e *Engine) learnItemSizes() {
 	}
 }
 
-// taggedPools returns the pools with values that may have tags. A pool whose servers are not known may have
+// taggedPools returns the pools with values that may have tags. A pool without known servers may have
 // such values, too.
 func (e *Engine) taggedPools() (list []*routing.BoundPool) {
 	for _, l := range e.InOrder {

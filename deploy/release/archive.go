@@ -4,9 +4,7 @@ package main
 
 import (
 	"archive/tar"
-	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -102,25 +100,15 @@ type entry struct {
 
 // writeTar writes a compressed tar archive.
 func (r *release) writeTar(path string, list []entry) error {
-	f, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	z, err := gzip.NewWriterLevel(f, gzip.BestCompression)
-	if err != nil {
-		return err
-	}
-	t := tar.NewWriter(z)
-	for _, one := range list {
-		if err := r.addFile(t, one.name, one.mode, one.text); err != nil {
-			return err
+	return compress(path, func(to io.Writer) error {
+		t := tar.NewWriter(to)
+		for _, one := range list {
+			if err := r.addFile(t, one.name, one.mode, one.text); err != nil {
+				return err
+			}
 		}
-	}
-	if err := errors.Join(t.Close(), z.Close()); err != nil {
-		return err
-	}
-	return f.Close()
+		return t.Close()
+	})
 }
 
 // addFile adds a file to a tar archive.

@@ -4,6 +4,8 @@ package main
 
 import (
 	"compress/gzip"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -32,11 +34,14 @@ func (r *release) writeManual() error {
 		return err
 	}
 	for _, page := range pages {
-		text, err := os.ReadFile(filepath.Join(plain, page.Name()))
-		if err != nil {
+		err := compress(filepath.Join(man, page.Name()+".gz"), func(to io.Writer) error {
+			text, err := os.ReadFile(filepath.Join(plain, page.Name()))
+			if err == nil {
+				_, err = to.Write(text)
+			}
 			return err
-		}
-		if err := compress(filepath.Join(man, page.Name()+".gz"), text); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -49,8 +54,8 @@ func (r *release) writeManual() error {
 	return root.GenFishCompletionFile(filepath.Join(completion, "ringside.fish"), true)
 }
 
-// compress writes text, compressed by gzip, to path.
-func compress(path string, text []byte) error {
+// compress writes what write writes, compressed by gzip, to path.
+func compress(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
 		return err
@@ -60,10 +65,7 @@ func compress(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := z.Write(text); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
+	if err := errors.Join(write(z), z.Close()); err != nil {
 		return err
 	}
 	return f.Close()

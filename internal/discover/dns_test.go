@@ -17,7 +17,7 @@ import (
 	"ringside/proxy/serverlist"
 )
 
-// nameserver is a DNS server whose answers a test changes.
+// nameserver is a DNS server. Tests change its answers.
 type nameserver struct {
 	mu      sync.Mutex
 	records map[string][]string // by name and type, such as "mc. A": records as text
@@ -189,7 +189,8 @@ func TestDNSFailures(t *testing.T) {
 	ns, resolver := startDNS(t)
 	a := &Asker{Resolver: resolver}
 	ns.set("empty. TXT", `"x"`)
-	ns.set("_x._tcp.loop. SRV", "0 0 1 .")
+	ns.set("_x._tcp.none. SRV", "0 0 1 .")
+	ns.set("_x._tcp.port. SRV", "0 0 1 mc-0.mc.", "0 0 0 mc-1.mc.")
 	for _, c := range []struct {
 		source, want string
 		set          func()
@@ -197,6 +198,8 @@ func TestDNSFailures(t *testing.T) {
 		{"dns+nosuch.:1", "no such host", func() {}},
 		{"dns+empty.:1", "no such host", func() {}},
 		{"dnssrv+nosuch.", "no such host", func() {}},
+		{"dnssrvnoa+_x._tcp.none.", "it has a record without a server: target ., port 1", func() {}},
+		{"dnssrv+_x._tcp.port.", "it has a record without a server: target mc-1.mc., port 0", func() {}},
 		{"dns+mc.:1", "server misbehaving", func() { ns.rcode = dns.RcodeServerFailure }},
 		{"dnssrvnoa+mc.", "server misbehaving", func() {}},
 		{"dns+mc.:1", "server misbehaving", func() { ns.rcode = dns.RcodeRefused }},

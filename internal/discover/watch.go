@@ -278,14 +278,15 @@ func (f *feed) run(ctx context.Context) {
 	case "k8s":
 		go f.watchEndpoints(ctx)
 	}
-	gap := leastGap // least time until a lookup that a refused connection causes
+	gap := leastGap // least time from a lookup to one that a refused connection causes
 	for {
-		if f.lookUp(ctx) {
-			gap = leastGap
-		}
+		changed := f.lookUp(ctx)
 		ended := time.Now()
 		due, every := f.next(ended)
 		refused := false
+		if changed {
+			gap = leastGap
+		}
 		for wait := time.NewTimer(time.Until(due)); due.After(time.Now()); wait.Reset(time.Until(due)) {
 			select {
 			case <-ctx.Done():
@@ -297,13 +298,22 @@ func (f *feed) run(ctx context.Context) {
 				due, refused = earlier(due, ended.Add(gap)), true
 			}
 		}
-		if gap = min(2*gap, max(every, leastGap)); !refused {
-			gap = leastGap
-		}
+		gap = nextGap(gap, every, refused)
 		if ctx.Err() != nil {
 			return
 		}
 	}
+}
+
+// nextGap returns the gap after a lookup that came the time gap or more after the one before. refused is
+// set if a refused connection has caused it. While nothing changes, the gap doubles up to the interval of
+// the source. It is never less than leastGap, so that servers that refuse connections cause at most one
+// lookup in that time.
+func nextGap(gap, every time.Duration, refused bool) time.Duration {
+	if !refused {
+		return leastGap
+	}
+	return min(2*gap, max(every, leastGap))
 }
 
 // next returns when the next lookup is due after one that has ended, and the interval of the source.

@@ -127,14 +127,29 @@ func TestResolverHangs(t *testing.T) {
 	}
 }
 
-// TestPipe checks that a pipe that nobody writes to does not block a lookup.
+func TestNextGap(t *testing.T) {
+	gap := leastGap
+	for i, want := range []time.Duration{2 * leastGap, 4 * leastGap, 5 * leastGap, 5 * leastGap} {
+		if gap = nextGap(gap, 5*leastGap, true); gap != want {
+			t.Errorf("after %d lookups: %v, want %v", i+1, gap, want)
+		}
+	}
+	if is := nextGap(gap, 5*leastGap, false); is != leastGap {
+		t.Error(is)
+	}
+	if is := nextGap(leastGap, 0, true); is != leastGap {
+		t.Error(is)
+	}
+}
+
+// TestPipe checks that a pipe without a writer does not block a lookup.
 func TestPipe(t *testing.T) {
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+"+fifo(t))); err == nil || !strings.HasSuffix(err.Error(), "it is no regular file") {
 		t.Error(err)
 	}
 }
 
-// TestUnfitSource checks that a source whose servers do not fit the configuration affects no other
+// TestUnfitSource checks that a source with servers that do not fit the configuration affects no other
 // source: its pool keeps the servers that it had.
 func TestUnfitSource(t *testing.T) {
 	one, two := serverlist.Server{Name: "10.0.0.1:1", Address: "10.0.0.1:1"}, serverlist.Server{Name: "10.0.0.2:1", Address: "10.0.0.2:1"}

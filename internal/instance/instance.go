@@ -49,7 +49,7 @@ type Instance struct {
 	file         *config.File // the configuration that is in force now
 	sources      *discover.Watch
 	listRejected bool                              // the last change of the servers of sources was rejected
-	dial         atomic.Pointer[map[string]string] // where to connect to servers whose address differs from that in the table
+	dial         atomic.Pointer[map[string]string] // where to connect to servers that are not at their address in the table
 	proxy        *proxy.Proxy
 	driver       *loop.Driver
 	faults       *fault.Set
@@ -117,7 +117,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.watch.adopted(f)
-	r.follow(f, true)
+	r.follow(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
@@ -464,7 +464,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	}
 	limitMemory(f)
 	r.logging.set(f)
-	r.follow(f, true)
+	r.follow(f)
 	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

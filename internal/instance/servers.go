@@ -94,7 +94,7 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		return nil
 	case len(config.Changes(r.file, f)) == 0: // at most, a server has another address
 		r.file = f
-		r.follow(f, true)
+		r.follow(f)
 		if r.listRejected { // the servers are again those in force
 			r.mu.Lock()
 			r.reload.Err, r.listRejected = nil, false
@@ -102,7 +102,8 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		}
 		return nil
 	}
-	r.follow(f, false) // servers that stay may be elsewhere, even if the change of the list is rejected
+	r.file = r.file.At(f) // servers that stay may be elsewhere, even if the change of the list is rejected
+	r.follow(r.file)
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		return time.After(is.Unsettled)
 	}
@@ -113,25 +114,15 @@ func (r *Instance) relist() (later <-chan time.Time) {
 }
 
 // follow makes the driver connect to the servers of f where they are now. Connections to servers that
-// are elsewhere now are closed. If f is not in force, servers that only the file in force has stay where they
-// are.
-func (r *Instance) follow(f *config.File, inForce bool) {
+// are elsewhere now are closed.
+func (r *Instance) follow(f *config.File) {
 	at := f.Dial()
-	if old := r.dial.Load(); !inForce && old != nil {
-		for address, was := range *old {
-			if _, ok := at[address]; !ok {
-				at[address] = was
-			}
-		}
-	}
 	before := r.dial.Swap(&at)
-	if inForce {
-		why := ""
-		for _, pool := range f.Unknown() {
-			why = fmt.Sprintf("the servers of pool %s are not known: %s", pool, r.sources.Why(pool))
-		}
-		r.unknown.Store(&why)
+	why := ""
+	for _, pool := range f.Unknown() {
+		why = fmt.Sprintf("the servers of pool %s are not known: %s", pool, r.sources.Why(pool))
 	}
+	r.unknown.Store(&why)
 	if before == nil {
 		return
 	}

@@ -1,6 +1,6 @@
 package instance
 
-// Tests of pools whose servers are discovered.
+// Tests of pools with discovered servers.
 
 import (
 	"errors"
@@ -96,7 +96,7 @@ func (s *served) gets(path string) (int, string) {
 	return r.StatusCode, string(text)
 }
 
-// TestServersAreNotKnown checks an instance whose source does not answer when it starts.
+// TestServersAreNotKnown checks an instance that starts while its source does not answer.
 func TestServersAreNotKnown(t *testing.T) {
 	node := startNode(t)
 	from := startSource(t, errors.New("no such host"))
@@ -200,6 +200,12 @@ func TestListsChange(t *testing.T) {
 	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
 	eventually(t, "max_move rejects it", func() bool { return s.reloaded().Failed == 1 })
 	wants(t, s.reloaded().Err.Error(), "of its keys move to other servers, and its max_move is 60%")
+	// A server that stays is still followed to another address.
+	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.22:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
+	eventually(t, "it is followed", func() bool { return s.locate("b@main:0") == "127.0.0.22:9" })
+	if is := s.locate("e@main:0"); is != "e@main:0" {
+		t.Errorf("a server that is not in force is at %s", is)
+	}
 	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d")
 	eventually(t, "nothing is rejected any more", func() bool { return s.reloaded().Err == nil })
 	from.set(s, nil, "127.0.0.1:9 name=a")

@@ -99,7 +99,7 @@ const invalidatePath = "/control/tags/invalidate"
 // what the client says, and not checked.
 const operatorHeader = "Ringside-Operator"
 
-// logCommand writes to the log who has sent an operator command: the address of the client, and the
+// logCommand writes an operator command to the log, with its origin: the address of the client, and the
 // name of the user, from the header of ringside's commands or from a reverse proxy with HTTP
 // authentication.
 func (s *Server) logCommand(r *http.Request, err error) {

@@ -388,7 +388,7 @@ func TestProbesBesideBusyConnections(t *testing.T) {
 	}
 }
 
-// smallBuffers is a listener whose connections have small buffers in the kernel.
+// smallBuffers is a listener. Its connections have small buffers in the kernel.
 type smallBuffers struct{ net.Listener }
 
 func (l smallBuffers) Accept() (net.Conn, error) {

@@ -86,7 +86,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	}
 }
 
-// mayFlush reports whether this proxy may flush server i, whose view record has the given incarnation:
+// mayFlush reports whether this proxy may flush server i, if its view record has the given incarnation:
 // it was elected for that, and no other proxy has flushed the server since.
 func (k *Keeper) mayFlush(i int, incarnation uint64, now int64) bool {
 	f := &k.servers[i].flush

@@ -15,9 +15,10 @@ package health
 // that were refused recently, and one read is enough.
 
 import (
-	"bytes"
 	"fmt"
 	"time"
+
+	"ringside/proxy/wire"
 )
 
 const (
@@ -114,7 +115,7 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 // no votes could be counted on the server. The next vote creates the counter again. answer shows
 // such an item in two ways: memcached rejects the increment, or returns a value that is no number.
 func (k *Keeper) discard(a ask, answer []byte, now int64) {
-	if _, _, read := MetaValue(answer); !read && !bytes.HasPrefix(answer, []byte("CLIENT_ERROR cannot increment or decrement non-numeric value")) {
+	if _, _, read := MetaValue(answer); !read && !wire.NotNumber(answer) {
 		return
 	}
 	key := k.keys.Live

@@ -18,11 +18,11 @@ type Source struct {
 	Added, Removed int       `json:"-"`                 // number of servers that the held answer adds and removes
 	At             time.Time `json:"at"`                // when the last usable answer came; the zero Time: there was none
 	Succeeded      uint64    `json:"-"`                 // number of lookups since the start with an answer that is in force
-	Failed         uint64    `json:"-"`                 // number of lookups that have failed, or whose answer was unusable
+	Failed         uint64    `json:"-"`                 // number of lookups that have failed or got an unusable answer
 	Held           uint64    `json:"-"`                 // number of lookups with an answer that changes too much
 }
 
-// trouble returns a sentence about a source whose last answer is not in force; empty: it is in force.
+// trouble returns a sentence about a source, if its last answer is not in force; empty: it is in force.
 func (s *Source) trouble() string {
 	switch {
 	case s.Problem == "":

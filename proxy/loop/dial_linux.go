@@ -187,7 +187,7 @@ func (d *epoll) opened(s *sock) {
 	d.up(s)
 }
 
-// up passes a server whose connection is ready to the engine.
+// up tells the engine that the connection to a server is ready.
 func (d *epoll) up(s *sock) {
 	s.state = sockOpen
 	if d.faults.opened(epollPort{d, s}) {

@@ -1,6 +1,6 @@
 package loop
 
-// Tests of servers whose address is not that in the table, and of the address of a client's connection.
+// Tests of servers that are not at their address in the table, and of the address of a client's connection.
 
 import (
 	"fmt"

@@ -368,7 +368,7 @@ func (d *portable) dialUp(s *stream) {
 	}()
 }
 
-// up passes a server whose connection is ready to the engine.
+// up tells the engine that the connection to a server is ready.
 func (d *portable) up(s *stream) {
 	if d.faults.opened(streamPort{d, s}) {
 		d.engine.Up(s.link)

@@ -171,7 +171,7 @@ func (rt *Route) special(srv *upstream.Server) bool {
 // NoServer is the error for a key that the pool's rule assigns to no server.
 const NoServer = "the pool has no server for this key"
 
-// Unknown is the error for the keys of a pool whose servers are not known yet.
+// Unknown is the error for the keys of a pool without known servers.
 const Unknown = "the servers of this pool are not known yet"
 
 // WhyNoServer returns the error for a key of the pool that has no server.

@@ -199,7 +199,11 @@ func (l *Listener) Bind(routes []table.Route, bound map[*table.Pool]*BoundPool, 
 		}
 		if r.Tags != nil {
 			made.Tags = &RouteTags{TagSettings: r.Tags, Learned: learned.Tagged(r.Label())}
-			tagged = &made
+			names := made
+			tagged = &names
+			if r.Pool.Unknown { // there are no values
+				made.Tags = nil
+			}
 			if s := r.Tags.Suffix; s != "" && !slices.Contains(l.suffixes, s) {
 				l.suffixes = append(l.suffixes, s)
 			}
