@@ -54,7 +54,6 @@ func (p *Reader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upst
 	}
 	a.Op, a.Dialect, a.Flags = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects
 	c.Begin(a, &rt.Timeouts)
-	a.Remember(&noOpaque, nil, r.Name)
 	c.Require(a, wire.Metas)
 	line := append(append(append(g.Line[:0], "mg "...), r.Name...), " f v c"...)
 	line = append(g.AppendFlags(line, rt.Guard, r.X.Op == wire.Gets, hide), " k\r\n"...) // k is the last meta flag, because a hit needs the other flags first
@@ -63,8 +62,6 @@ func (p *Reader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upst
 	c.Give(a, len(line))
 	return p
 }
-
-var noOpaque wire.Request
 
 // token returns the cas that the client sees in the reply to r; nil for a get, which shows no cas.
 func token(r *task.Read, s *Item) []byte {
@@ -81,15 +78,15 @@ func (p *Reader) Judge(r *task.Read, _ *upstream.Conn, a *upstream.Attempt, rep 
 	}
 	if p.Tags == nil && !hasRebuildFlags(rep) && r.X.Op == wire.Get {
 		if flags := rep.ClientFlags.Of(b); string(flags) != tombstoneFlags && rep.Body.Len() > 0 { // the usual case, which needs no other flag
-			p.found(r)
+			p.found(r, a)
 			return r.X.Value(a, rep, b, flags, nil), true
 		}
 	}
 	s, whole := parseItem(rep, b), rep.Body
 	stands := p.Tags == nil || p.Tags.uncover(rep, b, &s)
 	empty := s.Size == 0 && r.X.Flags&wire.Binary != 0 // a binary reply is built from the stored item, which has flags that no client has set
-	if stands && !empty && (!s.IsSpecial() || p.fresh(r, &s)) {
-		p.found(r)
+	if stands && !empty && (!s.IsSpecial() || p.fresh(r, a, &s)) {
+		p.found(r, a)
 		return r.X.Value(a, rep, b, s.ClientFlags(), token(r, &s)), true
 	}
 	rep.Body = whole
@@ -98,9 +95,9 @@ func (p *Reader) Judge(r *task.Read, _ *upstream.Conn, a *upstream.Attempt, rep 
 
 // found ends the recorded miss of the client, because the client gets a value of the key. It does
 // nothing if the client has no miss.
-func (p *Reader) found(r *task.Read) {
+func (p *Reader) found(r *task.Read, a *upstream.Attempt) {
 	if s := r.X.Session; s != nil && s.Companion != nil && Expects(s) {
-		if rt := r.Route(); rt != nil && rt.Guard != nil {
+		if rt := r.Route(a); rt != nil && rt.Guard != nil {
 			p.Found(s, rt, r.Name)
 		}
 	}
@@ -134,11 +131,11 @@ func (tags *Stamps) uncover(r *wire.Reply, b []byte, s *Item) bool {
 
 // fresh reports whether the value s may be served as a hit although another client rebuilds it:
 // it has not expired, and the lease holder is not overdue.
-func (p *Reader) fresh(r *task.Read, s *Item) bool {
+func (p *Reader) fresh(r *task.Read, a *upstream.Attempt, s *Item) bool {
 	if s.HasLease() || s.IsInvalidated() || s.IsTombstone() || s.IsPlaceholder() {
 		return false
 	}
-	rt := r.Route()
+	rt := r.Route(a)
 	if rt == nil || rt.Guard == nil || s.SecondsLeft() <= int64(rt.Guard.Stale/time.Second) {
 		return false
 	}
@@ -199,6 +196,6 @@ func (p *Reader) Begin(r *task.Read, c *upstream.Conn, a *upstream.Attempt, rep 
 	if p.Tags != nil {
 		p.Tags.uncover(rep, b, &s)
 	}
-	p.found(r)
+	p.found(r, a)
 	r.X.BeginValue(c, a, rep, b, s.ClientFlags(), token(r, &s))
 }

@@ -58,14 +58,11 @@ func (e directReader) Conn(x *client.Exchange, rt *routing.Route, owner *upstrea
 func (e directReader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt) task.Judge {
 	before := c.Tail
 	c.Begin(a, &rt.Timeouts)
-	a.Remember(&noOpaque, nil, r.Name)
 	line := append(append(append(e.Line[:0], "get "...), r.Name...), wire.CRLF...)
 	e.Line = line
 	c.GiveKey(a, before, line)
 	return e
 }
-
-var noOpaque wire.Request
 
 // Judge passes a value to the client.
 func (e directReader) Judge(r *task.Read, c *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int, hit bool) {

@@ -63,10 +63,11 @@ func (t *Tags) Conn(x *client.Exchange, rt *routing.Route, owner *upstream.Serve
 
 // Send requests the versions of the tags of r's key, and then the key.
 func (t *Tags) Send(read *task.Read, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt) task.Judge {
-	r, key := t.reading(read.X, c), read.Key
+	r := t.reading(read.X, c)
+	t.key = a.AppendKey(t.key[:0])
 	r.now.Learned = rt.Tags.Learned
-	r.must = rt.Tags.AppendTags(r.must, key)
-	t.all = rt.Tags.AppendTags(t.all[:0], key)
+	r.must = rt.Tags.AppendTags(r.must, t.key)
+	t.all = rt.Tags.AppendTags(t.all[:0], t.key)
 	r.ends = append(r.ends, len(r.must))
 	for _, tag := range t.Named {
 		t.all = stamp.Add(t.all, tag)

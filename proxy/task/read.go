@@ -31,10 +31,9 @@ type Read struct {
 	X         *client.Exchange
 	e         *Tasks
 	judge     Judge
-	Key       []byte // the client's key; Name is its end
-	answered  bool   // the client has the value
-	continued bool   // a task continues the read and replies to the client
-	next      *Read  // the next element in the list of Reads that are kept for reuse
+	answered  bool  // the client has the value
+	continued bool  // a task continues the read and replies to the client
+	next      *Read // the next element in the list of Reads that are kept for reuse
 }
 
 var _ upstream.Streamer = (*Read)(nil)
@@ -45,7 +44,8 @@ type ReadStrategy interface {
 	// task. owner is the server that owns the key.
 	Conn(x *client.Exchange, rt *routing.Route, owner *upstream.Server, name []byte) *upstream.Conn
 
-	// Send sends the request of r on c, as the attempt a, and returns the Judge of the reply.
+	// Send sends the request of r on c, as the attempt a, which names the key already. It returns the
+	// Judge of the reply.
 	Send(r *Read, rt *routing.Route, c *upstream.Conn, a *upstream.Attempt) Judge
 }
 
@@ -80,10 +80,11 @@ func (e *Tasks) SendRead(how ReadStrategy, x *client.Exchange, share int32, rt *
 	} else {
 		e.freeReads = r.next
 	}
-	r.X, r.Key, r.answered, r.continued = x, append(r.Key[:0], key...), false, false
-	r.Name = r.Key[len(rt.Strip):]
+	r.X, r.answered, r.continued = x, false, false
 	a := x.Attempt()
 	a.To, a.Share, a.Strip = r, share, rt.Strip
+	a.SetKey(key[len(rt.Strip):])
+	r.Name, _ = a.Named() // the attempt is freed after r
 	e.beginRead(x.Session, &r.OpenRead)
 	r.judge = how.Send(r, rt, c, a)
 }
@@ -94,15 +95,15 @@ func (e *Tasks) TrimReads() { e.freeReads = nil }
 // Client returns the number of the client that waits for r; 0: it is gone.
 func (r *Read) Client() uint64 { return r.X.Client() }
 
-// Route returns the route of the key in the current table; nil: there is none, or the client has
-// gone.
-func (r *Read) Route() *routing.Route {
+// Route returns the route of the key of a, the request of r, in the current table; nil: there is none,
+// or the client has gone.
+func (r *Read) Route(a *upstream.Attempt) *routing.Route {
 	if r.X.Session == nil {
 		return nil
 	}
 	return r.X.Session.Handler.(interface {
 		Fitting(key []byte) *routing.Route
-	}).Fitting(r.Key)
+	}).Fitting(a.AppendKey(nil))
 }
 
 func (r *Read) Reply(c *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int) {
@@ -121,7 +122,7 @@ func (r *Read) Reply(c *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b [
 // resume starts a task that continues the read with res, a reply that is no plain hit, or the reason
 // why there is no reply.
 func (r *Read) resume(c *upstream.Conn, a *upstream.Attempt, res *upstream.Result) {
-	x, rt := r.X, r.Route()
+	x, rt := r.X, r.Route(a)
 	why := res.Why
 	if rt == nil || rt.Strip != a.Strip {
 		r.judge.Drop(r, c, res)
@@ -134,7 +135,7 @@ func (r *Read) resume(c *upstream.Conn, a *upstream.Attempt, res *upstream.Resul
 	case rt == nil:
 		x.Fail(a.Share, client.NoRoute, stats.Unavailable)
 	default:
-		t := r.e.newRead(x, a.Share, rt, r.Key)
+		t := r.e.newRead(x, a.Share, rt, a.AppendKey(nil))
 		t.WaitReason = why // the reason that the client gets if the deadline has passed
 		r.judge.Resume(r, t, c, res)
 		r.continued = true

@@ -40,14 +40,19 @@ func (n *Names) Reuse(room []byte) { n.keys = room }
 // Remember stores in n the names of the request r, which was parsed from raw: its key and its opaque.
 // key is the key in the form for the server, without base64.
 func (n *Names) Remember(r *wire.Request, raw, key []byte) {
+	n.SetKey(key)
+	if r.Opaque.End > 0 {
+		n.SetOpaque(raw[r.Opaque.Start-1 : r.Opaque.End])
+	}
+}
+
+// SetKey stores the key of a request with one key, in the form for the server.
+func (n *Names) SetKey(key []byte) {
 	if len(key) <= cap(n.keys) { // nearly always
 		n.keys = n.keys[:len(key)]
 		copy(n.keys, key)
 	} else {
 		n.keys = append(n.keys, key...)
-	}
-	if r.Opaque.End > 0 {
-		n.SetOpaque(raw[r.Opaque.Start-1 : r.Opaque.End])
 	}
 }
 
@@ -71,6 +76,12 @@ func (n *Names) DropOpaque() { n.keys, n.opaque = n.keys[:len(n.keys)-int(n.opaq
 func (n *Names) Named() (key, opaque []byte) {
 	end := len(n.keys) - int(n.opaque)
 	return n.keys[:end], n.keys[end:]
+}
+
+// AppendKey appends the key of a request with one key to dst, in the form of the client.
+func (n *Names) AppendKey(dst []byte) []byte {
+	key, _ := n.Named()
+	return append(append(dst, n.Strip...), key...)
 }
 
 // AddLength stores the length of the next key of a request with many keys. After the last key,
