@@ -47,6 +47,13 @@ type Part struct {
 
 // Of returns the part of key that is hashed.
 func (p *Part) Of(key []byte) []byte {
+	if len(p.StripPrefixes)+len(p.Stop) == 0 && !p.HasTag { // the usual case, which is inlined
+		return key
+	}
+	return p.of(key)
+}
+
+func (p *Part) of(key []byte) []byte {
 	for _, prefix := range p.StripPrefixes {
 		if bytes.HasPrefix(key, prefix) {
 			key = key[len(prefix):]

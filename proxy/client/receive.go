@@ -5,6 +5,7 @@ package client
 
 import (
 	"fmt"
+	"strconv"
 
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -92,7 +93,8 @@ func (x *Exchange) textRead(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply
 		}
 		switch {
 		case a.Joined && r.Last && len(b) < link.BigSpan && x.Session != nil && !a.Renames() && x.endsWith(): // several gets share one request, so there is no END yet after this value
-			x.dest(a).AppendTwo(&x.e.Buffers, b, wire.AnswerEnd)
+			q := x.dest(a)
+			x.e.Add(q, append(append(x.e.Draft(q, len(b)+len(wire.EndLine)), b...), wire.AnswerEnd...))
 			return 0
 		case len(b) > r.Size && !x.endsWith(): // b ends with END, which is cut off: the client gets END after the last value
 			b = b[:r.Size]
@@ -149,52 +151,58 @@ func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byt
 	if q == nil {
 		return 0
 	}
-	line := appendValueHead(e.Line[:0], a, r.Body.Len(), flags, cas)
-	if x.InOrder == nil && len(b) >= link.BigSpan {
-		q.Append(&e.Buffers, line)
+	if x.InOrder != nil {
+		e.Line = append(appendValueHead(e.Line[:0], a, r.Body.Len(), flags, cas), b[r.Body.Start:r.Size]...)
+		key, _ := a.Named()
+		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), e.Line)
+		return 0
+	}
+	line := appendValueHead(e.Draft(q, len(a.Strip)+longestHead+len(b)), a, r.Body.Len(), flags, cas)
+	if len(b) >= link.BigSpan {
+		e.Add(q, line)
 		c := e.Take(len(b))
 		c.Start += int(r.Body.Start)
 		q.Push(&e.Buffers, c)
 		return len(b)
 	}
 	line = append(line, b[r.Body.Start:r.Size]...)
-	e.Line = line
-	switch {
-	case x.InOrder != nil:
-		key, _ := a.Named()
-		x.InOrder.Keep(&e.Buffers, a.Strip+string(key), line)
-	case x.endsWith():
-		q.AppendTwo(&e.Buffers, line, wire.AnswerEnd)
-	default:
-		q.Append(&e.Buffers, line)
+	if x.endsWith() {
+		line = append(line, wire.AnswerEnd...)
 	}
+	e.Add(q, line)
 	return 0
 }
+
+// longestHead is more than the bytes of a VALUE line without a.Strip, and of END, that the meta reply
+// does not have. The reply has the key.
+const longestHead = 32
 
 // appendValueHead appends to dst the VALUE line for a value of size bytes.
 func appendValueHead(dst []byte, a *upstream.Attempt, size int, flags, cas []byte) []byte {
 	key, _ := a.Named()
-	dst = append(append(append(dst, "VALUE "...), a.Strip...), key...)
+	if dst = append(dst, "VALUE "...); a.Strip != "" {
+		dst = append(dst, a.Strip...)
+	}
+	dst = append(dst, key...)
 	dst = append(append(dst, ' '), flags...)
-	dst = appendDecimal(append(dst, ' '), size)
+	dst = appendDecimal(append(dst, ' '), uint(size))
 	if cas != nil {
 		dst = append(append(dst, ' '), cas...)
 	}
 	return append(dst, wire.CRLF...)
 }
 
-// appendDecimal appends n to dst. For a number of few digits, it takes a third of the time of
-// strconv.AppendInt.
-func appendDecimal(dst []byte, n int) []byte {
-	var digits [20]byte
-	at := len(digits)
-	for left := uint(n); ; {
-		at--
-		digits[at] = byte('0' + left%10)
-		if left /= 10; left == 0 {
-			return append(dst, digits[at:]...)
-		}
+// appendDecimal appends n to dst. It takes half the time of strconv.AppendUint, which is only fast for
+// two digits.
+func appendDecimal(dst []byte, n uint) []byte {
+	switch {
+	case n < 100:
+		return strconv.AppendUint(dst, uint64(n), 10)
+	case n >= 1000:
+		dst = appendDecimal(dst, n/1000)
+		n %= 1000
 	}
+	return append(dst, byte('0'+n/100), byte('0'+n/10%10), byte('0'+n%10))
 }
 
 // BeginValue forwards the head of a value that arrives in pieces as a meta reply, to a client

@@ -41,7 +41,7 @@ func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *r
 	if early > 0 || rt.Stale > 0 {
 		dst = append(dst, " t"...)
 	}
-	dst = strconv.AppendInt(append(dst, " N"...), leaseSeconds(rt), 10)
+	dst = strconv.AppendUint(append(dst, " N"...), uint64(leaseSeconds(rt)), 10)
 	due := int64(0)
 	if rt.Stale > 0 { // R makes a value due if TTL < R: the server keeps an expired value for the time Stale, and every read finds it due
 		due = int64(rt.Stale/time.Second) + 1

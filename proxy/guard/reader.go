@@ -55,13 +55,15 @@ func (p *Reader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upst
 	a.Op, a.Dialect, a.Flags = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects
 	c.Begin(a, &rt.Timeouts)
 	c.Require(a, wire.Metas)
-	line := append(append(append(g.Line[:0], "mg "...), r.Name...), " f v c"...)
+	line := append(append(append(g.Draft(&c.Out, longestGet), "mg "...), r.Name...), " f v c"...)
 	line = append(g.AppendFlags(line, rt.Guard, r.X.Op == wire.Gets, hide), " k\r\n"...) // k is the last meta flag, because a hit needs the other flags first
-	g.Line = line
-	c.Out.Append(&g.Buffers, line)
+	g.Add(&c.Out, line)
 	c.Give(a, len(line))
 	return p
 }
+
+// longestGet is more bytes than the request of Send has.
+const longestGet = 400
 
 // token returns the cas that the client sees in the reply to r; nil for a get, which shows no cas.
 func token(r *task.Read, s *Item) []byte {

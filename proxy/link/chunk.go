@@ -113,21 +113,6 @@ func (q *Queue) Append(p *Buffers, b []byte) {
 	q.appendOver(p, b)
 }
 
-// AppendTwo appends b and, after it, the parameter `end`.
-func (q *Queue) AppendTwo(p *Buffers, b []byte, end string) {
-	if t := q.Tail; t != nil {
-		if room := t.Data[t.End:]; len(b)+len(end) <= len(room) {
-			q.Size += len(b) + len(end)
-			t.End += len(b) + len(end)
-			copy(room[len(b):], end)
-			copy(room, b)
-			return
-		}
-	}
-	q.appendOver(p, b)
-	q.AppendString(p, end)
-}
-
 // appendOver appends b to q if b does not fit into the last chunk.
 func (q *Queue) appendOver(p *Buffers, b []byte) {
 	q.Size += len(b)

@@ -241,6 +241,26 @@ func (io *IO) Take(n int) *Chunk {
 	return c
 }
 
+// Draft returns an empty slice, to which the caller appends what Add then adds to q. If that is at most n
+// bytes, and the last chunk of q has room for them, Add copies nothing.
+func (io *IO) Draft(q *Queue, n int) []byte {
+	if t := q.Tail; t != nil && n <= t.free() {
+		return t.Data[t.End:t.End]
+	}
+	return io.Line[:0]
+}
+
+// Add adds b, which was appended to the result of Draft, to the end of q. b is not empty.
+func (io *IO) Add(q *Queue, b []byte) {
+	if t := q.Tail; t != nil && t.free() > 0 && &b[0] == &t.Data[t.End] {
+		q.Size += len(b)
+		t.End += len(b)
+		return
+	}
+	io.Line = b
+	q.Append(&io.Buffers, b)
+}
+
 // Wrote reports that the socket of l accepted n bytes. full means that the socket accepts no more
 // bytes until the kernel reports it as writable. The driver then sends the bytes of Pending without
 // a further request of the engine.
