@@ -114,7 +114,7 @@ func TestWhatDiffers(t *testing.T) {
 		{Policy{}, Gat, "hit, not found, stored, hit, stored", "forward 0; extend 1; claim 1; fetch 0; fill 1 -> hit of 0"},
 		{Policy{}, Gat, "hit, unsent", "forward 0; extend 1 -> hit of 0 repair 010"},
 	} {
-		if got := play(Begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
+		if got := play(begin(test.p, Command{Op: test.c}, two, 0), say(test.answers)); got != test.want {
 			t.Errorf("%d %s:\n got %s\nwant %s", test.c, test.answers, got, test.want)
 		}
 	}
@@ -142,24 +142,24 @@ func TestWhatDiffers(t *testing.T) {
 		// it.
 		{Command{Op: Gets}, states(Filling, Suspect), "miss", "forward 0 -> unmet"},
 	} {
-		if got := play(Begin(Policy{}, test.c, test.replicas, 0), say(test.answers)); got != test.want {
+		if got := play(begin(Policy{}, test.c, test.replicas, 0), say(test.answers)); got != test.want {
 			t.Errorf("%+v %v %s:\n got %s\nwant %s", test.c, test.replicas, test.answers, got, test.want)
 		}
 	}
 	// A tombstone that a stopped proxy left on the only replica in use does not count as a
 	// value.
-	if got := play(Begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
+	if got := play(begin(Policy{}, Command{Op: Delete}, states(In, Out), 0), say("marked, stored, stored, deleted")); got != "look 0, bury 0; remark 0; drop 0 -> absent" {
 		t.Errorf("delete of a mark: %s", got)
 	}
 	// If a delete has left a stale item, a replica that missed it has a wrong value.
-	if got := play(Begin(Policy{}, Command{Op: Delete, Stale: true}, two, 0), say("hit, hit, unsent")); got != "look 0; look 1, bury 1 -> unmet dirty 010 repair 010" {
+	if got := play(begin(Policy{}, Command{Op: Delete, Stale: true}, two, 0), say("hit, hit, unsent")); got != "look 0; look 1, bury 1 -> unmet dirty 010 repair 010" {
 		t.Errorf("md I that one has missed: %s", got)
 	}
 	// Another proxy may have written to the replica that this one knows to be dirty.
-	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
+	if got := play(begin(through, Command{Op: Get}, states(Dirty, Out), 0), say("")); got != "-> refused" {
 		t.Errorf("get of a dirty replica alone: %s", got)
 	}
-	if got := play(Begin(through, Command{Op: Get}, states(Dirty, Warming), 0), say("miss")); got != "forward 1 -> unmet" {
+	if got := play(begin(through, Command{Op: Get}, states(Dirty, Warming), 0), say("miss")); got != "forward 1 -> unmet" {
 		t.Errorf("get of a dirty replica and one that is not filled: %s", got)
 	}
 	for _, test := range []struct {
@@ -175,16 +175,16 @@ func TestWhatDiffers(t *testing.T) {
 		{Cas, "not found", "forward 0 -> unmet"},
 		{Add, "", "-> unmet"},
 	} {
-		if got := play(Begin(through, Command{Op: test.c}, states(Filling, Dirty), 0), say(test.answers)); got != test.want {
+		if got := play(begin(through, Command{Op: test.c}, states(Filling, Dirty), 0), say(test.answers)); got != test.want {
 			t.Errorf("%d of one that is not filled and a dirty replica:\n got %s\nwant %s", test.c, got, test.want)
 		}
 	}
-	if got := play(Begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
+	if got := play(begin(through, Command{Op: Incr}, states(Dirty, Filling), 0), say("hit, miss")); got != "look 0; fetch 1 -> unmet" {
 		t.Errorf("incr at a dirty replica, and one that is not filled: %s", got)
 	}
 	// An item that expires soon exists, so the command is sent to the primary.
 	for _, first := range []string{"hit", "expiring", "stale"} {
-		if got := play(Begin(through, Command{Op: Incr, Vivify: true}, states(In, Out, Warming), 0), say(first+", server error, miss")); got != "fetch 0; forward 0, preview 2 -> server error of 0" {
+		if got := play(begin(through, Command{Op: Incr, Vivify: true}, states(In, Out, Warming), 0), say(first+", server error, miss")); got != "fetch 0; forward 0, preview 2 -> server error of 0" {
 			t.Errorf("ma N of an item that is there (%s): %s", first, got)
 		}
 	}
@@ -201,7 +201,7 @@ func TestWhatDiffers(t *testing.T) {
 		{through, Incr, "", "-> held"},
 		{through, Set, "", "-> held"},
 	} {
-		if got := play(Begin(test.p, Command{Op: test.c}, states(In, Suspect), 0), say(test.answers)); got != test.want {
+		if got := play(begin(test.p, Command{Op: test.c}, states(In, Suspect), 0), say(test.answers)); got != test.want {
 			t.Errorf("%d %s, one is suspect:\n got %s\nwant %s", test.c, test.answers, got, test.want)
 		}
 	}

@@ -18,7 +18,7 @@ type beginning struct {
 }
 
 func (x *explorer) beginning() beginning {
-	b := beginning{rule: Begin(x.p, x.c, x.replicas, 1), lead: Authority(x.replicas)}
+	b := beginning{rule: begin(x.p, x.c, x.replicas, 1), lead: Authority(x.replicas)}
 	counted := 0
 	for i, m := range x.replicas {
 		if m.State != Out && (m.State != Gone || x.c.Op == Flush) {

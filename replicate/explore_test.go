@@ -510,7 +510,7 @@ func TestManyMembers(t *testing.T) {
 				x.replicas[i].State = Dirty
 			}
 		}
-		r := Begin(x.p, x.c, x.replicas, rnd.Uint64())
+		r := begin(x.p, x.c, x.replicas, rnd.Uint64())
 		for !r.IsDone() && x.bad == 0 {
 			var room [maxAsks]Ask
 			r.Next(room[:0])

@@ -28,13 +28,13 @@ var conditionally bool
 
 func command(c Command, value uint32) client {
 	c.Conditional = c.Conditional || conditionally
-	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, In), 0), own: own{value: value}}
+	return client{rule: begin(Policy{ReadThrough: true}, c, states(In, In), 0), own: own{value: value}}
 }
 
 // returning returns a command that runs while the second replica rejoins.
 func returning(c Command, value uint32) client {
 	c.Conditional = c.Conditional || conditionally
-	return client{rule: Begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
+	return client{rule: begin(Policy{ReadThrough: true}, c, states(In, Returning), 0), own: own{value: value}}
 }
 
 // spoiling returns an ms with I whose token is that of an older item, so it stores the item
@@ -102,7 +102,7 @@ func nowhere(s *scene) string {
 // undoing returns a client that removes the first replica's value. So does a request sent
 // after a late set, and a proxy that knows of a write that the replica has missed.
 func undoing() client {
-	return client{rule: Begin(Policy{}, del, states(In, Out), 0)}
+	return client{rule: begin(Policy{}, del, states(In, Out), 0)}
 }
 
 // strangers reports a get that returned a tombstone.

@@ -373,8 +373,8 @@ func forViews(n int, f func(a, b []Replica)) {
 
 func pair(p Policy, a, b []Replica, x, y Command) scene {
 	return scene{n: 2, clients: [3]client{
-		{rule: Begin(p, x, a, 0), own: own{value: 1}},
-		{rule: Begin(p, y, b, 0), own: own{value: 2}},
+		{rule: begin(p, x, a, 0), own: own{value: 1}},
+		{rule: begin(p, y, b, 0), own: own{value: 2}},
 	}}
 }
 
@@ -586,7 +586,7 @@ func TestFaultsLeaveCopiesAlike(t *testing.T) {
 		for _, ack := range []Ack{AckAll, AckOne} {
 			agreeing(2, 5, func(name string, replicas []Replica, w world) {
 				s := scene{n: 1, left: left{faults: 2}, w: w}
-				s.clients[0] = client{rule: Begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, replicas, 0), own: own{value: 1}}
+				s.clients[0] = client{rule: begin(Policy{Ack: ack, ReadThrough: true}, Command{Op: op}, replicas, 0), own: own{value: 1}}
 				s.clients[0].token = w.items[Authority(replicas)].cas
 				want, stays := map[Op]uint32{Set: 1, Add: 1, Replace: 1, Append: 51, Cas: 1, Incr: 6, Touch: 5, Gat: 5, Gets: 5}[op], op != Delete
 				x.always = func(s *scene) string {

@@ -21,7 +21,7 @@ type errand struct {
 func move() Rule { return Move(1<<0|1<<1, 0, 2, false) }
 
 func holdersOf(op Op) Rule {
-	return Begin(Policy{ReadThrough: true}, Command{Op: op, Conditional: conditionally}, states(Filling, Filling), 0)
+	return begin(Policy{ReadThrough: true}, Command{Op: op, Conditional: conditionally}, states(Filling, Filling), 0)
 }
 
 // behindMove returns a command that begins when the key has left its former holder.

@@ -20,15 +20,16 @@ const (
 // After each round a command may begin again, without a limit: the caller has a deadline. The
 // caller drops a rule that must not continue, for example after its deadline or in another stage. If
 // Acted reports true then, the command must not begin again, and fails.
-func Relocate(c Command, old OldOwner) Rule {
+func Relocate(c Command, old OldOwner) (r Rule) {
 	if c.Reads() && c.Op != Gets { // the cas that a gets returns must be one of the new owner, so a gets moves the key
-		states := [2]Replica{{State: Filling}, {State: In}}
-		if old == Asked && c.Op == Get {
-			return Begin(Policy{ReadThrough: true}, c, states[:], 0)
+		states := []Replica{{State: Filling}, {State: In}}
+		if old != Asked || c.Op != Get {
+			states = states[1:]
 		}
-		return Begin(Policy{ReadThrough: true}, c, states[1:], 0)
+		r.Begin(Policy{ReadThrough: true}, c, states, 0)
+		return r
 	}
-	r := Rule{c: c, class: relocates, relocating: relocating{old: old}}
+	r = Rule{c: c, class: relocates, relocating: relocating{old: old}}
 	r.answer, r.reply, r.from = -1, -1, -1
 	if old == Empty && c.Op == Set && !c.If {
 		r.conclude()

@@ -241,11 +241,11 @@ func classOf(c Command) class {
 	}
 }
 
-// Begin returns the rule of the command c with the policy p. replicas has at most Max replicas,
-// in the key's order. spread is any number that changes from read to read; the policy Spread uses
-// it.
-func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
-	r := Rule{c: c, class: classOf(c), lead: int8(Authority(replicas)), chosen: true}
+// Begin makes r, a zero Rule, the rule of the command c with the policy p. replicas has at most Max
+// replicas, in the key's order. spread is any number that changes from read to read; the policy
+// Spread uses it.
+func (r *Rule) Begin(p Policy, c Command, replicas []Replica, spread uint64) {
+	r.c, r.class, r.lead, r.chosen = c, classOf(c), int8(Authority(replicas)), true
 	r.answer, r.reply, r.from = -1, -1, -1
 	near, settling, returning, calm, count := r.sortOut(replicas)
 	r.confirm = p.ReadThrough || !calm
@@ -259,31 +259,31 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	switch {
 	case r.class == reads:
 		r.beginRead(p.Read, near, spread)
-		return r
+		return
 	case r.lead < 0:
 		r.settle(Refused, -1)
-		return r
+		return
 	case readsAtOne(c):
 		if r.away.Has(int(r.lead)) {
 			if r.in == 0 {
 				r.settle(Refused, -1)
-				return r
+				return
 			}
 			r.lead = int8(r.in.first())
 		}
 		if r.stale.Has(int(r.lead)) && r.in|r.warm == 0 && r.away != 0 {
 			r.settle(Refused, -1)
-			return r
+			return
 		}
 	case r.away.Has(int(r.lead)), r.takes.Len() < int(r.need):
 		r.settle(Held, -1)
-		return r
+		return
 	case r.class == leads && r.handingOver(settling, returning):
 		r.settle(Held, -1)
-		return r
+		return
 	case r.class != all && r.class != buries && r.stale.Has(int(r.lead)) && r.in == 0 && r.away != 0:
 		r.settle(Held, -1) // the replicas that could repair the primary can't be asked
-		return r
+		return
 	}
 
 	switch {
@@ -298,7 +298,6 @@ func Begin(p Policy, c Command, replicas []Replica, spread uint64) Rule {
 	default:
 		r.prepare()
 	}
-	return r
 }
 
 // sortOut groups the replicas by state. It returns the replicas in the zone of this instance

@@ -12,6 +12,12 @@ import (
 
 // play reports to every ask the outcome that tell returns. It returns all asks and the
 // settlement, as text.
+// begin returns the rule that Rule.Begin makes.
+func begin(p Policy, c Command, replicas []Replica, spread uint64) (r Rule) {
+	r.Begin(p, c, replicas, spread)
+	return r
+}
+
 func play(r Rule, tell func(Ask) Outcome) string {
 	var b strings.Builder
 	var room [maxAsks]Ask
@@ -108,7 +114,7 @@ func TestWhatGoesWhere(t *testing.T) {
 		{Command{Op: Get}, states(Dirty, Suspect), "-> refused"},
 		{Command{Op: Get}, states(Returning, Out), "-> refused"},
 	} {
-		if got := play(Begin(Policy{}, test.c, test.replicas, 0), good(test.c)); got != test.want {
+		if got := play(begin(Policy{}, test.c, test.replicas, 0), good(test.c)); got != test.want {
 			t.Errorf("%+v %v:\n got %s\nwant %s", test.c, test.replicas, got, test.want)
 		}
 	}
@@ -125,7 +131,7 @@ func TestOneMemberIsOneServer(t *testing.T) {
 					if o.Kind == Marked || c.Conditional || !c.If && (c.Op == Replace || c.Op == Add || c.Op == Delete) { // these look first, or claim
 						continue
 					}
-					r := Begin(p, c, replicas, 3)
+					r := begin(p, c, replicas, 3)
 					main := -1
 					for told := 0; !r.IsDone(); {
 						for _, ask := range r.Next(nil) {
@@ -161,8 +167,8 @@ func TestOutIsSkipped(t *testing.T) {
 		for _, p := range policies(c) {
 			forStates(2, func(replicas []Replica) {
 				for pick := range 5 {
-					a := Begin(p, c, replicas, 2)
-					b := Begin(p, c, []Replica{{State: Out}, replicas[0], {State: Out}, replicas[1], {State: Out}}, 2)
+					a := begin(p, c, replicas, 2)
+					b := begin(p, c, []Replica{{State: Out}, replicas[0], {State: Out}, replicas[1], {State: Out}}, 2)
 					for told := 0; !a.IsDone(); told++ {
 						as, bs := a.Next(nil), b.Next(nil)
 						if len(as) != len(bs) {
@@ -197,7 +203,7 @@ func TestOutIsSkipped(t *testing.T) {
 func TestGoneMissesWrites(t *testing.T) {
 	for _, c := range commands() {
 		for _, p := range policies(c) {
-			out, gone := Begin(p, c, states(In, Out, In), 2), Begin(p, c, states(In, Gone, In), 2)
+			out, gone := begin(p, c, states(In, Out, In), 2), begin(p, c, states(In, Gone, In), 2)
 			if c.Op == Flush {
 				if s, ok := gone.Settled(); !ok || s.Verdict != Held {
 					t.Errorf("a flush_all that misses a replica is %v", s)
@@ -235,7 +241,7 @@ func TestWhoIsReadFirst(t *testing.T) {
 		if spread == 9 {
 			replicas = filling
 		}
-		got := play(Begin(p, Command{}, replicas, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
+		got := play(begin(p, Command{}, replicas, spread), func(Ask) Outcome { return Outcome{Kind: Miss} })
 		got, _, _ = strings.Cut(got, " ->")
 		return strings.ReplaceAll(got, "forward ", "")
 	}
@@ -259,7 +265,7 @@ func TestWhoIsReadFirst(t *testing.T) {
 }
 
 func TestHedge(t *testing.T) {
-	r := Begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
+	r := begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
 	r.Next(nil)
 	r.Hedge()
 	if asks := r.Next(nil); len(asks) != 1 || asks[0].Replica != 1 {
@@ -274,7 +280,7 @@ func TestHedge(t *testing.T) {
 	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.IsDone() {
 		t.Fatalf("after the first's miss: %+v", s)
 	}
-	w := Begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
+	w := begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
 	w.Next(nil)
 	w.Hedge()
 	if asks := w.Next(nil); len(asks) != 0 {
@@ -285,7 +291,7 @@ func TestHedge(t *testing.T) {
 // A set is acknowledged as soon as the policy allows. A replica that fails later is still
 // reported.
 func TestEarlyAcknowledgement(t *testing.T) {
-	r := Begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
+	r := begin(Policy{Ack: AckQuorum}, Command{Op: Set}, states(In, In, In), 0)
 	r.Next(nil)
 	r.HandleOutcome(2, Outcome{Kind: Stored})
 	if _, ok := r.Settled(); ok {
@@ -303,13 +309,13 @@ func TestEarlyAcknowledgement(t *testing.T) {
 
 func TestMirroredCas(t *testing.T) {
 	knows := Replica{ChosenCAS: true}
-	r := Begin(Policy{}, Command{Op: Set}, []Replica{knows, knows, {State: Out}}, 0)
+	r := begin(Policy{}, Command{Op: Set}, []Replica{knows, knows, {State: Out}}, 0)
 	for _, a := range r.Next(nil) {
 		if !a.Chosen {
 			t.Errorf("all know E, but %+v", a)
 		}
 	}
-	r = Begin(Policy{}, Command{Op: Set}, []Replica{knows, {}}, 0)
+	r = begin(Policy{}, Command{Op: Set}, []Replica{knows, {}}, 0)
 	for _, a := range r.Next(nil) {
 		if a.Chosen {
 			t.Errorf("one doesn't know E, but %+v", a)
@@ -323,7 +329,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	for _, c := range commands() {
 		tell := outcomes(c, Forward, true)[0]
 		n := testing.AllocsPerRun(100, func() {
-			r := Begin(Policy{ReadThrough: true}, c, replicas, 1)
+			r := begin(Policy{ReadThrough: true}, c, replicas, 1)
 			told := 0
 			for !r.IsDone() {
 				for _, a := range r.Next(room[:0]) {
@@ -363,7 +369,7 @@ func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 		{[]Kind{Stored, NotStored, Miss, Deleted}, "claim 0; claim 1, look 1; drop 0 -> unmet"},
 	} {
 		i := -1
-		got := play(Begin(Policy{}, Command{Op: Add}, states(In, Returning), 0), func(Ask) Outcome {
+		got := play(begin(Policy{}, Command{Op: Add}, states(In, Returning), 0), func(Ask) Outcome {
 			i++
 			return Outcome{Kind: test.answers[i]}
 		})
@@ -376,7 +382,7 @@ func TestAnAddAsksWhoIsNotRead(t *testing.T) {
 // TestAppendThatGetsTooLarge: memcached replies to an append that would make the item too
 // large as if there were no such key.
 func TestAppendThatGetsTooLarge(t *testing.T) {
-	got := play(Begin(Policy{ReadThrough: true}, Command{Op: Append}, states(In, In), 0), func(a Ask) Outcome {
+	got := play(begin(Policy{ReadThrough: true}, Command{Op: Append}, states(In, In), 0), func(a Ask) Outcome {
 		switch a.Step {
 		case Look, Fetch:
 			return Outcome{Kind: Hit}
@@ -404,7 +410,7 @@ func TestAMarkAndAStaleMember(t *testing.T) {
 		{Policy{}, states(Dirty, In), []Kind{Marked}, "forward 1 -> absent"},
 	} {
 		i := -1
-		got := play(Begin(test.policy, Command{Op: Get}, test.replicas, 0), func(Ask) Outcome {
+		got := play(begin(test.policy, Command{Op: Get}, test.replicas, 0), func(Ask) Outcome {
 			i++
 			return Outcome{Kind: test.answers[i]}
 		})
@@ -431,7 +437,7 @@ func TestWhatOnlyAStaleMemberHas(t *testing.T) {
 		{through, Delete, Out, dropped + "-> unmet clean 001"},
 		{Policy{}, Delete, Out, dropped + "-> absent clean 001"},
 	} {
-		got := play(Begin(test.policy, Command{Op: test.op}, states(Dirty, test.second), 0), good(Command{Op: test.op}))
+		got := play(begin(test.policy, Command{Op: test.op}, states(Dirty, test.second), 0), good(Command{Op: test.op}))
 		if got != test.want {
 			t.Errorf("%v, second %v:\n got %s\nwant %s", test.op, test.second, got, test.want)
 		}
@@ -450,7 +456,7 @@ func TestAnAppendThatIsCopiedLate(t *testing.T) {
 	} {
 		c := Command{Op: Append}
 		main, checks := 0, 0
-		got := play(Begin(Policy{}, c, states(In, In), 0), func(a Ask) Outcome {
+		got := play(begin(Policy{}, c, states(In, In), 0), func(a Ask) Outcome {
 			o := good(c)(a)
 			o.Late = a.Step == late
 			switch {

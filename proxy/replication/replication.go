@@ -172,7 +172,7 @@ func (e *Replicator) Handle(t *task.Task) {
 	case t.Route.Prefer != nil && policy.Read == replicate.First:
 		policy.Read = replicate.Nearest // command.stateOf sets Replica.Near for replicas of the preferred pool, and Nearest reads these first
 	}
-	c.rule = replicate.Begin(policy, command, states, e.turn)
+	c.rule.Begin(policy, command, states, e.turn)
 	t.Rule = c
 	t.Run(0, nil)
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
