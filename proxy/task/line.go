@@ -382,27 +382,29 @@ func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange)
 	t.Loop.Concluding(t)
 	brought := len(t.Raw)        // Raw may be freed before end runs on the client's loop
 	backfilling := t.Backfilling // end runs on the client's loop, which must not read t.Backfilling
-	end := func(e *Tasks) {
-		if !backfilling {
-			e.releaseLine(t)
-		}
-		if s := t.x.Session; s != nil {
-			s.Tasks--
-		}
-		o, size := f(e, t.x)
-		key := []byte(t.Strip + string(t.Key))
-		if t.Op > wire.Gats {
-			size = brought
-		}
-		e.Ended(t, key, o, size)
-		if t.x.Slow() {
-			t.x.LogSlow(client.Slow{Key: key, Keys: 1, Server: server, Phase: stats.Several, Why: why})
-		}
-		t.x.FinishOne()
-	}
 	if t.ClientLoop == t.Loop {
-		end(t.Loop)
+		t.end(t.Loop, backfilling, brought, server, why, f)
 		return
 	}
-	t.ClientLoop.Post(end)
+	t.ClientLoop.Post(func(e *Tasks) { t.end(e, backfilling, brought, server, why, f) })
+}
+
+// end is the part of conclude that runs on the client's loop e.
+func (t *Task) end(e *Tasks, backfilling bool, brought int, server, why string, f func(e *Tasks, x *client.Exchange) (o stats.Outcome, found int)) {
+	if !backfilling {
+		e.releaseLine(t)
+	}
+	if s := t.x.Session; s != nil {
+		s.Tasks--
+	}
+	o, size := f(e, t.x)
+	key := t.clientKey()
+	if t.Op > wire.Gats {
+		size = brought
+	}
+	e.Ended(t, key, o, size)
+	if t.x.Slow() {
+		t.x.LogSlow(client.Slow{Key: key, Keys: 1, Server: server, Phase: stats.Several, Why: why})
+	}
+	t.x.FinishOne()
 }

@@ -442,15 +442,17 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 		t.endStep(r, token)
 		return
 	}
-	got, server := *r, ""
+	got, server := r, ""
 	if r.Server != nil { // the server object belongs to the loop that runs the task, and the client's loop must not use it
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
-		got.Bytes = bytes.Clone(r.Bytes)
+		kept := *r
+		kept.Bytes = bytes.Clone(r.Bytes)
+		got = &kept
 	}
 	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
-		return t.answerClient(e, x, &got, server, token)
+		return t.answerClient(e, x, got, server, token)
 	})
 	t.release()
 }
@@ -490,7 +492,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 		x.Lookup.FoundText(t.share, rep, r.Bytes)
 		block := t.forClient(rep, r.Bytes[:rep.Size], token)
 		if x.InOrder != nil && x.Session != nil {
-			x.InOrder.Keep(&e.Buffers, t.Strip+string(t.Key), block)
+			x.InOrder.Keep(&e.Buffers, string(t.clientKey()), block)
 		} else {
 			x.Emit(nil, block)
 		}
@@ -564,20 +566,27 @@ func (t *Task) Reject(line []byte) {
 	t.release()
 }
 
+// clientKey returns the key in the form of the client. The caller must not change it.
+func (t *Task) clientKey() []byte {
+	if t.Strip == "" {
+		return t.Key
+	}
+	return []byte(t.Strip + string(t.Key))
+}
+
 // forClient returns the reply rep, which has the bytes b, with the client's spelling of the
 // key.
 func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) []byte {
 	var edits []Edit
-	key, named := []byte(t.Strip+string(t.Key)), rep.Key.Of(b)
-	switch {
+	switch named := rep.Key.Of(b); {
 	case len(named) == 0:
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
 	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the reply to me has the key in base64, because the item was stored with a base64 key
-		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, key)})
+		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, t.clientKey())})
 	default:
-		edits = append(edits, Edit{rep.Key, key})
+		edits = append(edits, Edit{rep.Key, t.clientKey()})
 	}
 	if token != nil {
 		at := rep.Unique
