@@ -48,12 +48,15 @@ func (c *Conn) Parse() {
 			continue
 		}
 		switch {
-		case err == wire.ErrShort && r.Kind == wire.Value && c.startStream(a, buf):
-		case err == wire.ErrShort && a.exceedsOwn(r.Size):
-			c.desync(longAnswer, buf)
-			return
 		case err == wire.ErrShort:
-			c.short(a)
+			if r.Kind == wire.Value && c.startStream(a, buf) {
+				continue
+			}
+			if a.exceedsOwn(r.Size) {
+				c.desync(longAnswer, buf)
+			} else {
+				c.short(a)
+			}
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
 			c.desync("sent what is no answer to "+a.Op.String(), buf)
@@ -67,7 +70,7 @@ func (c *Conn) Parse() {
 			c.rejectGreeting("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
 		default:
 			c.noteAnswer()
-			if !a.Joined && endFollows(r, buf[n:]) {
+			if !r.Last && !a.Joined && endFollows(r, buf[n:]) {
 				r.Last = true
 				n += len(wire.EndLine)
 			}
@@ -112,7 +115,7 @@ const otherName = "named another key or opaque than it was asked for"
 // VALUE of a reply this is nearly always true. To parse END as a separate reply would cost as much as
 // to parse the VALUE.
 func endFollows(r *wire.Reply, rest []byte) bool {
-	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value && !r.Last
+	return len(rest) >= len(wire.EndLine) && string(rest[:len(wire.EndLine)]) == wire.AnswerEnd && r.Kind == wire.Value
 }
 
 // desync aborts a connection on which replies can no longer be paired with requests: one client could
