@@ -101,9 +101,10 @@ func (r *Read) Route(a *upstream.Attempt) *routing.Route {
 	if r.X.Session == nil {
 		return nil
 	}
+	r.e.readKey = a.AppendKey(r.e.readKey[:0])
 	return r.X.Session.Handler.(interface {
 		Fitting(key []byte) *routing.Route
-	}).Fitting(a.AppendKey(nil))
+	}).Fitting(r.e.readKey)
 }
 
 func (r *Read) Reply(c *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int) {

@@ -93,7 +93,8 @@ type Tasks struct {
 	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
 
-	freeReads *Read // kept for reuse
+	freeReads *Read  // kept for reuse
+	readKey   []byte // scratch: the key of a Read, in the form of the client
 }
 
 // Handler serves tasks.

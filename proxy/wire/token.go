@@ -56,10 +56,11 @@ func lastToken(buf []byte, line Span) Span {
 // skipSpaces returns the offset of the first byte in buf[p:end] that is not a space, or
 // end if there is none.
 func skipSpaces(buf []byte, p, end uint32) uint32 {
-	for p < end && buf[p] == ' ' {
-		p++
+	at, buf := int(p), buf[:end] // the compiler then omits the bounds checks
+	for at < len(buf) && buf[at] == ' ' {
+		at++
 	}
-	return p
+	return uint32(at)
 }
 
 // plainWord returns how many bytes at the start of b are greater than a space. It stops
