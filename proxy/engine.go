@@ -170,7 +170,7 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 		s.Abort()
 	case int(clients) > e.Limits.Clients:
 		e.Count.Refused++
-		s.Out.AppendString(&e.Buffers, TooManyConnections)
+		s.Out.Append(&e.Buffers, []byte(TooManyConnections))
 		s.Quit()
 	case lst.Users != nil:
 		s.RequireLogin(lst.Users)

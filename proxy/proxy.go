@@ -126,41 +126,30 @@ type learned struct {
 
 // Guarded returns the guard statistics of the route with this label.
 func (l *learned) Guarded(label string) *stats.GuardStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.guards[label] == nil {
-		if l.guards == nil {
-			l.guards = map[string]*stats.GuardStats{}
-		}
-		l.guards[label] = &stats.GuardStats{Route: label}
-	}
-	return l.guards[label]
+	return learnedOf(l, &l.guards, label, &stats.GuardStats{Route: label})
 }
 
 // Tagged returns the tag statistics of the route with this label.
 func (l *learned) Tagged(label string) *stats.TagStats {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.tags[label] == nil {
-		if l.tags == nil {
-			l.tags = map[string]*stats.TagStats{}
-		}
-		l.tags[label] = &stats.TagStats{Route: label}
-	}
-	return l.tags[label]
+	return learnedOf(l, &l.tags, label, &stats.TagStats{Route: label})
 }
 
 // near returns the near cache statistics of the routes with this label.
 func (l *learned) near(label string) *stats.Near {
+	return learnedOf(l, &l.nears, label, &stats.Near{Route: label})
+}
+
+// learnedOf returns the statistics of the route with this label. At first they are those in `first`.
+func learnedOf[S any](l *learned, of *map[string]*S, label string, first *S) *S {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.nears[label] == nil {
-		if l.nears == nil {
-			l.nears = map[string]*stats.Near{}
-		}
-		l.nears[label] = &stats.Near{Route: label}
+	if *of == nil {
+		*of = map[string]*S{}
 	}
-	return l.nears[label]
+	if (*of)[label] == nil {
+		(*of)[label] = first
+	}
+	return (*of)[label]
 }
 
 // nearMarks returns the write counters with which the near caches of the process detect writes.

@@ -4,7 +4,6 @@ package guard
 
 import (
 	"encoding/base64"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -31,9 +30,9 @@ func earlyTime(rt *routing.RouteGuard) time.Duration {
 }
 
 // appendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not
-// return an old value. If hide is set, the read must not start a rebuild. chance supplies random
-// numbers, so that keys that were set together are not due together.
-func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *rand.Rand) []byte {
+// return an old value. If hide is set, the read must not start a rebuild. The numbers are partly
+// random, so that keys that were set together are not due together.
+func (g *Guard) appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool) []byte {
 	if hide {
 		return append(dst, " R0"...)
 	}
@@ -47,7 +46,7 @@ func appendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool, chance *r
 		due = int64(rt.Stale/time.Second) + 1
 	}
 	if early > 1 && !fresh {
-		due += early - int64(chance.Uint64()%uint64(early/2+1))
+		due += early - int64(g.chance.Uint64()%uint64(early/2+1))
 	}
 	if due > 0 {
 		dst = strconv.AppendInt(append(dst, " R"...), due, 10)

@@ -13,7 +13,6 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
-	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -281,12 +280,6 @@ func unfit(t *task.Task) string {
 		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
 	}
 	return t.UncheckedFlags()
-}
-
-// AppendFlags appends the meta flags of a guarded read to dst. If fresh is set, the read must not
-// return an old value. If hide is set, the read must not start a rebuild.
-func (g *Guard) AppendFlags(dst []byte, rt *routing.RouteGuard, fresh, hide bool) []byte {
-	return appendFlags(dst, rt, fresh, hide, g.chance)
 }
 
 // Tick ends waits that have timed out, polls servers for the gets that still wait, and cancels

@@ -42,7 +42,7 @@ func (l *rule) readLine(t *task.Task, name, flags []byte, general bool) []byte {
 
 // guardFlags returns the meta flags of a guarded read of t's key.
 func (l *rule) guardFlags(t *task.Task) []byte {
-	return l.g.AppendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
+	return l.g.appendFlags(nil, l.RouteGuard, mustBeFresh(t), l.Hide)
 }
 
 // more returns the meta flags that the guard needs and that the client's mg does not have.
@@ -101,7 +101,7 @@ func (l *rule) readPrimary(t *task.Task, r *upstream.Result) {
 	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
 		l.copies.Looked = true
 		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags), Via: r.ConnEpoch, At: r.Asked}
-		l.late(t, r, &s)
+		l.late(t, &s)
 		return
 	}
 	l.found(t, r)
@@ -173,23 +173,23 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 		l.Hide && s.Tags != stamp.Stands && !s.IsInvalidated():
 		l.miss(t, nil)
 	case s.IsTombstone():
-		l.late(t, r, s)
+		l.late(t, s)
 	case s.HasLease() && !l.Hide && l.ends(s):
 		l.prolong(t, r, s)
 	case s.HasLease() && !l.Hide:
-		l.onLease(t, r, s)
+		l.onLease(t, s)
 	case s.IsPlaceholder() || l.Hide && s.IsInvalidated():
-		l.late(t, r, s)
+		l.late(t, s)
 	case s.Tags != stamp.Stands && !s.IsInvalidated():
 		l.mark(t, r, s, l.keep(), s.Tags != unreadable) // as a delete does, so that one client rebuilds the value
 	case l.tags != nil && s.Tags == unreadable:
-		l.late(t, r, s)
+		l.late(t, s)
 	case !l.isOld(s):
 		l.serve(t, r, s)
 	case l.servesOld(t, s):
 		l.serveOld(t, r, s)
 	default:
-		l.late(t, r, s)
+		l.late(t, s)
 	}
 }
 
@@ -260,7 +260,7 @@ func (l *rule) marked(t *task.Task, r *upstream.Result) {
 	}
 	switch s := itemOf(r); {
 	case s.HasLease():
-		l.onLease(t, r, &s)
+		l.onLease(t, &s)
 	case s.IsAbsent():
 		l.miss(t, nil)
 	case !s.IsInvalidated() && !s.IsPlaceholder():
@@ -268,7 +268,7 @@ func (l *rule) marked(t *task.Task, r *upstream.Result) {
 	case l.kept.Bytes != nil && s.IsInvalidated() && l.servesOld(t, &s):
 		l.serveOld(t, &l.kept, &l.old)
 	default:
-		l.late(t, r, &s)
+		l.late(t, &s)
 	}
 }
 
@@ -306,9 +306,9 @@ func (l *rule) miss(t *task.Task, s *Item) *Miss {
 	return m
 }
 
-// onLease handles the reply r to the read t, which grants the lease of the item s to t's client. While
+// onLease handles the reply to the read t, which grants the lease of the item s to t's client. While
 // the server of the key is in WARM, onLease first reads the value from the substitute server.
-func (l *rule) onLease(t *task.Task, r *upstream.Result, s *Item) {
+func (l *rule) onLease(t *task.Task, s *Item) {
 	l.lease = s.Clone()
 	l.lease.Won = true
 	if l.Role == health.Warming && s.IsPlaceholder() {
@@ -385,9 +385,8 @@ func (l *rule) lent(t *task.Task, r *upstream.Result, s *Item) {
 	}
 }
 
-// late handles the reply r, which says that another client rebuilds the item s. t then waits, or
-// gets a miss.
-func (l *rule) late(t *task.Task, r *upstream.Result, s *Item) {
+// late handles the reply that another client rebuilds the item s. t then waits, or gets a miss.
+func (l *rule) late(t *task.Task, s *Item) {
 	if l.Hide {
 		l.miss(t, nil)
 		return

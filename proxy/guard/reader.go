@@ -56,7 +56,7 @@ func (p *Reader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upst
 	c.Begin(a, &rt.Timeouts)
 	c.Require(a, wire.Metas)
 	line := append(append(append(g.Draft(&c.Out, longestGet), "mg "...), r.Name...), " f v c"...)
-	line = append(g.AppendFlags(line, rt.Guard, r.X.Op == wire.Gets, hide), " k\r\n"...) // k is the last meta flag, because a hit needs the other flags first
+	line = append(g.appendFlags(line, rt.Guard, r.X.Op == wire.Gets, hide), " k\r\n"...) // k is the last meta flag, because a hit needs the other flags first
 	g.Add(&c.Out, line)
 	c.Give(a, len(line))
 	return p

@@ -126,19 +126,6 @@ func (q *Queue) appendOver(p *Buffers, b []byte) {
 	}
 }
 
-// AppendString copies s to the end of q.
-func (q *Queue) AppendString(p *Buffers, s string) {
-	q.Size += len(s)
-	for len(s) > 0 {
-		if q.Tail == nil || q.Tail.free() == 0 {
-			q.link(p.Get(q.nextSize(len(s))))
-		}
-		n := copy(q.Tail.Data[q.Tail.End:], s)
-		q.Tail.End += n
-		s = s[n:]
-	}
-}
-
 // nextSize returns the size of the next chunk. It is small while the queue is short, so that a
 // thousand small replies use little memory. It is large after the queue has grown.
 func (q *Queue) nextSize(n int) int {

@@ -54,7 +54,7 @@ type stream struct {
 	given  int     // number of bytes in the writer's buffer when the writer got it
 	held   bool    // a fault delays the dial
 	filter *filter // applies a fault to a server connection; nil: there is no fault
-	tls    *sealedStream
+	tls    *sealed
 }
 
 // Peer returns the address of the client or server at the other end of the stream.
@@ -252,12 +252,7 @@ func (d *portable) drop(s *stream) {
 	}
 	s.closed, s.held, s.filter = true, false, nil
 	if s.tls != nil {
-		if x := s.tls.greeting; x != nil {
-			d.handshakes.forget(x)
-		}
-		if x := s.tls.introduction; x != nil {
-			d.introductions.forget(x)
-		}
+		s.tls.forget(&d.handshakes, &d.introductions)
 		s.tls.Cancel()
 	}
 	d.taken(s)

@@ -14,6 +14,37 @@ import (
 	"ringside/proxy/secure"
 )
 
+// sealed is the TLS of a connection of either driver.
+type sealed struct {
+	*secure.Conn
+	greeting     *handshake    // the handshake of a client that is not complete; nil: it is complete
+	introduction *introduction // the handshake with a server that is not complete; nil: it is complete
+	shaking      bool          // in the portable driver: the handshake is not complete
+	over         bool          // in an epoll loop: the other end sends no more; the handshake may still be incomplete
+	inside       bool          // the bytes sent last may end inside a request
+	held         int           // in an epoll loop: number of encrypted bytes that the socket has not accepted, as reported to the engine
+}
+
+// write encrypts b, to a server or to a client.
+func (t *sealed) write(b []byte, server bool) error {
+	if !server {
+		return t.Write(b)
+	}
+	inside := t.inside
+	t.inside = true // until there are no more pending bytes
+	return t.WriteToServer(b, !inside)
+}
+
+// forget ends a handshake that is not complete, because the connection is closed.
+func (t *sealed) forget(clients *handshakes, servers *introductions) {
+	if t.greeting != nil {
+		clients.forget(t.greeting)
+	}
+	if t.introduction != nil {
+		servers.forget(t.introduction)
+	}
+}
+
 // HandshakesMost is how many incomplete handshakes of clients an engine has at most. A further client
 // replaces the one that has waited for the longest time. A client that is not stalled completes its
 // handshake long before that.

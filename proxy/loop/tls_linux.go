@@ -7,19 +7,7 @@ import (
 	"net"
 
 	"golang.org/x/sys/unix"
-
-	"ringside/proxy/secure"
 )
-
-// sealed is the TLS of a socket in an epoll loop.
-type sealed struct {
-	*secure.Conn
-	greeting     *handshake    // the handshake of a client that is not complete; nil: it is complete
-	introduction *introduction // the handshake with a server that is not complete; nil: it is complete
-	over         bool          // the other end sends no more; the handshake may still be incomplete
-	inside       bool          // the bytes sent last may end inside a request
-	held         int           // number of encrypted bytes that the socket has not accepted, as reported to the engine
-}
 
 // Sizes of the buffers that the TLS connections of a loop share.
 const (
@@ -240,16 +228,6 @@ func (d *epoll) sendSealed(s *sock, b []byte) (int, error) {
 	return len(b), nil
 }
 
-// write encrypts b, to a server or to a client.
-func (t *sealed) write(b []byte, server bool) error {
-	if !server {
-		return t.Write(b)
-	}
-	inside := t.inside
-	t.inside = true // until there are no more pending bytes
-	return t.WriteToServer(b, !inside)
-}
-
 // flushSealed writes the encrypted bytes of s to its socket. It returns true if it has written all.
 // Otherwise it waits until the socket accepts more, or the socket is closed after an error.
 func (d *epoll) flushSealed(s *sock) bool {
@@ -300,12 +278,7 @@ func (d *epoll) holdSealed(s *sock, n int) {
 
 // closeSealed frees the TLS of a socket that is closed.
 func (d *epoll) closeSealed(s *sock) {
-	if x := s.tls.greeting; x != nil {
-		d.handshakes.forget(x)
-	}
-	if x := s.tls.introduction; x != nil {
-		d.introductions.forget(x)
-	}
+	s.tls.forget(&d.handshakes, &d.introductions)
 	d.holdSealed(s, 0)
 	if s.state == sockShaking {
 		s.tls.Cancel()

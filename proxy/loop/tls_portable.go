@@ -8,23 +8,12 @@ import (
 	"io"
 	"slices"
 	"time"
-
-	"ringside/proxy/secure"
 )
-
-// sealedStream is the TLS of a stream.
-type sealedStream struct {
-	*secure.Conn
-	greeting     *handshake    // the handshake of a client that is not complete; nil: it is complete
-	introduction *introduction // the handshake with a server that is not complete; nil: it is complete
-	inside       bool          // the bytes sent last may end inside a request
-	shaking      bool          // the handshake is not complete
-}
 
 // greet begins the TLS handshake of a client that was accepted on the listener l.
 func (d *portable) greet(s *stream, l *listener, t *listenerTLS) {
 	x := d.handshakes.begin(clientStream{d, s}, l, t)
-	s.tls = &sealedStream{Conn: x.Conn, greeting: x, shaking: true}
+	s.tls = &sealed{Conn: x.Conn, greeting: x, shaking: true}
 	d.start(s)
 }
 
@@ -108,16 +97,6 @@ func (d *portable) writeSealed(s *stream) {
 		d.engine.Wrote(s.link, len(plain), true)
 	}
 	d.flushSealed(s)
-}
-
-// write encrypts b, to a server or to a client.
-func (t *sealedStream) write(b []byte, server bool) error {
-	if !server {
-		return t.Write(b)
-	}
-	inside := t.inside
-	t.inside = true // until there are no more pending bytes
-	return t.WriteToServer(b, !inside)
 }
 
 // flushSealed passes the encrypted bytes of s to the writer, if it is free. Until the writer reports
@@ -238,7 +217,7 @@ func (d *portable) greetServer(s *stream) {
 		d.engine.Closed(s.link, err)
 		return
 	}
-	s.tls = &sealedStream{Conn: x.Conn, introduction: x, shaking: true}
+	s.tls = &sealed{Conn: x.Conn, introduction: x, shaking: true}
 	d.start(s)
 }
 

@@ -375,18 +375,18 @@ func (t *Task) moveToLoop(o *Tasks) {
 // returns the outcome, and the size in bytes of the value that was found. server is the label
 // of the server that replied; if none has, why is the reason.
 func (t *Task) conclude(server, why string, f func(e *Tasks, x *client.Exchange) (o stats.Outcome, found int)) {
-	if t.ClientDone {
-		return
+	if !t.ClientDone {
+		t.ClientDone = true
+		t.Loop.Concluding(t)
+		brought := len(t.Raw)        // Raw may be freed before end runs on the client's loop
+		backfilling := t.Backfilling // end runs on the client's loop, which must not read t.Backfilling
+		if t.ClientLoop == t.Loop {
+			t.end(t.Loop, backfilling, brought, server, why, f)
+		} else {
+			t.ClientLoop.Post(func(e *Tasks) { t.end(e, backfilling, brought, server, why, f) })
+		}
 	}
-	t.ClientDone = true
-	t.Loop.Concluding(t)
-	brought := len(t.Raw)        // Raw may be freed before end runs on the client's loop
-	backfilling := t.Backfilling // end runs on the client's loop, which must not read t.Backfilling
-	if t.ClientLoop == t.Loop {
-		t.end(t.Loop, backfilling, brought, server, why, f)
-		return
-	}
-	t.ClientLoop.Post(func(e *Tasks) { t.end(e, backfilling, brought, server, why, f) })
+	t.release()
 }
 
 // end is the part of conclude that runs on the client's loop e.

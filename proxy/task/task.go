@@ -455,7 +455,6 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		return t.answerClient(e, x, got, server, token)
 	})
-	t.release()
 }
 
 // answerClient is the part of Answer that runs on the client's loop.
@@ -514,7 +513,6 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 		x.Fail(t.share, why, o)
 		return o, 0
 	})
-	t.release()
 }
 
 // AnswerKind ends the task's part of the exchange with a reply of kind k that Ringside
@@ -543,7 +541,6 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		}
 		return x.Outcome, 0
 	})
-	t.release()
 }
 
 // Removal reports whether t deletes a key because Ringside has rejected its new value.
@@ -564,7 +561,6 @@ func (t *Task) Reject(line []byte) {
 		}
 		return x.Outcome, 0
 	})
-	t.release()
 }
 
 // clientKey returns the key in the form of the client. The caller must not change it.
