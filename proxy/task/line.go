@@ -81,16 +81,18 @@ func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client,
 // So Session.Reads has the reads in flight, and a line counts those of its key with the reads of
 // its tasks.
 
-// line returns the line with the given name. If there is none, line creates it, and counts the
-// reads of s on the key that are in flight without a task.
-func (e *Tasks) line(name Line, s *client.Session) *queue {
+// line returns the line with the given name, in which t is about to be. If there is none, line makes it
+// with the room that t has for it, and counts the reads of s on the key that are in flight without a
+// task.
+func (e *Tasks) line(name Line, t *Task, s *client.Session) *queue {
 	l := e.Lines[name]
 	if l == nil {
 		if e.Lines == nil {
 			e.Lines = map[Line]*queue{}
 		}
-		l = &queue{}
-		e.Lines[name] = l
+		if l = &t.keyRoom; name.client != 0 {
+			l = &t.ownRoom
+		}
 		if s != nil {
 			for r := s.Reads; r != nil; r = r.Older {
 				if e.Loops.HashKey(r.Name) == name.key {
@@ -98,6 +100,7 @@ func (e *Tasks) line(name Line, s *client.Session) *queue {
 				}
 			}
 		}
+		e.Lines[name] = l
 	}
 	return l
 }
@@ -114,7 +117,7 @@ func (e *Tasks) takeOver(t *Task, r *client.OpenRead) {
 	s := r.Session
 	s.Tasks++
 	t.inLine = true
-	e.line(t.ownLine(), s)
+	e.line(t.ownLine(), t, s)
 	r.Close()
 	e.dispatch(t)
 }
@@ -200,7 +203,7 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 	if name.client != 0 {
 		s = t.x.Session
 	}
-	l := e.line(name, s)
+	l := e.line(name, t, s)
 	switch {
 	case l.alone == t: // t has its turn already, because it was parked or is started a second time
 		return true

@@ -52,6 +52,8 @@ type Task struct {
 	instead []byte      // what the client gets as the reply if all asks succeed; nil: the server's reply
 	failed  []unsentAsk // requests that were not sent, because there was no connection or the reply is known; the rule gets their outcomes next
 	Open    int         // number of asks without an outcome
+
+	ownRoom, keyRoom queue // room for the lines that the task begins: see Tasks.line
 }
 
 // shared is the state of a task that several packages set.
