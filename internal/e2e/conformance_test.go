@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/wire/wiretest"
 )
 
@@ -154,8 +155,8 @@ const serverLimits = "limits: {value: 1MiB}\n"
 func conformancePair(t *testing.T, driver, limits string) (plain, proxied string) {
 	t.Helper()
 	// The streams expect a value of 2 MiB to be too large.
-	one, other := startMemcached(t, "-I", "1m"), startMemcached(t, "-I", "1m")
-	return one.address, startRingside(t, driver, front([]*memcached{other})+limits).address
+	one, other := testenv.StartMemcached(t, "-m", "256", "-I", "1m"), startMemcached(t, "-I", "1m")
+	return one.Address, startRingside(t, driver, front([]*memcached{other})+limits).address
 }
 
 // compare sends a stream to ringside and compares the reply with its model. Replies may
@@ -203,13 +204,13 @@ func hearPieces(t *testing.T, address string, pieces []string, want wiretest.Sai
 // must differ where it says so, and nowhere else.
 func TestConformanceOfReleases(t *testing.T) {
 	t.Parallel()
-	one := startMemcached(t, "-I", "1m")
+	one := testenv.StartMemcached(t, "-m", "256", "-I", "1m")
 	differing := 0
 	for _, s := range corpus(t) {
 		var old wiretest.Said
 		same := false
 		for range 3 { // retried because replies may contain seconds: see compare
-			old = hear(t, one.address, s.Stream)
+			old = hear(t, one.Address, s.Stream)
 			if same = old == s.recorded; same {
 				break
 			}
@@ -227,7 +228,7 @@ func TestConformanceOfReleases(t *testing.T) {
 		}
 	}
 	t.Logf("%d streams differ", differing)
-	if want := hear(t, one.address, wiretest.Stream{Data: "quit\r\n"}); want != (wiretest.Said{Closed: true}) {
+	if want := hear(t, one.Address, wiretest.Stream{Data: "quit\r\n"}); want != (wiretest.Said{Closed: true}) {
 		t.Errorf("memcached did not close after quit: %+v", want)
 	}
 }

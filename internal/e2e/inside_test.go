@@ -19,7 +19,7 @@ import (
 // clients.
 func serveInside(t testing.TB, text string, without ablation.Set) (address string) {
 	t.Helper()
-	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, unhurriedDefaults))
+	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, poolDefaults(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

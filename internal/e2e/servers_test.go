@@ -267,6 +267,16 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 // override them.
 const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
+// poolDefaults returns the configuration's defaults: unhurriedDefaults, and tls if all memcacheds
+// speak TLS.
+func poolDefaults(t testing.TB) string {
+	files := tlsOfAll(t)
+	if files == "" {
+		return unhurriedDefaults
+	}
+	return strings.TrimSuffix(unhurriedDefaults, "}\n") + fmt.Sprintf(", tls: {ca: %s, name: memcached.example}}\n", filepath.Join(filepath.Dir(files), "ca.crt"))
+}
+
 // write replaces the configuration file atomically. It adds default timeouts, the admin address
 // and the driver to config.
 func (r *ringside) write(t testing.TB, config string) {
@@ -278,11 +288,7 @@ func (r *ringside) write(t testing.TB, config string) {
 	if more != "" {
 		driver += "," + more
 	}
-	defaults := unhurriedDefaults
-	if files := tlsOfAll(t); files != "" {
-		defaults = strings.TrimSuffix(defaults, "}\n") + fmt.Sprintf(", tls: {ca: %s, name: memcached.example}}\n", filepath.Join(filepath.Dir(files), "ca.crt"))
-	}
-	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", defaults, r.admin)
+	config += fmt.Sprintf("%sadmin: {address: %q, allow_faults: true}\n", poolDefaults(t), r.admin)
 	if !strings.Contains(config, "\nengine:") {
 		config += fmt.Sprintf("engine: {driver: %s}\n", driver)
 	}
