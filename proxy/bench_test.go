@@ -98,10 +98,12 @@ func BenchmarkEngine(b *testing.B) {
 					s.Engine.Bytes(from[0].Link, []byte(map[bool]string{true: "VA 1 f0 c1 kx1\r\nx\r\n", false: "END\r\n"}[strings.HasPrefix(c.answer, "VA ") && c.name[0] == 'g' || c.routes == tagRoute]))
 				})
 			}
+			sends := 0 // system calls that send: each Write is one
 			drain := func() {
 				for effects := s.Engine.End(); len(effects) > 0; effects = s.Engine.End() {
 					for _, x := range effects {
 						if x.Kind == link.Write {
+							sends++
 							s.Engine.Wrote(x.Link, x.Link.Out.Size, false)
 						}
 					}
@@ -131,6 +133,7 @@ func BenchmarkEngine(b *testing.B) {
 				drain()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(c.clients*c.depth), "ns/request")
+			b.ReportMetric(float64(sends)/float64(b.N)/float64(c.clients*c.depth), "sends/request")
 		})
 	}
 }

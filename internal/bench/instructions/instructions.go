@@ -44,6 +44,7 @@ type Count struct {
 	Instructions []float64 `json:"instructions"` // instructions per request; one value for each repetition
 	Nanoseconds  float64   `json:"ns"`           // time per request, measured once, without valgrind
 	Allocs       float64   `json:"allocs"`       // allocations per iteration, not per request
+	Sends        float64   `json:"sends"`        // system calls that send, to clients and servers, per request; 0: the benchmark does not report them
 }
 
 // Least returns the least of the repeated counts. Disturbances can only make a count larger.
@@ -97,7 +98,7 @@ func Run(ctx context.Context, c Config) ([]Count, error) {
 	}
 	var counts []Count
 	for _, m := range all {
-		count := Count{Name: m.name, Nanoseconds: m.perRequest, Allocs: m.allocs}
+		count := Count{Name: m.name, Nanoseconds: m.perRequest, Allocs: m.allocs, Sends: m.sends}
 		each := max(1, m.perIteration/m.perRequest)
 		n := max(leastIterations, int(requests/each))
 		for range c.Repeat {
@@ -149,6 +150,7 @@ type measured struct {
 	name                     string
 	perIteration, perRequest float64 // time in nanoseconds, per iteration and per request
 	allocs                   float64
+	sends                    float64 // per request
 }
 
 func parseBenchmarks(text string) []measured {
@@ -171,6 +173,8 @@ func parseBenchmarks(text string) []measured {
 				m.perRequest = value
 			case "allocs/op":
 				m.allocs = value
+			case "sends/request":
+				m.sends = value
 			}
 		}
 		if m.perRequest == 0 {
@@ -208,15 +212,15 @@ func (b binary) count(ctx context.Context, name string, iterations int) (int64, 
 }
 
 // Compare writes the counts of now as a Markdown table, next to the earlier counts if there are
-// any. It returns an error that names the benchmarks with counts that rose by more than limit. A
-// limit of 0.05 is 5 %.
+// any. It returns an error that names the benchmarks whose instructions or sends rose by more than
+// limit. A limit of 0.05 is 5 %.
 func Compare(w io.Writer, now, earlier []Count, limit float64) error {
-	was := make(map[string]float64)
+	was := make(map[string]Count)
 	for _, c := range earlier {
-		was[c.Name] = c.Least()
+		was[c.Name] = c
 	}
-	header := "| benchmark | instructions/request | spread | ns/request | allocs/iteration |"
-	rule := "| --- | --- | --- | --- | --- |"
+	header := "| benchmark | instructions/request | spread | ns/request | allocs/iteration | sends/request |"
+	rule := "| --- | --- | --- | --- | --- | --- |"
 	if earlier != nil {
 		header, rule = header+" earlier | ratio |", rule+" --- | --- |"
 	}
@@ -225,12 +229,15 @@ func Compare(w io.Writer, now, earlier []Count, limit float64) error {
 	}
 	var risen []error
 	for _, c := range now {
-		line := fmt.Sprintf("| %s | %.0f | %.2f%% | %.0f | %.2f |", c.Name, c.Least(), 100*c.Spread(), c.Nanoseconds, c.Allocs)
+		line := fmt.Sprintf("| %s | %.0f | %.2f%% | %.0f | %.2f | %.3f |", c.Name, c.Least(), 100*c.Spread(), c.Nanoseconds, c.Allocs, c.Sends)
 		if before, ok := was[c.Name]; ok {
-			ratio := c.Least() / before
-			line += fmt.Sprintf(" %.0f | %.3f |", before, ratio)
+			ratio := c.Least() / before.Least()
+			line += fmt.Sprintf(" %.0f | %.3f |", before.Least(), ratio)
 			if ratio > 1+limit {
-				risen = append(risen, fmt.Errorf("%s rose by %.1f%%, from %.0f to %.0f instructions", c.Name, 100*(ratio-1), before, c.Least()))
+				risen = append(risen, fmt.Errorf("%s rose by %.1f%%, from %.0f to %.0f instructions", c.Name, 100*(ratio-1), before.Least(), c.Least()))
+			}
+			if before.Sends > 0 && c.Sends > before.Sends*(1+limit) {
+				risen = append(risen, fmt.Errorf("%s sends more often: %.3f times per request, was %.3f; its batches are smaller", c.Name, c.Sends, before.Sends))
 			}
 		} else if earlier != nil {
 			line += " – | – |"

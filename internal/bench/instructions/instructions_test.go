@@ -51,8 +51,8 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 }
 
 func TestParseBenchmarks(t *testing.T) {
-	got := parseBenchmarks("goos: linux\nBenchmarkA/b  100  2000 ns/op  20.5 ns/request  16 B/op  3 allocs/op\nBenchmarkC  5  7 ns/op\nPASS\n")
-	want := []measured{{"BenchmarkA/b", 2000, 20.5, 3}, {"BenchmarkC", 7, 7, 0}}
+	got := parseBenchmarks("goos: linux\nBenchmarkA/b  100  2000 ns/op  20.5 ns/request  0.5 sends/request  16 B/op  3 allocs/op\nBenchmarkC  5  7 ns/op\nPASS\n")
+	want := []measured{{"BenchmarkA/b", 2000, 20.5, 3, 0.5}, {"BenchmarkC", 7, 7, 0, 0}}
 	if len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("%+v", got)
 	}
@@ -76,5 +76,9 @@ func TestCompare(t *testing.T) {
 	}
 	if err := Compare(&out, now, nil, 0); err != nil {
 		t.Error(err)
+	}
+	now[2].Sends, earlier = 0.2, []Count{{Name: "c", Instructions: []float64{5}, Sends: 0.1}}
+	if err := Compare(&out, now, earlier, 0.05); err == nil || !strings.Contains(err.Error(), "c sends more often: 0.200 times per request, was 0.100") {
+		t.Errorf("error %v", err)
 	}
 }
