@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb release rename check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
+.PHONY: build deb release rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -29,6 +29,10 @@ THIS = $(shell $(GO) list -m)
 rename:
 	$(GO) -C deploy/release build -trimpath -o ../../bin/rename ./rename
 	bin/rename '$(MODULE)'
+
+# Renders README.md and docs/ as a site with a search into bin/docs. A link that leads nowhere is an error.
+docs:
+	$(GO) -C deploy/site run . -from ../.. -to ../../bin/docs
 
 # Checks the format, vet, the structure, the conversations, the unit tests, and the first seeds
 # of the simulation. It needs only Go and takes seconds. UNCHECKED and -skip exclude packages and
@@ -100,10 +104,11 @@ modules:
 	$(GO) -C deploy/kubernetes test ./...
 
 # Builds a release twice, compares and checks its files; renames the module in a copy; renders the Helm
-# chart.
+# chart; renders the pages as a site.
 full-modules:
 	$(GO) -C deploy/release test ./...
 	$(GO) -C deploy/helm test ./...
+	$(GO) -C deploy/site test ./...
 
 # Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:
