@@ -107,6 +107,11 @@ func TestServer(t *testing.T) {
 			t.Errorf("completing %q: %d %q %s", words, code, out, errs)
 		}
 	}
+	for before, want := range map[string]string{"": "all\nrefuse\n", "refuse,hang,": "refuse,hang,delay\nrefuse,hang,drop\n"} {
+		if code, out, errs := typed("__complete", "drill", "--fault", before); code != 0 || !strings.HasPrefix(out, want) || strings.Contains(out, "hang,hang") {
+			t.Errorf("completing --fault %q: %d %q %s", before, code, out, errs)
+		}
+	}
 	if code, _, errs := typed("server", "list", "--admin", "127.0.0.1:1"); code != 1 || !strings.Contains(errs, "no answer from the admin interface at 127.0.0.1:1") {
 		t.Errorf("nobody there: %d %s", code, errs)
 	}

@@ -118,6 +118,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("server", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return f.Complete(cmd, func(s *live.ServerState) string { return s.Server })
 	})
+	cmd.RegisterFlagCompletionFunc("fault", completeFaults)
 	flags.DurationVar(&f.For, "for", 0, "how long each fault lasts (default 3s, or 8s where keys move to other servers)")
 	flags.DurationVar(&f.delay, "delay", time.Second, "the delay of replies, for the fault delay")
 	flags.IntVar(&f.percent, "percent", 20, "the percentage of lost segments, for the fault drop")
@@ -141,6 +142,20 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when clients got the last error (takes some six minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "run even if that instance serves other hosts")
 	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
+}
+
+// completeFaults completes the last kind of a list of faults with commas.
+func completeFaults(_ *cobra.Command, _ []string, typed string) (words []string, _ cobra.ShellCompDirective) {
+	list := typed[:strings.LastIndexByte(typed, ',')+1]
+	if list == "" {
+		words = append(words, "all")
+	}
+	for _, k := range fault.Kinds() {
+		if !slices.Contains(strings.Split(list, ","), string(k)) {
+			words = append(words, list+string(k))
+		}
+	}
+	return words, cobra.ShellCompDirectiveNoFileComp
 }
 
 func (f *drillFlags) run(cmd *cobra.Command) error {
