@@ -31,9 +31,9 @@ const (
 	maxFailures     = 1000
 	lastingLease    = time.Second
 	lastingPing     = 250 * time.Millisecond
-	lastingDeadline = 5 * time.Second       // deadline that is long enough for a write to wait until a lost replica is ejected
-	lastingEject    = 50 * time.Millisecond // time until a suspect server is ejected; short, because writes wait for that, and because the other replica restores what the flush of the server removes
-	month           = 30 * 24 * time.Hour   // largest expiry in seconds: memcached interprets a larger number as a Unix time
+	lastingDeadline = 4500 * time.Millisecond // deadline that is long enough for a write to wait until a lost replica is ejected, and shorter than the 5 s that libmemcached, and so PHP's sessions, wait for a reply
+	lastingEject    = 50 * time.Millisecond   // time until a suspect server is ejected; short, because writes wait for that, and because the other replica restores what the flush of the server removes
+	month           = 30 * 24 * time.Hour     // largest expiry in seconds: memcached interprets a larger number as a Unix time
 )
 
 func failoverValue() value[Failover] {

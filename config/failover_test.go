@@ -174,7 +174,7 @@ func TestWritesWait(t *testing.T) {
 		{"failover: {consistency: strict}, timeouts: {deadline: 3s}", "", 3 * time.Second},
 		{"failover: {consistency: strict, wait: off}", "", 0},
 		{"failover: {wait: 500ms}", "", 500 * time.Millisecond},
-		{"failover: {consistency: relaxed}", "routes: [{pool: main, preset: sessions}]", 5 * time.Second},
+		{"failover: {consistency: relaxed}", "routes: [{pool: main, preset: sessions}]", 4500 * time.Millisecond},
 	} {
 		_, built := readTable(t, fmt.Sprintf("listen: :1\npools: {main: {distribution: jump, servers: [a, b, c], %s}}\n%s", c.pool, c.routes))
 		if got := built.Pools[0].Failover.Wait; got != c.want {
