@@ -476,3 +476,59 @@ func TestAnAppendThatIsCopiedLate(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdraw checks that an add that was stored is removed by the cas of its own stores, and that it
+// may start again only if nothing of it can be left.
+func TestWithdraw(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		replicas []Replica
+		drop     [2]Kind // outcome of the Drop at each replica
+		again    bool
+	}{
+		{"removed", states(In, In), [2]Kind{Deleted, Deleted}, true},
+		{"expired", states(In, Warming), [2]Kind{NotFound, Deleted}, true},
+		{"another command has replaced it", states(In, In), [2]Kind{Deleted, Exists}, false},
+		{"no reply", states(In, Returning), [2]Kind{InDoubt, Deleted}, false},
+	} {
+		r := Begin(Policy{ReadThrough: true}, Command{Op: Add}, test.replicas, 0)
+		var room [maxAsks]Ask
+		stores := [2]int{}
+		for !r.IsDone() {
+			for _, a := range r.Next(room[:0]) {
+				o := outcomes(Command{Op: Add}, a.Step, true)[0]
+				if a.Step == Look { // at a replica that is not read, the look finds the claim before it
+					o = Outcome{Kind: Marked}
+				}
+				if a.Step == Store {
+					stores[a.Replica] = a.Number
+				}
+				r.HandleOutcome(a.Number, o)
+			}
+		}
+		if s, _ := r.Settled(); s.Verdict != Answered || r.ChangedNothing() || !r.Withdraw() || r.Withdraw() {
+			t.Fatalf("%s: not withdrawn: %+v", test.name, s)
+		}
+		for _, a := range r.Next(room[:0]) {
+			if a.Step != Drop || a.Guard != stores[a.Replica] {
+				t.Errorf("%s: %s at %d depends on %d, want a drop of what the store %d has stored", test.name, stepNames[a.Step], a.Replica, a.Guard, stores[a.Replica])
+			}
+			r.HandleOutcome(a.Number, Outcome{Kind: test.drop[a.Replica]})
+		}
+		if s, _ := r.Settled(); s.Verdict != Unmet || s.Overwrite != 0b10 || s.Source != 0 || !r.IsDone() || r.ChangedNothing() != test.again {
+			t.Errorf("%s: %+v, again %t, want %t", test.name, s, r.ChangedNothing(), test.again)
+		}
+	}
+	r := Begin(Policy{}, Command{Op: Set}, states(In, In), 0)
+	play(r, good(Command{Op: Set}))
+	if r.Withdraw() {
+		t.Error("a set was withdrawn")
+	}
+	refused := Begin(Policy{}, Command{Op: Add}, states(In, In), 0)
+	for _, a := range refused.Next(nil) {
+		refused.HandleOutcome(a.Number, Outcome{Kind: NotStored})
+	}
+	if !refused.ChangedNothing() || refused.Withdraw() {
+		t.Error("an add that was rejected cannot start again")
+	}
+}
