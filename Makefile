@@ -30,7 +30,8 @@ rename:
 	$(GO) -C deploy/release build -trimpath -o ../../bin/rename ./rename
 	bin/rename '$(MODULE)'
 
-# Renders README.md and docs/ as a site with a search into bin/docs. A link that leads nowhere is an error.
+# Draws docs/ringside.svg, and renders README.md and docs/ as a site with a search into bin/docs. A link
+# that leads nowhere is an error.
 docs:
 	$(GO) -C deploy/site run . -from ../.. -to ../../bin/docs
 

@@ -3,6 +3,8 @@
 // can be opened from a disk. It is a separate module, so that a build of Ringside does not need its
 // dependency.
 //
+// It also draws the picture of README.md.
+//
 // It fails, and lists all mistakes, if a link or an anchor does not exist, if an image is missing or is
 // on another host, or if a page of docs/ is not in the list of pages of README.md. Two runs with the
 // same files write the same bytes.
@@ -21,7 +23,10 @@ func main() {
 	to := flag.String("to", "bin/docs", "the `directory` for the site; it is replaced")
 	flag.Parse()
 	s := newSite(*from)
-	err := s.read("README.md")
+	err := os.WriteFile(filepath.Join(*from, "docs", "ringside.svg"), picture(), 0o644)
+	if err == nil {
+		err = s.read("README.md")
+	}
 	if err == nil {
 		err = s.write(*to)
 	}

@@ -182,3 +182,10 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 }
+
+// TestPicture checks that the picture in docs/ is the one that make docs draws.
+func TestPicture(t *testing.T) {
+	if text, err := os.ReadFile(filepath.Join(root, "docs", "ringside.svg")); err != nil || string(text) != string(picture()) {
+		t.Errorf("docs/ringside.svg is old: run make docs (%v)", err)
+	}
+}
