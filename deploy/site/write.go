@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"html/template"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -33,6 +34,9 @@ type section struct {
 	text        strings.Builder
 }
 
+// searched are the kinds of files that the search finds.
+var searched = map[string]bool{".md": true, ".yaml": true, ".yml": true, ".service": true, ".conf": true}
+
 // write writes the site to the directory to, and removes what was there before.
 func (s *site) write(to string) error {
 	if err := os.RemoveAll(to); err != nil {
@@ -51,6 +55,9 @@ func (s *site) write(to string) error {
 		}
 		pages = append(pages, []any{file(source), p.title})
 		for _, part := range sections(p) {
+			if !searched[path.Ext(source)] {
+				break
+			}
 			found = append(found, []any{i, part.ID, part.Heading, strings.Join(strings.Fields(part.text.String()), " ")})
 		}
 		v.Parts = parts(p)
