@@ -491,7 +491,7 @@ func TestWithdraw(t *testing.T) {
 		{"another command has replaced it", states(In, In), [2]Kind{Deleted, Exists}, false},
 		{"no reply", states(In, Returning), [2]Kind{InDoubt, Deleted}, false},
 	} {
-		r := Begin(Policy{ReadThrough: true}, Command{Op: Add}, test.replicas, 0)
+		r := begin(Policy{ReadThrough: true}, Command{Op: Add}, test.replicas, 0)
 		var room [maxAsks]Ask
 		stores := [2]int{}
 		for !r.IsDone() {
@@ -519,12 +519,12 @@ func TestWithdraw(t *testing.T) {
 			t.Errorf("%s: %+v, again %t, want %t", test.name, s, r.ChangedNothing(), test.again)
 		}
 	}
-	r := Begin(Policy{}, Command{Op: Set}, states(In, In), 0)
+	r := begin(Policy{}, Command{Op: Set}, states(In, In), 0)
 	play(r, good(Command{Op: Set}))
 	if r.Withdraw() {
 		t.Error("a set was withdrawn")
 	}
-	refused := Begin(Policy{}, Command{Op: Add}, states(In, In), 0)
+	refused := begin(Policy{}, Command{Op: Add}, states(In, In), 0)
 	for _, a := range refused.Next(nil) {
 		refused.HandleOutcome(a.Number, Outcome{Kind: NotStored})
 	}
