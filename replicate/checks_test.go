@@ -55,3 +55,26 @@ func (r *Rule) nothing() (said Mask, fetched bool) {
 	}
 	return said, fetched
 }
+
+// checkOwnTombstones checks that a command that has ended leaves no tombstone of its own at a
+// replica which has replied to all its requests: the tombstone would refuse the next add.
+func (x *explorer) checkOwnTombstones(r *Rule) {
+	if !r.IsDone() {
+		return
+	}
+	asks := r.asks[:r.n]
+	for i, e := range asks {
+		if e.step != Claim || e.kind != Stored {
+			continue
+		}
+		last := e // what the replica has said to the last request that depends on the tombstone
+		for _, later := range asks[i+1:] {
+			if later.replica == e.replica && later.step != Look && later.step != Fetch && later.step != Check && (int(later.guard) == i || asks[later.guard].step == RefreshTombstone) {
+				last = later
+			}
+		}
+		if last.step == Claim || last.step != Drop && (last.kind.refused() || last.kind == Unsent && last.step != Fill) { // a repair whose Fill was not sent is repeated
+			x.fail(r, "the tombstone of ask %d is left at replica %d", i, e.replica)
+		}
+	}
+}

@@ -212,8 +212,10 @@
 // Another proxy may write between a look and the request that depends on the look. Then the
 // replica is looked at again, up to three times per command. After that the replica is asked
 // without a condition (Forward, PlaceTombstone): others write there without a pause, and the
-// replica has just replied. A set that has failed for its client sends nothing more: a look
-// may show a newer value by then. (The model found this after 360 states.)
+// replica has just replied. A set that has failed for its client stores nothing more: a look
+// may show a newer value by then. (The model found this after 360 states.) It only removes what
+// it has stored itself, by its cas: the tombstones of its claims, which would refuse the next add,
+// and its value if the primary has refused it.
 //
 // The condition costs a set one round trip, or two if the key is new, and a delete one. The
 // caller decides whether it is worth that. A conditional set must be acknowledged by all

@@ -220,6 +220,7 @@ func (x *explorer) check(r *Rule) {
 		}
 	}
 	x.checkDrops(r)
+	x.checkOwnTombstones(r)
 	s, ok := r.Settled()
 	if !ok {
 		return

@@ -92,6 +92,9 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		r.stored |= m
 	case r.stage == burying || k.failed() || k.refused():
 		r.dirty |= m
+		if r.stage == verifying && (k.refused() || k == Unsent) {
+			r.guard[e.replica] = e.guard // the earlier tombstone is still there
+		}
 	}
 	if r.open > 0 {
 		return
@@ -149,9 +152,6 @@ func (r *Rule) verify() {
 // another command has replaced a tombstone, the item of that command stays.
 func (r *Rule) unearth() {
 	r.stage = unearthing
-	if r.intact != 0 {
-		r.held = r.intact
-	}
 	for m := r.held; m != 0; m &= m - 1 {
 		if i := m.first(); r.asks[r.guard[i]].kind == Stored {
 			r.askFrom(i, Drop, r.guard[i])
@@ -258,7 +258,8 @@ func (r *Rule) spreadSettle() {
 
 // spreadEnd runs after a set, when all replicas have replied. If the primary has refused the set,
 // spreadEnd removes the new value from the other replicas. If other replicas have refused the
-// set, it removes their old value.
+// set, it removes their old value. In each case it also removes the tombstones of the set that
+// its value has not replaced. A conditional set removes only what it has seen or stored itself.
 func (r *Rule) spreadEnd() {
 	if !r.settled {
 		r.review()
@@ -268,15 +269,32 @@ func (r *Rule) spreadEnd() {
 	if r.c.Op != Set {
 		return
 	}
-	var gone, refused Mask
-	for _, e := range r.asks[:r.n] {
+	var gone, refused, shown Mask
+	r.held = 0
+	for i, e := range r.asks[:r.n] {
+		m := Mask(1) << e.replica
 		if e.kind.refused() {
-			refused |= 1 << e.replica
+			refused |= m
+		}
+		switch {
+		case e.step == Claim && e.kind == Stored:
+			r.held |= m
+			shown |= m
+			r.guard[e.replica] = uint8(i)
+		case e.step == Store && (e.kind.refused() || e.kind == Unsent): // the item is still the one that was seen before
+			shown |= m
+			r.guard[e.replica] = e.guard
+		case e.step == Store:
+			r.held &^= m
+			shown |= m
+			r.guard[e.replica] = uint8(i)
+		case e.step == Forward: // its reply shows no cas
+			shown &^= m
 		}
 	}
 	switch {
 	case refused.Has(int(r.lead)):
-		r.dirty &^= refused
+		r.dirty &^= refused | r.held
 		gone = r.stored
 		if r.overwrite != 0 {
 			r.from = r.lead
@@ -289,7 +307,6 @@ func (r *Rule) spreadEnd() {
 			r.from = r.lead
 		}
 		r.dirty = r.undo // replicas that certainly have not run the write are not dirty, because no other replica has it either
-		return
 	default:
 		gone = refused
 	}
@@ -298,7 +315,10 @@ func (r *Rule) spreadEnd() {
 	r.clean &^= gone
 	r.dirty |= gone
 	r.stage = sweeping
-	r.askAll(gone, Remove)
+	r.askAll(gone&^shown, Remove)
+	for m := gone&shown | r.held; m != 0; m &= m - 1 {
+		r.askFrom(m.first(), Drop, r.guard[m.first()])
+	}
 }
 
 // review checks that replicas that replied early to a set still have the value. Since their
@@ -345,7 +365,9 @@ func (r *Rule) handleReview(ask int, m Mask) {
 func (r *Rule) handleSweep(m Mask, k Kind) {
 	if k == Deleted || k == NotFound {
 		r.dirty &^= m
-		r.without |= m
+		if r.stored != 0 || r.held&m == 0 { // otherwise the replica only had a tombstone of this set, and no other replica has more
+			r.without |= m
+		}
 	}
 }
 
@@ -485,6 +507,9 @@ func (r *Rule) handleStore(ask int) {
 			if shown < 0 {
 				shown = i
 			}
+		case k == Unsent:
+			r.dirty |= m
+			r.guard[e.replica] = e.guard
 		default:
 			r.dirty |= m
 			r.held &^= m

@@ -105,7 +105,11 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
-	if why := t.UncheckedFlags(); why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
+	why := t.UncheckedFlags()
+	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() { // the server would reject the value after the tombstones of the command are stored
+		why = "invalid flag"
+	}
+	if why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
 		t.Reject(wire.AppendClientError(nil, why))
 		return
 	}
@@ -152,6 +156,11 @@ func (e *Replicator) Handle(t *task.Task) {
 		}
 		if states[i].State == replicate.Gone {
 			c.gone |= 1 << i
+		}
+		if m := &c.replicas[i]; t.Op == wire.Delete && t.Req.Letters.Has('x') && states[i].State != replicate.Out && m.Server.FeaturesFor(t.Asker) != 0 && !states[i].ChosenCAS { // the primary would reject x after the other replicas have lost the key
+			t.Reject(wire.AppendClientError(nil, "server "+m.Server.Label()+" is of version "+m.Server.Version+", "+wire.TooOld))
+			e.Unclaim(t, task.KeyLine(t.Hash))
+			return
 		}
 	}
 	if i := c.unidentified(t, states); i >= 0 {
