@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -389,10 +390,60 @@ func TestScrapeCompressed(t *testing.T) {
 			t.Errorf("%q: %d %v", encoding, w.Code, w.Header())
 		}
 	}
-	s.scraping.Add(maxScrapes)
+	s.scraping.Add(maxScrapes) // these are being created
 	if w := ask(""); w.Code != 503 || s.scraping.Load() != maxScrapes {
 		t.Errorf("one too many: %d %s, %d are counted", w.Code, w.Body, s.scraping.Load())
 	}
+}
+
+// TestSlowScrapersKeepNobodyAway checks that clients that do not read their metrics delay no other
+// client, and that only a limited number of replies wait for their clients.
+func TestSlowScrapersKeepNobodyAway(t *testing.T) {
+	s := New(busy(t), Options{})
+	var all sync.WaitGroup
+	slow := make([]*stuck, 3*maxScrapes)
+	for i := range slow {
+		w := &stuck{ResponseRecorder: httptest.NewRecorder(), writing: make(chan bool), ended: make(chan bool)}
+		all.Go(func() { s.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil)) })
+		<-w.writing
+		slow[i] = w
+		if w := get(s.Handler(), "/metrics"); w.Code != 200 || !strings.Contains(w.Body.String(), "\nringside_config_generation 1\n") {
+			t.Fatalf("with %d slow clients: %d %s", i+1, w.Code, w.Body)
+		}
+	}
+	open := 0
+	for _, w := range slow {
+		select {
+		case <-w.ended:
+		default:
+			open++
+			close(w.ended)
+		}
+	}
+	all.Wait()
+	if open >= maxSending || open == 0 {
+		t.Errorf("%d replies wait for their clients", open)
+	}
+	if n := len(s.sending.open); n != 0 {
+		t.Errorf("%d replies are still recorded", n)
+	}
+}
+
+// stuck is a client that reads nothing until a deadline ends the write.
+type stuck struct {
+	*httptest.ResponseRecorder
+	writing, ended chan bool
+}
+
+func (w *stuck) Write([]byte) (int, error) {
+	w.writing <- true
+	<-w.ended
+	return 0, os.ErrDeadlineExceeded
+}
+
+func (w *stuck) SetWriteDeadline(time.Time) error {
+	close(w.ended)
+	return nil
 }
 
 // TestScrapeOfOddNames checks that a server that a pool lists twice does not break the metrics. A

@@ -25,8 +25,8 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer s.profiling.Add(-1)
 	if s.profiling.Add(1) > maxProfiles { // each profile in progress uses CPU time and memory
+		s.profiling.Add(-1)
 		http.Error(w, fmt.Sprintf("%d profiles are being taken: try again later", maxProfiles), http.StatusServiceUnavailable)
 		return
 	}
@@ -34,7 +34,18 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	if profile == nil {
 		profile = pprof.Index
 	}
-	profile(w, r)
+	if r.PathValue("profile") == "trace" { // a trace is sent while it is taken, because it may be large
+		defer s.profiling.Add(-1)
+		profile(w, r)
+		return
+	}
+	reply := &collected{ResponseWriter: w}
+	func() {
+		defer s.profiling.Add(-1)
+		profile(reply, r)
+	}()
+	defer s.sending.begin(w)()
+	_, _ = w.Write(reply.body.Bytes()) // an error means that the client has disconnected
 }
 
 // onThisMachine reports whether a client on this machine has sent r on purpose. The address of the

@@ -35,17 +35,19 @@ var compressors = sync.Pool{New: func() any {
 
 // scrape sends all metrics, or an error if they are not complete.
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
-	defer s.scraping.Add(-1)
 	if s.scraping.Add(1) > maxScrapes {
+		s.scraping.Add(-1)
 		http.Error(w, fmt.Sprintf("%d scrapes are being answered, try again later", maxScrapes), http.StatusServiceUnavailable)
 		return
 	}
 	text, err := s.exposition()
+	s.scraping.Add(-1)
 	if err != nil {
 		s.http.ErrorLog.Printf("no metrics: %v", err)
 		http.Error(w, "no metrics: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
+	defer s.sending.begin(w)()
 	w.Header().Set("Content-Type", metricsContentType)
 	// Errors of writes are ignored, because they mean that the client has disconnected.
 	if !takesGzip(r) {

@@ -26,11 +26,12 @@ type Session struct {
 
 	identity
 
-	Head, Tail *Exchange // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
-	InFlight   int       // number of exchanges from Head to Tail
-	Tasks      int       // number of shares of the exchanges from Head to Tail that tasks answer
-	Reads      *OpenRead // the newest read in flight that needs no task, on routes where other commands use tasks: see package task; nil: none
-	Companion  Observer  // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
+	Head, Tail *Exchange      // the client's commands without a complete reply, in request order; only the reply to Head is written to Out
+	InFlight   int            // number of exchanges from Head to Tail
+	Tasks      int            // number of shares of the exchanges from Head to Tail that tasks answer
+	Reads      *OpenRead      // the newest read in flight that needs no task, on routes where other commands use tasks: see package task; nil: none
+	ReadsByKey map[uint64]int // number of Reads by the hash of the key; nil: package task counts them itself, because they are few or no command has asked
+	Companion  Observer       // is notified when the client sends a request before its earlier ones are answered, and when it leaves; nil: nothing is notified
 
 	activity
 	TryAt   int   // length from which a line without an end is parsed again; 0: any length

@@ -94,15 +94,55 @@ func (e *Tasks) line(name Line, t *Task, s *client.Session) *queue {
 			l = &t.ownRoom
 		}
 		if s != nil {
-			for r := s.Reads; r != nil; r = r.Older {
-				if e.Loops.HashKey(r.Name) == name.key {
-					l.reads++
-				}
-			}
+			l.reads = e.openReads(s, name.key)
 		}
 		e.Lines[name] = l
 	}
 	return l
+}
+
+// fewReads is the most reads of one client that openReads compares one by one.
+const fewReads = 8
+
+// openReads returns how many reads of s on the key with this hash are in flight without a task. A
+// client that pipelines many reads gets the map ReadsByKey until it has no reads in flight. So the
+// cost of a command does not depend on the number of reads: each read is added to the map once, and
+// removed once.
+func (e *Tasks) openReads(s *client.Session, hash uint64) (n int) {
+	walked := 0
+	for r := s.Reads; r != nil && s.ReadsByKey == nil; r = r.Older {
+		if walked == fewReads {
+			s.ReadsByKey = map[uint64]int{}
+			break
+		}
+		walked++
+		if e.Loops.HashKey(r.Name) == hash {
+			n++
+		}
+	}
+	if s.ReadsByKey == nil {
+		return n
+	}
+	if walked == fewReads {
+		for r := s.Reads; r != nil; r = r.Older {
+			s.ReadsByKey[e.Loops.HashKey(r.Name)]++
+		}
+	}
+	return s.ReadsByKey[hash]
+}
+
+// close removes r from the reads of its session.
+func (e *Tasks) close(r *client.OpenRead) {
+	s := r.Session
+	if s.ReadsByKey != nil {
+		hash := e.Loops.HashKey(r.Name)
+		if s.ReadsByKey[hash]--; s.ReadsByKey[hash] == 0 {
+			delete(s.ReadsByKey, hash)
+		}
+	}
+	if r.Close(); s.Reads == nil {
+		s.ReadsByKey = nil
+	}
 }
 
 // takeOver starts t, which continues the read r. t takes the turn of r in the client's line. If a
@@ -118,24 +158,29 @@ func (e *Tasks) takeOver(t *Task, r *client.OpenRead) {
 	s.Tasks++
 	t.inLine = true
 	e.line(t.ownLine(), t, s)
-	r.Close()
+	e.close(r)
 	e.dispatch(t)
 }
 
 // beginRead records r, a read of s that is about to be sent.
 func (e *Tasks) beginRead(s *client.Session, r *client.OpenRead) {
 	r.Open(s)
-	if len(e.Lines) > 0 {
-		if l := e.Lines[ownLine(s.ID, e.Loops.HashKey(r.Name))]; l != nil {
-			l.reads++
-		}
+	if len(e.Lines) == 0 && s.ReadsByKey == nil {
+		return
+	}
+	hash := e.Loops.HashKey(r.Name)
+	if s.ReadsByKey != nil {
+		s.ReadsByKey[hash]++
+	}
+	if l := e.Lines[ownLine(s.ID, hash)]; l != nil {
+		l.reads++
 	}
 }
 
 // endRead ends r, so that later commands of its client need not wait for it.
 func (e *Tasks) endRead(r *client.OpenRead) {
 	s := r.Session
-	r.Close()
+	e.close(r)
 	if len(e.Lines) == 0 {
 		return
 	}
@@ -157,11 +202,7 @@ func (e *Tasks) EndReads(s *client.Session) {
 // InProgress reports whether the client s has a command on the key with this hash that has no
 // reply yet: a task that runs or waits in the queue of the client's commands on the key, or a Read.
 func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
-	is := e.Works(s.ID, hash)
-	for r := s.Reads; r != nil && !is; r = r.Older {
-		is = e.Loops.HashKey(r.Name) == hash
-	}
-	return is
+	return e.Works(s.ID, hash) || s.Reads != nil && e.openReads(s, hash) > 0
 }
 
 // ReleaseLine starts the client's next command on t's key although t has no reply yet. It does
