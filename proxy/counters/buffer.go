@@ -77,7 +77,7 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 func classOf(t *task.Task) class {
 	has := t.Req.Letters.Has
 	switch {
-	case t.Op == wire.Incr && Counts(&t.Req) && t.Req.Letters&^plainLetters == 0:
+	case t.Op == wire.Incr && Counts(&t.Req) && t.Req.Letters&^plainLetters == 0 && !t.Req.LongOpaque(): // the server rejects a long opaque, but counts
 		return adds
 	case t.Op == wire.Get && t.Req.Letters&^readLetters == 0:
 		return reads

@@ -234,6 +234,9 @@ func (l *rule) start(t *task.Task) bool {
 	case compares(t) || changes(t) && l.misses(t) != nil:
 		l.rewrite(t)
 		l.byToken(t)
+	case t.Op == wire.Get && !t.Req.Letters.Has('N'):
+		l.rewrite(t)
+		l.byRecache(t)
 	default:
 		return l.unguard(t)
 	}

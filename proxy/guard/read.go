@@ -62,6 +62,31 @@ func (l *rule) more(t *task.Task, flags []byte) (more string) {
 	return more + string(flags)
 }
 
+// byRecache sends t, an mg with the flag R and without N, as its client wrote it. A client that does not
+// use N does not expect a placeholder: it gets a miss.
+func (l *rule) byRecache(t *task.Task) {
+	t.Rule = l
+	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
+		if s := parseItem(&r.Reply, r.Bytes); !s.IsSpecial() {
+			t.Answer(r, token)
+			return
+		}
+		kept := t.Keep(r)
+		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+			switch {
+			case !l.answered(t, r):
+			case s.IsAbsent() || s.IsPlaceholder() || s.IsTombstone():
+				l.miss(t, s)
+			case !s.IsSpecial() && l.tries < maxTries: // another client has just stored a value
+				l.tries++
+				l.byRecache(t)
+			default:
+				t.Answer(&kept, token)
+			}
+		})
+	})
+}
+
 // read reads the key. A key with several replicas is read as the route says: a value that need not be
 // rebuilt is served. For any other reply, readAny asks the primary with the guard's flags, which can grant
 // the lease.

@@ -130,6 +130,8 @@ func (l *rule) byToken(t *task.Task) {
 		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
 			switch s.Void = s.Tags != stamp.Stands; {
 			case !l.answered(t, r):
+			case l.nothing(t, s) && t.Req.Letters.Has('N'): // an incr or decr that creates its item, for which memcached ignores the cas
+				l.create(t, s)
 			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
 			default:

@@ -175,11 +175,11 @@ func LeavesValue(r *wire.Request) bool {
 // UncheckedFlags returns the error for a meta command with flags that Ringside must check itself, because
 // another command may be sent in its place: the server would not check the client's flags. These are
 // flags that memcached 1.6.18 does not know, and an opaque that is too long: memcached notices that
-// only after it has counted. UncheckedFlags returns "" for all other commands.
+// only after it has counted, or has touched the item. UncheckedFlags returns "" for all other commands.
 func (t *Task) UncheckedFlags() string {
 	switch {
 	case t.Req.Dialect != wire.Meta:
-	case (t.Op == wire.Incr || t.Op == wire.Decr) && t.Req.LongOpaque():
+	case (t.Op == wire.Incr || t.Op == wire.Decr || t.Op <= wire.Gats) && t.Req.LongOpaque():
 		return "opaque token too long"
 	case !t.Req.UnknownFlags():
 	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr:
