@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -250,6 +252,66 @@ func TestKubernetes(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "k8s+prod/mc:1")); err == nil || !strings.Contains(err.Error(), "runs in no Kubernetes pod") {
 		t.Error(err)
+	}
+}
+
+// measured is a reply of a given size. It records how much memory is in use while it is read.
+type measured struct {
+	start, middle, end string // the reply: middle is repeated
+	size, given        int
+	most               uint64
+}
+
+func (m *measured) Read(b []byte) (int, error) {
+	if m.given%(256<<10) < 4<<10 {
+		m.most = max(m.most, heapInUse())
+	}
+	text := m.middle
+	switch {
+	case m.given == 0:
+		text = m.start
+	case m.given >= m.size && text == "":
+		return 0, io.EOF
+	case m.given >= m.size:
+		text, m.middle = m.end, ""
+	default:
+		text = strings.Repeat(text, 4096/len(text))
+	}
+	n := copy(b, text)
+	if n < len(text) {
+		n -= n % max(1, len(m.middle))
+	}
+	m.given += n
+	return n, nil
+}
+
+func heapInUse() uint64 {
+	var is runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&is)
+	return is.HeapAlloc
+}
+
+// TestKubernetesLargeReply checks that a large reply is not kept in memory as a whole.
+func TestKubernetesLargeReply(t *testing.T) {
+	s := mustParse(t, "k8s+prod/mc:memcached")
+	const end = `,"addressType":"IPv4","ports":[{"name":"memcached","port":1}]}]}`
+	for _, c := range []struct{ start, middle, end string }{
+		{`{"items":[{"endpoints":[{"addresses":["10.0.0.1"]}`, `,{}`, `]` + end},
+		{`{"items":[{"endpoints":[{"addresses":["10.0.0.1"]}`, `,{"addresses":["x"],"conditions":{"ready":false}}`, `]` + end},
+		{`{"items":[{"x":[1`, `,[{}]`, `],"endpoints":[{"addresses":["10.0.0.1"]}]` + end},
+		{`{"items":[{}`, `,{}`, `,{"endpoints":[{"addresses":["10.0.0.1"]}]` + end},
+	} {
+		const size = 1 << 20
+		m := &measured{start: c.start, middle: c.middle, end: c.end, size: size}
+		before := heapInUse()
+		p, err := readPage(m, s)
+		if err != nil || inForce(p.servers) != "10.0.0.1:1" {
+			t.Errorf("%q: %s, %v", c.middle, inForce(p.servers), err)
+		}
+		if m.given < size || m.most > before+size/2 {
+			t.Errorf("%q: %d bytes were read, and %d were in use", c.middle, m.given, m.most-before)
+		}
 	}
 }
 

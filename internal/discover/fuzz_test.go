@@ -29,10 +29,9 @@ func FuzzAnswers(f *testing.F) {
 		check(list)
 		_, list, _ = readCluster(bufio.NewReader(bytes.NewReader(text)))
 		check(list)
-		var e endpointSlice
-		if json.Unmarshal(text, &e) == nil {
-			check(onePerName(e.appendTo(nil, serverlist.Source{Namespace: "n", Service: "s", Port: "memcached"})))
-			check(onePerName(e.appendTo(nil, serverlist.Source{Namespace: "n", Service: "s", Port: "1"})))
+		for _, port := range []string{"memcached", "1"} {
+			list, _ := jsonReader{json.NewDecoder(bytes.NewReader(text))}.slice(serverlist.Source{Namespace: "n", Service: "s", Port: port}, mostPods)
+			check(onePerName(list))
 		}
 	})
 }

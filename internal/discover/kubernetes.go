@@ -4,6 +4,7 @@ package discover
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -50,33 +51,209 @@ var ownCluster = sync.OnceValues(func() (*Cluster, error) {
 	return &Cluster{URL: "https://" + net.JoinHostPort(host, port), TokenFile: tokenFile, CAFile: caFile}, nil
 })
 
-// slices is a list of EndpointSlices (discovery.k8s.io/v1), as far as it matters here.
-type endpointSlices struct {
-	Metadata struct {
-		ResourceVersion string `json:"resourceVersion"`
-		Continue        string `json:"continue"` // more slices follow
-	} `json:"metadata"`
-	Items []endpointSlice `json:"items"`
+// sliceEndpoint is an endpoint of an EndpointSlice (discovery.k8s.io/v1), as far as it matters here.
+type sliceEndpoint struct {
+	Addresses  firstText `json:"addresses"`
+	Conditions struct {
+		Ready       *bool `json:"ready"`
+		Serving     *bool `json:"serving"`
+		Terminating *bool `json:"terminating"`
+	} `json:"conditions"`
+	TargetRef *struct {
+		Kind string `json:"kind"`
+		Name string `json:"name"`
+	} `json:"targetRef"`
 }
 
-type endpointSlice struct {
-	AddressType string `json:"addressType"`
-	Ports       []struct {
-		Name *string `json:"name"`
-		Port *int    `json:"port"`
-	} `json:"ports"`
-	Endpoints []struct {
-		Addresses  []string `json:"addresses"`
-		Conditions struct {
-			Ready       *bool `json:"ready"`
-			Serving     *bool `json:"serving"`
-			Terminating *bool `json:"terminating"`
-		} `json:"conditions"`
-		TargetRef *struct {
-			Kind string `json:"kind"`
-			Name string `json:"name"`
-		} `json:"targetRef"`
-	} `json:"endpoints"`
+// firstText is the first text of a list.
+type firstText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (f *firstText) UnmarshalJSON(list []byte) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	*f = ""
+	first, err := d.Token() // [ or null
+	if err == nil && first != nil && d.More() {
+		err = d.Decode((*string)(f))
+	}
+	return err
+}
+
+// pod is an endpoint that serves.
+type pod struct {
+	address netip.Addr
+	name    string // empty: the endpoint is no pod
+	ending  bool
+}
+
+// mostPods is the largest number of pods of a reply that are remembered. A pod can be in several slices.
+const mostPods = 16 * serverlist.MostServers
+
+// page is one reply with EndpointSlices.
+type page struct {
+	servers []serverlist.Server
+	version string // the resource version
+	more    string // continues the list; empty: it is complete
+}
+
+// readPage reads a reply with EndpointSlices. A reply can be large, so only what matters of it is kept
+// in memory.
+func readPage(r io.Reader, s serverlist.Source) (p page, err error) {
+	d := jsonReader{json.NewDecoder(r)}
+	err = d.fields(func(name string) error {
+		switch name {
+		case "metadata":
+			return d.fields(func(name string) error {
+				switch name {
+				case "resourceVersion":
+					return d.Decode(&p.version)
+				case "continue":
+					return d.Decode(&p.more)
+				}
+				return d.skip()
+			})
+		case "items":
+			return d.elements(func() error {
+				list, err := d.slice(s, mostPods-len(p.servers))
+				p.servers = append(p.servers, list...)
+				return err
+			})
+		}
+		return d.skip()
+	})
+	return p, err
+}
+
+// jsonReader reads JSON value by value.
+type jsonReader struct{ *json.Decoder }
+
+// opens reads the start of an object or a list, or null, for which it returns false.
+func (d jsonReader) opens(start json.Delim) (bool, error) {
+	t, err := d.Token()
+	if err == nil && t != nil && t != start {
+		err = fmt.Errorf("it has %v in place of %v", t, start)
+	}
+	return t != nil, err
+}
+
+// fields reads an object. It calls read for each field, to read the value.
+func (d jsonReader) fields(read func(name string) error) error {
+	return d.within('{', func() error {
+		name, err := d.Token()
+		if err != nil {
+			return err
+		}
+		return read(name.(string))
+	})
+}
+
+// elements reads a list. It calls read for each element.
+func (d jsonReader) elements(read func() error) error { return d.within('[', read) }
+
+func (d jsonReader) within(start json.Delim, read func() error) error {
+	is, err := d.opens(start)
+	for is && err == nil && d.More() {
+		err = read()
+	}
+	if is && err == nil {
+		_, err = d.Token() // the end
+	}
+	return err
+}
+
+// skip reads a value that does not matter.
+func (d jsonReader) skip() error {
+	for depth := 0; ; {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		switch t {
+		case json.Delim('{'), json.Delim('['):
+			depth++
+		case json.Delim('}'), json.Delim(']'):
+			depth--
+		}
+		if depth == 0 {
+			return nil
+		}
+	}
+}
+
+// slice reads an EndpointSlice, and returns its endpoints that serve. There may be at most that many.
+func (d jsonReader) slice(s serverlist.Source, most int) ([]serverlist.Server, error) {
+	var pods []pod
+	family, port := "", ""
+	if _, err := strconv.Atoi(s.Port); err == nil {
+		port = s.Port
+	}
+	err := d.fields(func(name string) error {
+		switch name {
+		case "addressType":
+			return d.Decode(&family)
+		case "ports":
+			return d.elements(func() error {
+				var is struct {
+					Name *string `json:"name"`
+					Port *int    `json:"port"`
+				}
+				err := d.Decode(&is)
+				if _, fixed := strconv.Atoi(s.Port); fixed != nil && is.Name != nil && *is.Name == s.Port && is.Port != nil && *is.Port > 0 && *is.Port <= 65535 {
+					port = strconv.Itoa(*is.Port)
+				}
+				return err
+			})
+		case "endpoints":
+			return d.elements(func() error {
+				var e sliceEndpoint
+				err := d.Decode(&e)
+				p, serves := e.pod()
+				if serves {
+					pods = append(pods, p)
+				}
+				if len(pods) > most {
+					return fmt.Errorf("it has more than %d endpoints", mostPods)
+				}
+				return err
+			})
+		}
+		return d.skip()
+	})
+	if port == "" || family != "IPv4" && family != "IPv6" {
+		return nil, err
+	}
+	list := make([]serverlist.Server, len(pods))
+	for i, p := range pods {
+		at := net.JoinHostPort(p.address.String(), port)
+		name := at
+		if p.name != "" {
+			name = net.JoinHostPort(strings.Join([]string{p.name, s.Service, s.Namespace}, "."), port)
+		}
+		list[i] = serverlist.Server{Name: name, Address: at, Weight: 1, Ending: p.ending}
+	}
+	return list, err
+}
+
+// pod returns the endpoint e if it serves.
+func (e *sliceEndpoint) pod() (p pod, serves bool) {
+	is := func(condition *bool, usual bool) bool {
+		if condition == nil {
+			return usual
+		}
+		return *condition
+	}
+	if e.Addresses == "" || !is(e.Conditions.Serving, is(e.Conditions.Ready, true)) {
+		return pod{}, false
+	}
+	ip, err := netip.ParseAddr(string(e.Addresses))
+	if err != nil {
+		return pod{}, false
+	}
+	p = pod{address: ip, ending: is(e.Conditions.Terminating, false)}
+	if e.TargetRef != nil && e.TargetRef.Kind == "Pod" {
+		p.name = e.TargetRef.Name
+	}
+	return p, true
 }
 
 // askKubernetes returns the endpoints of a service. A server has the name POD.SERVICE.NAMESPACE:PORT.
@@ -92,60 +269,19 @@ func (a *Asker) askKubernetes(ctx context.Context, s serverlist.Source, m *memor
 		if err != nil {
 			return nil, err
 		}
-		var page endpointSlices
-		err = json.NewDecoder(io.LimitReader(body, 16*mostBytes)).Decode(&page)
+		page, err := readPage(io.LimitReader(body, 16*mostBytes), s)
 		body.Close()
 		if err != nil {
 			return nil, fmt.Errorf("the reply of the Kubernetes API is wrong: %w", err)
 		}
-		for i := range page.Items {
-			list = page.Items[i].appendTo(list, s)
-		}
-		m.resume = page.Metadata.ResourceVersion
-		if page.Metadata.Continue == "" || len(list) > serverlist.MostServers {
+		list = append(list, page.servers...)
+		m.resume = page.version
+		if page.more == "" || len(list) > serverlist.MostServers {
 			return onePerName(list), nil
 		}
-		query.Set("continue", page.Metadata.Continue)
+		query.Set("continue", page.more)
 	}
 	return nil, errors.New("the reply of the Kubernetes API does not end")
-}
-
-// appendTo appends the endpoints that serve.
-func (e *endpointSlice) appendTo(list []serverlist.Server, s serverlist.Source) []serverlist.Server {
-	port := s.Port
-	if _, err := strconv.Atoi(port); err != nil {
-		port = ""
-		for _, p := range e.Ports {
-			if p.Name != nil && *p.Name == s.Port && p.Port != nil && *p.Port > 0 && *p.Port <= 65535 {
-				port = strconv.Itoa(*p.Port)
-			}
-		}
-	}
-	if port == "" || e.AddressType != "IPv4" && e.AddressType != "IPv6" {
-		return list
-	}
-	is := func(condition *bool, usual bool) bool {
-		if condition == nil {
-			return usual
-		}
-		return *condition
-	}
-	for _, p := range e.Endpoints {
-		if len(p.Addresses) == 0 || !is(p.Conditions.Serving, is(p.Conditions.Ready, true)) {
-			continue
-		}
-		ip, err := netip.ParseAddr(p.Addresses[0])
-		if err != nil {
-			continue
-		}
-		at := net.JoinHostPort(ip.String(), port)
-		name := at
-		if p.TargetRef != nil && p.TargetRef.Kind == "Pod" {
-			name = net.JoinHostPort(strings.Join([]string{p.TargetRef.Name, s.Service, s.Namespace}, "."), port)
-		}
-		list = append(list, serverlist.Server{Name: name, Address: at, Weight: 1, Ending: is(p.Conditions.Terminating, false)})
-	}
-	return list
 }
 
 // onePerName returns the list with one server of each name. A pod can have an address of each family,

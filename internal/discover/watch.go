@@ -405,6 +405,10 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 		servers, _ := f.list.Servers()
 		f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)
 	}
+	if f.list.Early > 0 {
+		f.log.Warn("servers that a source no longer has are removed before keep ends: too many would be in use", "pool", f.pool, "source", f.source.Text, "removed", f.list.Early, "most", serverlist.MostServers)
+		f.list.Early = 0
+	}
 	f.once.Do(func() { close(f.tried) })
 	if changed {
 		f.version++

@@ -3,6 +3,7 @@ package serverlist
 // This file decides which servers are in force after each answer of a source.
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,7 @@ type Server struct {
 	Ending  bool   `json:"ending,omitempty"` // the server says that it will end soon
 }
 
-// MostServers is the largest number of servers that a source may have.
+// MostServers is the largest number of servers that an answer may have, and that are in force.
 const MostServers = 1000
 
 // Settings are what the configuration says about the answers of a source.
@@ -46,6 +47,7 @@ func (s State) String() string { return [...]string{"unasked", "ok", "failing", 
 type List struct {
 	State   State
 	Problem string // why the last answer is not in force; empty: it is
+	Early   int    // number of servers that were removed before the end of their time Keep, because there were more than MostServers; the caller may set it to 0
 
 	servers []Server             // the servers in force, in natural order; empty: there was no usable answer yet
 	gone    map[string]departure // servers in force that the last usable answer has left out
@@ -201,6 +203,9 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	if !hold {
 		next = slices.AppendSeq(next, maps.Values(is))
 	}
+	if many := len(next) - MostServers; many > 0 {
+		next = l.removeEarly(next, gone, many)
+	}
 	l.servers, l.gone = sorted(next), gone
 	if changed = !slices.Equal(before, l.servers); hold {
 		l.held = answer
@@ -208,6 +213,20 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	}
 	l.State, l.Problem, l.held = Sound, "", nil
 	return changed, ""
+}
+
+// removeEarly returns the list without n of the servers that answers leave out, and removes these from
+// gone: those that were left out first.
+func (l *List) removeEarly(list []Server, gone map[string]departure, n int) []Server {
+	names := slices.SortedFunc(maps.Keys(gone), func(a, b string) int {
+		return cmp.Or(gone[a].since.Compare(gone[b].since), ring.CompareNatural(a, b))
+	})
+	names = names[:min(n, len(names))]
+	for _, name := range names {
+		delete(gone, name)
+	}
+	l.Early += len(names)
+	return slices.DeleteFunc(list, func(s Server) bool { return slices.Contains(names, s.Name) })
 }
 
 // would describes a change in words, up to the number of servers in force.

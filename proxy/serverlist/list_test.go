@@ -159,6 +159,45 @@ func TestManyServers(t *testing.T) {
 	}
 }
 
+// TestMostServers checks that a source that has other servers each time never has more than MostServers
+// in force. Its present servers are all in force, and those that were left out first are removed first.
+func TestMostServers(t *testing.T) {
+	l, o, now := &List{}, Settings{time.Hour, 100}, time.Unix(1, 0)
+	removed := 0
+	for round := range 5 {
+		var answer []Server
+		for i := range 400 {
+			answer = append(answer, Server{Name: fmt.Sprintf("mc-%d-%d", round, i), Address: "x", Weight: 1})
+		}
+		now = now.Add(time.Second)
+		changed, warn := l.Answer(now, answer, o)
+		is := byName(l.servers)
+		if !changed || warn != "" || len(is) > MostServers || len(is) != min(400*(round+1), MostServers) {
+			t.Fatalf("round %d: %d servers are in force, changed %v, %q", round, len(is), changed, warn)
+		}
+		for _, s := range answer {
+			if _, ok := is[s.Name]; !ok {
+				t.Fatalf("round %d: %s is missing", round, s.Name)
+			}
+		}
+		for name := range l.gone {
+			if _, ok := is[name]; !ok {
+				t.Fatalf("round %d: %s is gone", round, name)
+			}
+		}
+		if removed += l.Early; removed+len(is) != 400*(round+1) {
+			t.Fatalf("round %d: %d servers were removed", round, removed)
+		}
+		l.Early = 0
+	}
+	if _, ok := byName(l.servers)["mc-2-199"]; ok {
+		t.Error("the servers that were left out first are still in force")
+	}
+	if _, ok := byName(l.servers)["mc-2-200"]; !ok {
+		t.Error("servers that were left out later were removed")
+	}
+}
+
 // TestListAlways plays random answers and failures, and checks the rules of the package after each.
 func TestListAlways(t *testing.T) {
 	names := strings.Fields("a b c d e f g h")
