@@ -109,7 +109,7 @@ func (e *Replicator) Handle(t *task.Task) {
 	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() { // the server would reject the value after the tombstones of the command are stored
 		why = "invalid flag"
 	}
-	if why != "" && !(t.Op == wire.Delete && command.Stale) { // md with x is sent as it is: see task.CommandOf
+	if why != "" && !(t.Op == wire.Delete && command.Stale && !unknownToAll(&t.Req)) { // md with x is sent as it is: see task.CommandOf
 		t.Reject(wire.AppendClientError(nil, why))
 		return
 	}
@@ -157,11 +157,9 @@ func (e *Replicator) Handle(t *task.Task) {
 		if states[i].State == replicate.Gone {
 			c.gone |= 1 << i
 		}
-		if m := &c.replicas[i]; t.Op == wire.Delete && t.Req.Letters.Has('x') && states[i].State != replicate.Out && m.Server.FeaturesFor(t.Asker) != 0 && !states[i].ChosenCAS { // the primary would reject x after the other replicas have lost the key
-			t.Reject(wire.AppendClientError(nil, "server "+m.Server.Label()+" is of version "+m.Server.Version+", "+wire.TooOld))
-			e.Unclaim(t, task.KeyLine(t.Hash))
-			return
-		}
+	}
+	if t.Op == wire.Delete && command.Stale && c.lacks(t, states) {
+		return
 	}
 	if i := c.unidentified(t, states); i >= 0 {
 		c.awaitIdentity(t, i)

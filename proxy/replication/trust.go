@@ -179,6 +179,34 @@ func (c *command) identity(t *task.Task, i int) uint64 {
 		uint64(m.Server.StartedAt), uint64(m.Server.Pid), uint64(health.Emptied(m.Pool.View.N(m.Index))))
 }
 
+// unknownToAll reports whether no memcached release knows the meta flags of r, or its opaque is too
+// long. The flag x is in newer releases.
+func unknownToAll(r *wire.Request) bool {
+	is := *r
+	is.Letters &^= 1 << ('x' - 'A')
+	return is.UnknownFlags() || is.LongOpaque()
+}
+
+// lacks rejects t, an md that leaves an empty or stale item, if the server of a replica does not know
+// its flags. The primary would reject t after the other replicas have lost the key. While the release
+// of a server is not known, lacks parks t. It returns false if t can run.
+func (c *command) lacks(t *task.Task, states []replicate.Replica) bool {
+	for i, m := range c.replicas {
+		srv := m.Server
+		switch {
+		case states[i].State == replicate.Out || states[i].State == replicate.Gone || srv.Down:
+		case srv.Release == (wire.Release{}):
+			c.e.Keepers.Identify(srv)
+			return c.e.await(t, "server "+srv.Label()+" has not said its version yet", func() bool { return srv.Release != (wire.Release{}) || srv.Down })
+		case t.Req.Needs()&^srv.Release.Features() != 0:
+			t.Reject(wire.AppendClientError(nil, "server "+srv.Label()+" is of version "+srv.Version+", "+wire.TooOld))
+			c.e.Unclaim(t, task.KeyLine(t.Hash))
+			return true
+		}
+	}
+	return false
+}
+
 // unidentified returns the index of a replica without a known start time, if t needs this time
 // for a cas token; -1: none. To translate a client's token into the cas of a server, the
 // memcached process that runs now must be known. To make a token for a client, the last known

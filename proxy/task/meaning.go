@@ -179,7 +179,7 @@ func LeavesValue(r *wire.Request) bool {
 func (t *Task) UncheckedFlags() string {
 	switch {
 	case t.Req.Dialect != wire.Meta:
-	case (t.Op == wire.Incr || t.Op == wire.Decr || t.Op <= wire.Gats) && t.Req.LongOpaque():
+	case !t.Op.Stores() && t.Req.LongOpaque():
 		return "opaque token too long"
 	case !t.Req.UnknownFlags():
 	case t.Op == wire.Delete || t.Op == wire.Incr || t.Op == wire.Decr:
