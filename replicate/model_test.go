@@ -29,6 +29,7 @@ type left struct {
 	restarts int // restarts of a replica
 	expires  int // early expiries of a tombstone while its owner is at work, or expiries of an expiring item
 	crashes  int // stops of a proxy
+	refusals int // refusals of the value of the first client by the authority
 }
 
 type lateAsk struct {
@@ -256,6 +257,12 @@ func (x *checker) visitClient(s *scene, c, depth int) {
 			next := x.copyOf(s, depth)
 			next.faults--
 			next.tell(c, i, Outcome{Kind: Unsent})
+			x.visit(next, depth+1)
+		}
+		if s.refusals > 0 && c == 0 && e.step == Store && e.replica == 0 {
+			next := x.copyOf(s, depth)
+			next.refusals--
+			next.tell(c, i, Outcome{Kind: ClientError})
 			x.visit(next, depth+1)
 		}
 		if s.lates > 0 && e.step.leaves() {

@@ -95,6 +95,8 @@ const (
 	unbound             // a copy replaces whatever the replica has
 	tooBrief            // a value that is about to expire counts as none
 	unsure              // a reply is sent without checking that the primary's process is the same
+	byKey               // a refused set removes whatever the replica has
+	leaves              // a refused set removes nothing
 )
 
 // run executes ask i of c as memcached does.
@@ -127,6 +129,12 @@ func (w *world) execute(c *client, i int) Outcome {
 	m := int(e.replica)
 	it := &w.items[m]
 	c.life[i] = w.life[m]
+	if e.step == Drop && c.rule.stage == sweeping && c.ablate == byKey {
+		return w.remove(m)
+	}
+	if e.step == Drop && c.rule.stage == sweeping && c.ablate == leaves {
+		return Outcome{Kind: Deleted}
+	}
 	stored := func() Outcome {
 		c.cas[i] = w.items[m].cas
 		return Outcome{Kind: Stored}
