@@ -2,6 +2,7 @@ package discover
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -223,4 +224,23 @@ func (w *Watch) Servers(pool, source string) (servers []serverlist.Server, known
 		return f.list.Servers()
 	}
 	return nil, false
+}
+
+// TestTooManyServersAreLogged checks that the log has a warning when servers of a source are removed
+// before the time keep has passed, because there are too many.
+func TestTooManyServersAreLogged(t *testing.T) {
+	log := &logged{}
+	f := &feed{Watch: NewWatch(nil, slog.New(slog.NewTextHandler(log, nil))), tried: make(chan struct{}), lookups: map[serverlist.State]uint64{}}
+	f.source.Settings = serverlist.Settings{Keep: time.Hour, MaxChange: 100}
+	for round, warnings := range []int{0, 0, 1, 1} {
+		a := answer{}
+		for i := range 400 {
+			name := fmt.Sprintf("mc-%d-%d:1", min(round, 2), i)
+			a.servers = append(a.servers, serverlist.Server{Name: name, Address: name, Weight: 1})
+		}
+		f.take(time.Unix(int64(round), 0), a)
+		if n := log.count("removed=200 most=1000"); n != warnings || log.count("level=WARN") != n {
+			t.Errorf("round %d: %d warnings, want %d", round, n, warnings)
+		}
+	}
 }
