@@ -133,14 +133,19 @@ func (e *Tasks) openReads(s *client.Session, hash uint64) (n int) {
 
 // close removes r from the reads of its session.
 func (e *Tasks) close(r *client.OpenRead) {
-	s := r.Session
-	if s.ReadsByKey != nil {
-		hash := e.Loops.HashKey(r.Name)
-		if s.ReadsByKey[hash]--; s.ReadsByKey[hash] == 0 {
-			delete(s.ReadsByKey, hash)
-		}
+	if r.Session.ReadsByKey != nil {
+		e.uncount(r)
 	}
-	if r.Close(); s.Reads == nil {
+	r.Close()
+}
+
+// uncount removes r from ReadsByKey. The map is dropped when it is empty.
+func (e *Tasks) uncount(r *client.OpenRead) {
+	s, hash := r.Session, e.Loops.HashKey(r.Name)
+	if s.ReadsByKey[hash]--; s.ReadsByKey[hash] == 0 {
+		delete(s.ReadsByKey, hash)
+	}
+	if len(s.ReadsByKey) == 0 {
 		s.ReadsByKey = nil
 	}
 }
