@@ -19,7 +19,7 @@ func defaultFailover() Failover {
 		InterimTTL: 10 * time.Minute,
 		Settings: health.Settings{
 			AfterFailures: 3,
-			EjectAfter:    health.EjectAfter{Refused: 400 * time.Millisecond, Silent: 3 * time.Second},
+			EjectAfter:    health.EjectAfter{Refused: 400 * time.Millisecond, Silent: 3 * time.Second, Restart: 3 * time.Second},
 			Ping:          500 * time.Millisecond,
 			Lease:         2 * time.Second,
 		},
@@ -44,7 +44,7 @@ func failoverValue() value[Failover] {
 		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not sure",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "consecutive timeouts after which a server is suspect: its keys miss until it replies", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
-		set("eject_after", "eject a server that was suspect for this time: its keys move, and it is flushed before it rejoins; one duration for both, or",
+		set("eject_after", "eject a server that was suspect for this time: its keys move, and it is flushed before it rejoins; one duration for all, or",
 			ejectAfterValue(), func(f *f) *health.EjectAfter { return &f.EjectAfter }),
 		set("ping", "time between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
@@ -60,7 +60,7 @@ func failoverValue() value[Failover] {
 	)
 }
 
-// ejectAfterValue describes the setting eject_after. One duration sets both fields of EjectAfter. A
+// ejectAfterValue describes the setting eject_after. One duration sets all fields of EjectAfter. A
 // mapping sets each of them.
 func ejectAfterValue() value[health.EjectAfter] {
 	type e = health.EjectAfter
@@ -68,11 +68,14 @@ func ejectAfterValue() value[health.EjectAfter] {
 	return either(
 		after(through(one, func(e *e) *time.Duration { return &e.Silent }), func(d *document, n *node, _ string, to *e) {
 			d.where[&to.Refused], to.Refused = n, to.Silent
+			d.where[&to.Restart], to.Restart = n, to.Silent
 		}),
 		group(defaultFailover().EjectAfter,
 			set("refused", "for a server that refuses connections: its process has ended and its data are lost; at most silent unless set",
 				one, func(e *e) *time.Duration { return &e.Refused }),
 			set("silent", "for a server that does not reply, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+			set("restart", "for a server with restartable memory (memcached -e), if longer than silent: back within this time, it keeps its data and is not flushed",
+				one, func(e *e) *time.Duration { return &e.Restart }),
 		))
 }
 

@@ -144,14 +144,14 @@ pools:
 `)
 	main, spare := built.Pools[0], built.Pools[1]
 	want := table.Failover{Mode: table.Gutter, Gutter: spare, SubstituteTTL: 2 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
-		Strict: true, AfterFailures: 5, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second}, Ping: time.Second, Lease: 4 * time.Second,
+		Strict: true, AfterFailures: 5, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second, Restart: 5 * time.Second}, Ping: time.Second, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, OnRejoin: health.Hold, Hold: time.Hour,
 	}}
 	if !reflect.DeepEqual(main.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
 	}
 	want = table.Failover{Mode: table.Rehash, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
-		AfterFailures: 3, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second}, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
+		AfterFailures: 3, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second, Restart: 5 * time.Second}, Ping: 500 * time.Millisecond, Lease: 4 * time.Second,
 		Request: 700 * time.Millisecond, OnRejoin: health.Warm,
 	}}
 	if !reflect.DeepEqual(spare.Failover, want) {
@@ -279,7 +279,7 @@ defaults: {get_errors: miss, failover: {lease: 2500ms, consistency: relaxed}}
 		if r[1].Copies != (replicate.Policy{}) || r[1].GetErrors != nil {
 			t.Errorf("%s: the other route has %+v", c.name, r[1])
 		}
-		if got := r[0].Pool.Failover; got.Strict != c.strict || got.Ping != c.ping || got.Lease != c.lease || got.EjectAfter != (health.EjectAfter{Refused: 50 * time.Millisecond, Silent: 50 * time.Millisecond}) {
+		if got := r[0].Pool.Failover; got.Strict != c.strict || got.Ping != c.ping || got.Lease != c.lease || got.EjectAfter != (health.EjectAfter{Refused: 50 * time.Millisecond, Silent: 50 * time.Millisecond, Restart: 3 * time.Second}) {
 			t.Errorf("%s: got %+v", c.name, got)
 		}
 		if got := f.Pools[0].Failover.WhyConsistency; got != c.why {
@@ -336,32 +336,33 @@ listen: :1
 pools: {main: {distribution: ketama, servers: [a, b], failover: {consistency: strict, eject_after: 1s}}}
 routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 `)
-	if got := f.Pools[0].Failover; got.Mode != table.FailFast || !f.Ejects("main") || !got.Strict || got.EjectAfter != (health.EjectAfter{Refused: time.Second, Silent: time.Second}) {
+	if got := f.Pools[0].Failover; got.Mode != table.FailFast || !f.Ejects("main") || !got.Strict || got.EjectAfter != (health.EjectAfter{Refused: time.Second, Silent: time.Second, Restart: time.Second}) {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// TestEjectAfter checks that eject_after is one duration or two, and that the default of one
-// fits the other if the file sets only that.
+// TestEjectAfter checks that eject_after is one duration or several, and that the default of
+// refused fits silent if the file sets only that.
 func TestEjectAfter(t *testing.T) {
 	for _, c := range []struct {
-		defaults, pool, route string
-		refused, silent       time.Duration
+		defaults, pool, route    string
+		refused, silent, restart time.Duration
 	}{
-		{"", "", "", 400 * time.Millisecond, 3 * time.Second},
-		{"", "eject_after: 4s", "", 4 * time.Second, 4 * time.Second},
-		{"", "eject_after: 300ms", "", 300 * time.Millisecond, 300 * time.Millisecond},
-		{"", "eject_after: {refused: 1s, silent: 5s}", "", time.Second, 5 * time.Second},
-		{"", "eject_after: {silent: 200ms}", "", 200 * time.Millisecond, 200 * time.Millisecond},
-		{"", "eject_after: {refused: 2s}", "", 2 * time.Second, 3 * time.Second},
-		{"eject_after: 1s", "eject_after: {silent: 5s}", "", time.Second, 5 * time.Second},
-		{"eject_after: {refused: 100ms}", "eject_after: {silent: 5s}", "", 100 * time.Millisecond, 5 * time.Second},
-		{"eject_after: {refused: 100ms}", "", "preset: sessions", 50 * time.Millisecond, 50 * time.Millisecond},
-		{"", "eject_after: {silent: 2s}", "preset: sessions", 50 * time.Millisecond, 2 * time.Second},
-		{"", "eject_after: {silent: 20ms}", "preset: sessions", 20 * time.Millisecond, 20 * time.Millisecond},
+		{"", "", "", 400 * time.Millisecond, 3 * time.Second, 3 * time.Second},
+		{"", "eject_after: 4s", "", 4 * time.Second, 4 * time.Second, 4 * time.Second},
+		{"", "eject_after: 300ms", "", 300 * time.Millisecond, 300 * time.Millisecond, 300 * time.Millisecond},
+		{"", "eject_after: {refused: 1s, silent: 5s}", "", time.Second, 5 * time.Second, 3 * time.Second},
+		{"", "eject_after: {silent: 200ms}", "", 200 * time.Millisecond, 200 * time.Millisecond, 3 * time.Second},
+		{"", "eject_after: {refused: 2s}", "", 2 * time.Second, 3 * time.Second, 3 * time.Second},
+		{"eject_after: 1s", "eject_after: {silent: 5s}", "", time.Second, 5 * time.Second, time.Second},
+		{"eject_after: {refused: 100ms}", "eject_after: {silent: 5s}", "", 100 * time.Millisecond, 5 * time.Second, 3 * time.Second},
+		{"eject_after: {refused: 100ms}", "", "preset: sessions", 50 * time.Millisecond, 50 * time.Millisecond, 3 * time.Second},
+		{"", "eject_after: {silent: 2s}", "preset: sessions", 50 * time.Millisecond, 2 * time.Second, 3 * time.Second},
+		{"", "eject_after: {silent: 200ms, restart: 9s}", "preset: sessions", 50 * time.Millisecond, 200 * time.Millisecond, 9 * time.Second},
+		{"", "eject_after: {silent: 20ms}", "preset: sessions", 20 * time.Millisecond, 20 * time.Millisecond, 3 * time.Second},
 	} {
 		f := parse(t, fmt.Sprintf("listen: :1\ndefaults: {failover: {%s}}\npools: {main: {distribution: jump, servers: [a, b, c], failover: {%s}}}\nroutes: [{pool: main, %s}]", c.defaults, c.pool, c.route))
-		if got := f.Pools[0].Failover.EjectAfter; got != (health.EjectAfter{Refused: c.refused, Silent: c.silent}) {
+		if got := f.Pools[0].Failover.EjectAfter; got != (health.EjectAfter{Refused: c.refused, Silent: c.silent, Restart: c.restart}) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -203,6 +203,12 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"flush, restart both"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "rolling restarts, deletes", sidecars: 2, engines: 2, servers: 3, strict: true, copies: twice, remember: true,
 		cold: 5, faults: []string{"roll"}, count: 1, exact: true, locks: true, costly: true},
+	{name: "rolling restarts, some empty", sidecars: 2, servers: 3, strict: true, copies: twice, errs: true, remember: true, restart: 3 * time.Second,
+		asks: readMostly, faults: []string{"roll, some empty"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts, some empty, one of a proxy", sidecars: 2, servers: 3, strict: true, copies: twice, errs: true, remember: true, restart: 3 * time.Second,
+		asks: readMostly, faults: []string{"roll, some empty, restart"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "rolling restarts, some empty, deletes", sidecars: 2, engines: 2, servers: 3, strict: true, copies: twice, remember: true, restart: 3 * time.Second,
+		cold: 5, faults: []string{"roll, some empty"}, count: 1, exact: true, locks: true, costly: true},
 	{name: "rolling restarts, one copy", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, remember: true,
 		faults: []string{"roll"}, count: 1, exact: true, costly: true},
 	{name: "D4 hangs", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true,
@@ -339,6 +345,9 @@ func TestFailoverAblations(t *testing.T) {
 		}},
 		{"a refusal means loss", ablations{Set: ablation.Set{Memory: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true, asks: readMostly, faults: []string{"roll"}, count: 1, keeps: true, ablate: c.ablate}
+		}},
+		{"ejected while it restarts", ablations{Set: ablation.Set{Restart: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, errs: true, remember: true, restart: 3 * time.Second, asks: readMostly, faults: []string{"roll, some empty"}, count: 1, keeps: true, ablate: c.ablate}
 		}},
 		{"peers are not asked what is incomplete", ablations{Set: ablation.Set{Peers: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slower, errs: true, remember: true, asks: readMostly, faults: []string{"flush, restart both"}, count: 1, keeps: true, ablate: c.ablate}

@@ -27,13 +27,19 @@ var plots = map[string]plot{
 	},
 
 	// Two rounds of rolling restarts.
-	"roll": func(f *fleet, i int) { f.roll(i, 0) },
+	"roll": func(f *fleet, i int) { f.roll(i, 0, false) },
+
+	// The same. Every second restart is so short that the server starts empty.
+	"roll, some empty": func(f *fleet, i int) { f.roll(i, 0, true) },
 
 	// The same, and in between a proxy is restarted.
-	"roll, restart": func(f *fleet, i int) { f.roll(i, 1) },
+	"roll, some empty, restart": func(f *fleet, i int) { f.roll(i, 1, true) },
+
+	// The same, and in between a proxy is restarted.
+	"roll, restart": func(f *fleet, i int) { f.roll(i, 1, false) },
 
 	// The same, and after half of the servers a proxy is restarted.
-	"roll, restarts": func(f *fleet, i int) { f.roll(i, f.servers) },
+	"roll, restarts": func(f *fleet, i int) { f.roll(i, f.servers, false) },
 
 	// A server is flushed. Before it is filled, a proxy is restarted, and another server.
 	"flush, restart both": func(f *fleet, i int) {
@@ -396,13 +402,23 @@ func (f *fleet) killFor(i int, least, most int64) (long int64) {
 }
 
 // roll restarts each server twice, from server i on. Each restart begins a second after the one before
-// has ended. In between, a proxy is restarted the given number of times.
-func (f *fleet) roll(i, restarts int) {
+// has ended. In between, a proxy is restarted the given number of times. If empty is set, every second
+// server starts empty: memcached loses its items if its clock, in seconds, shows the time of the stop.
+func (f *fleet) roll(i, restarts int, empty bool) {
 	left := 2 * f.servers
 	again := f.rand.Perm(left)[:restarts]
 	var next func()
 	next = func() {
-		long := f.killFor(i, 100*milli, 2500*milli)
+		var long int64
+		switch {
+		case !empty:
+			long = f.killFor(i, 100*milli, 2500*milli)
+		case left%2 == 0:
+			long = f.killFor(i, second, 2500*milli)
+		default:
+			long = f.killFor(i, 10*milli, 900*milli)
+			f.nodes[i].left = nil
+		}
 		f.lasts(long + 2*second)
 		if left--; slices.Contains(again, left) {
 			f.after(long+f.upTo(second), func() {

@@ -204,7 +204,7 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 	}
 	main, spare, far := t.Pools[0], t.Pools[1], t.Pools[2]
 	settings := health.Settings{Strict: d.strict, OnRejoin: d.rejoin, Hold: 2 * time.Second,
-		EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject},
+		EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, AfterFailures: 3}
 	for _, p := range t.Pools {
 		p.Failover = table.Failover{Settings: settings, SubstituteTTL: 10 * time.Minute}

@@ -15,6 +15,7 @@ type Set struct {
 	Out        bool // if set, a server that replies again moves from LEAVING to RETURN
 	OnlyCopy   bool // if set, a silent server is ejected although another server lacks replicas
 	Memory     bool // if set, a server that refuses connections counts as empty although it has restartable memory
+	Restart    bool // if set, a server with restartable memory is ejected after the same time as another silent server
 	Peers      bool // if set, a proxy does not consider which servers lack replicas as other instances report
 	Stranger   bool // if set, any process that listens at a server's address is accepted as that server
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed

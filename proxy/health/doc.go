@@ -83,8 +83,10 @@
 //     and proxies inform each other at once (vote.go). The WAITs are not shorter,
 //     because they depend on what other proxies may still believe and not on the kind
 //     of failure. A server with restartable memory (memcached -e) keeps its data when
-//     its process ends. So its refusals count as silence. They also do while the proxy
-//     does not know yet whether the server has such memory. While a server is leaving,
+//     its process ends. So its refusals count as silence, and it is not ejected before
+//     EjectAfter.Restart, nor between the first good ping after a restart and the next
+//     ping. The same holds while the proxy does not know yet whether the server has such
+//     memory. While a server is leaving,
 //     a proxy pings all servers four times as often, to notice each step early.
 //   - If routes keep replicas, a silent server is not ejected for half a minute while
 //     another server is not In or lacks replicas. The silent server may have the last

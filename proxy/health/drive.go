@@ -332,6 +332,8 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return s.suspectWhy, true
 	case now < ejectAt:
 		s.step, s.until = "next: LEAVING, if it does not answer", ejectAt
+	case s.good > 0 && s.memory != memoryLost:
+		s.step = "next: up, if it answers another ping"
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
 		s.step, s.until = "stays: another server is not complete, so this one may have the only replica of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:
@@ -357,6 +359,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 func (k *Keeper) ejectAt(i int, now int64) int64 {
 	s := &k.servers[i]
 	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
+	if s.memory != memoryLost && !k.off.Restart { // the flush after an ejection would remove items that the server has kept over its restart
+		silent = s.suspectSince + int64(max(k.set.EjectAfter.Silent, k.set.EjectAfter.Restart))
+	}
 	refused := s.refused.since + int64(k.set.EjectAfter.Refused)
 	switch {
 	case s.refused.since == 0 || now >= silent:

@@ -202,6 +202,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 func (s Settings) withDefaults() Settings {
 	s.AfterFailures = cmp.Or(s.AfterFailures, 3)
 	s.EjectAfter.Silent = cmp.Or(s.EjectAfter.Silent, 3*time.Second)
+	s.EjectAfter.Restart = cmp.Or(s.EjectAfter.Restart, max(3*time.Second, s.EjectAfter.Silent))
 	s.EjectAfter.Refused = cmp.Or(s.EjectAfter.Refused, min(400*time.Millisecond, s.EjectAfter.Silent))
 	s.Ping = cmp.Or(s.Ping, 500*time.Millisecond)
 	s.Lease = cmp.Or(s.Lease, 2*time.Second)

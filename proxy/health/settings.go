@@ -25,17 +25,23 @@ const goodPings = 2
 
 // EjectAfter is how long a server must be suspect before it is ejected. A server that refuses
 // connections has no process and has lost its data, so the flush after an ejection costs
-// nothing. A silent server may still have all its data, so its time is longer.
+// nothing. A silent server may still have all its data, so its time is longer. A server with
+// restartable memory has its data also after a restart, so it is not ejected while it restarts.
 type EjectAfter struct {
 	Refused time.Duration // how long a server must refuse all connections before it is ejected
 	Silent  time.Duration // how long a server must be suspect, for whatever reason, before it is ejected
+	Restart time.Duration // the same for a server with restartable memory, if this is longer
 }
 
 func (e EjectAfter) String() string {
-	if e.Refused == e.Silent {
-		return e.Silent.String()
+	text := e.Silent.String()
+	if e.Refused != e.Silent {
+		text = fmt.Sprintf("%v refused, %v silent", e.Refused, e.Silent)
 	}
-	return fmt.Sprintf("%v refused, %v silent", e.Refused, e.Silent)
+	if e.Restart > e.Silent {
+		text += fmt.Sprintf(", %v restart", e.Restart)
+	}
+	return text
 }
 
 // OnRejoin is what happens to an ejected server that replies again.
