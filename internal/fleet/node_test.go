@@ -44,7 +44,7 @@ func (f *fleet) newNode(id int) *node {
 func (n *node) start() {
 	if n.left != nil {
 		n.store, n.left = n.left, nil
-		n.began, n.up, n.hung = n.f.now, true, false
+		n.up, n.hung = true, false // memcached also keeps its start time
 		n.life++
 		return
 	}
