@@ -65,6 +65,36 @@ func TestShortRestartCostsNoCache(t *testing.T) {
 	}
 }
 
+// TestRestartWithMemory checks a server with restartable memory under a short EjectAfter.Silent. A
+// restart shorter than EjectAfter.Restart does not eject it, although two good pings end only after
+// that time. A longer one does, and so does a short one of a server without such memory.
+func TestRestartWithMemory(t *testing.T) {
+	for _, c := range []struct {
+		memory memory
+		down   int64
+		stays  bool
+	}{
+		{memoryKept, 2400 * ms, true},
+		{memoryKept, 8 * sec, false},
+		{memoryLost, 2400 * ms, false},
+	} {
+		w := whole(t, 2, 3, Settings{Strict: true, EjectAfter: EjectAfter{Refused: 50 * time.Millisecond, Silent: 50 * time.Millisecond}})
+		for _, p := range w.proxies {
+			p.k.servers[0].memory = c.memory
+		}
+		w.nodes[0].down = true
+		for _, p := range w.proxies {
+			w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+		}
+		w.run(w.now + c.down)
+		w.nodes[0].down = false
+		w.run(w.now + sec)
+		if n := w.proxies[0].k.Verdict(0).N; (n == 0) != c.stays {
+			t.Errorf("%+v: phase number %d", c, n)
+		}
+	}
+}
+
 // TestTheOnlyCopyStays checks a silent server while another server lacks replicas: it
 // may have the last copy of a key, so it is not ejected for half a minute. A server
 // that refuses connections has lost its data and is ejected.
