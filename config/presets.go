@@ -111,7 +111,7 @@ func (p *Preset) place(as string, servers []ring.Server, o PlacementOptions) (ri
 	if err != nil {
 		return fail(err)
 	}
-	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part)}, nil
+	return ring.Placement{Part: part, Hash: hash, Ring: r, Dear: ring.Dear(c.key, r), Fingerprint: p.fingerprint(servers, o, part), Keys: p.hashing(o, part)}, nil
 }
 
 // An optionError is the error of one placement option.
@@ -200,10 +200,7 @@ func (p *Preset) part(o PlacementOptions) (ring.Part, error) {
 // settings: an alias of the distribution, a default that is set explicitly, or a weight that the
 // client ignores.
 func (p *Preset) fingerprint(servers []ring.Server, o PlacementOptions, part ring.Part) string {
-	hash := o.Hash
-	if len(p.hashes) > 0 {
-		hash = cmp.Or(hash, p.hashes[0].name)
-	}
+	hash := p.hash(o)
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q hash %q point_hash %q points %d order %q seed %q salt %q unsigned %t stop %q tag %t %q strip %q",
 		p.Name, hash, cmp.Or(o.PointHash, hash), cmp.Or(o.Points, p.Points), cmp.Or(o.Order, "listed"), o.Seed, o.Salt, o.UnsignedChars,
@@ -215,4 +212,17 @@ func (p *Preset) fingerprint(servers []ring.Server, o PlacementOptions, part rin
 		fmt.Fprintf(h, " server %q %d %q %q %d", s.Host, s.Port, s.Path, s.Name, s.Share())
 	}
 	return strconv.FormatUint(h.Sum64(), 36)
+}
+
+// hash returns the name of the hash of keys.
+func (p *Preset) hash(o PlacementOptions) string {
+	if len(p.hashes) > 0 {
+		return cmp.Or(o.Hash, p.hashes[0].name)
+	}
+	return o.Hash
+}
+
+// hashing identifies how keys are hashed: see ring.Placement.Keys.
+func (p *Preset) hashing(o PlacementOptions, part ring.Part) string {
+	return fmt.Sprintf("%q %q %q %q %t %q %t %q %q", p.Name, p.hash(o), o.Seed, o.Salt, o.UnsignedChars, part.Stop, part.HasTag, part.Tag, part.StripPrefixes)
 }

@@ -12,6 +12,7 @@ type Placement struct {
 	Hash        Hash
 	Ring        Ring
 	Dear        bool   // whether a Memo is faster than the rule itself: the result of the function Dear
+	Keys        string // text that identifies Part and Hash; empty: unknown. If two placements have different ones, some keys may have different hashes
 	Fingerprint string // text that identifies all settings of the rule; if two placements have different ones, some keys may have different owners
 }
 
