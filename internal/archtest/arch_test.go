@@ -33,7 +33,7 @@ var module = func() string {
 // may import the packages of lower layers, and nothing else of this module except what
 // exceptions lists. A package that is missing here fails the test.
 var layers = [][]string{
-	1:  {"ring", "replicate", "proxy/ablation", "proxy/event", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/divert", "proxy/fault"},
+	1:  {"ring", "replicate", "proxy/ablation", "proxy/event", "proxy/wire", "proxy/tags/stamp", "proxy/watch/missreason", "proxy/health/roll", "proxy/health/barrier", "proxy/health/resize", "proxy/health/divert", "proxy/fault"},
 	2:  {"ketama", "modulo", "proxy/serverlist", "proxy/wire/binary", "proxy/health"},
 	3:  {"proxy/table"},
 	4:  {"proxy/stats", "proxy/secure"},

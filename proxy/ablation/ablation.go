@@ -20,6 +20,11 @@ type Set struct {
 	Stranger   bool // if set, any process that listens at a server's address is accepted as that server
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed
 
+	// The rules of a change of the server list (package health/resize).
+	Sweep bool // if set, servers that gain keys are not flushed
+	Clear bool // if set, the stage Clear ends before all instances know it
+	Force bool // if set, an instance uses its own list although its peers use another one
+
 	// The rules of stampede protection and tags (package guard).
 	Late        bool // if set, a miss after a wait that timed out is not remembered, so the set that the client sends next is not bound
 	Failed      bool // if set, a miss that replaces an error of the servers is not remembered, so the set that the client sends next is not bound

@@ -40,6 +40,7 @@ func (k *Keeper) step(now int64) {
 		k.drive(i, now)
 	}
 	k.advanceHandover(now)
+	k.advanceResize(now)
 	k.vote(now)
 	k.callRoll(now)
 	k.ping(now)

@@ -10,6 +10,7 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/resize"
 )
 
 // Server is one server of a pool. All functions of this package identify a server by
@@ -58,7 +59,7 @@ func (e Event) IsReturnToNormal() bool {
 	if e.Server >= 0 {
 		return e.To == In.String() || e.To == "up" || e.To == overrideEvent(entry{})
 	}
-	return e.To == poolKept || e.To == "closed" || e.To == "back" || e.To == "alike"
+	return e.To == poolKept || e.To == "closed" || e.To == "back" || e.To == "alike" || e.To == "resized"
 }
 
 // Keeper decides the phases of the servers of one pool. It is a deterministic state
@@ -90,6 +91,7 @@ type Keeper struct {
 	voteAt       int64 // when the next vote is due
 	foreignUntil int64 // until this time, a view record with another server list that was read has an effect: see foreignPings
 	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
+	wishUntil    int64 // until this time, a view record with another wish that was read has an effect: see foreignPings
 	unlike       bool  // other proxies have recently had other settings of consistency or ping
 	began        int64 // when this keeper first read a view record
 	copies       bool  // routes keep replicas on the pool's servers
@@ -102,6 +104,7 @@ type Keeper struct {
 // asWhole is the state of the whole pool.
 type asWhole struct {
 	barrier barrier.Barrier // state of the handover
+	resize  resize.Resize   // state of a change of the server list
 	pool    string          // state of the pool: one of poolKept, poolForeign, poolUnlike and poolNoMeta
 	open    [2]bool         // for the pool's own servers, and for its gutter: more than half of these servers are suspect, so none is ejected
 	gone    bool            // none of the pool's own servers has replied for the time after which a server is ejected
@@ -189,7 +192,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		servers: make([]server, len(members)),
 		pending: make(map[uint64]ask),
 		gen:     1,
-		asWhole: asWhole{pool: poolKept, barrier: barrier.New(len(members))},
+		asWhole: asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.Resize{Held: make([]int64, len(members))}},
 	}
 	names := make([]string, len(members))
 	for i, m := range members {
@@ -212,7 +215,10 @@ func (s Settings) withDefaults() Settings {
 
 // Resume continues a handover in the stage that the pool's previous keeper had reached
 // before a reload. before is the View of that keeper.
-func (k *Keeper) Resume(before *View) { k.barrier.Status = *before.Handover.Status() }
+func (k *Keeper) Resume(before *View) {
+	k.barrier.Status = *before.Handover.Status()
+	k.resize.State = before.Resize().State
+}
 
 // Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is
 // its phase number (see PhaseOf), and renamed is the number in the names of its keys. elsewhere
@@ -258,6 +264,14 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
 		return
+	}
+	_, back := k.index[name]
+	switch {
+	case k.resize.Mine == 0:
+	case back || PhaseOf(n) == In: // package resize flushes it, and the view records have its phase
+		return
+	default: // substitute servers have values under the number of this outage, which are old when the server is back
+		e.n = leaving(n) + 1
 	}
 	if i, ok := k.index[name]; ok {
 		k.servers[i].entry = e

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/resize"
 )
 
 // ask is a request of the keeper to a server that has no reply yet.
@@ -99,11 +100,12 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 }
 
 // ping sends the pings that are due. All servers are pinged four times as often while a server
-// refuses connections or is LEAVING, and in the stages Pausing and Decided of a handover. Another
+// refuses connections or is LEAVING, in the stages Pausing and Decided of a handover, and in the stage
+// Clear of a change of the server list. Another
 // proxy may publish the next step at any moment then, and clients of this proxy get errors until
 // this proxy has read that step.
 func (k *Keeper) ping(now int64) {
-	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
+	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Clear || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
 		s := &k.servers[i]
 		if hurry {
@@ -247,9 +249,10 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if k.barrier.Read(r.stage, r.hash, r.hash == k.hash, now) {
 		k.pingAllNow(now)
 	}
+	k.readResize(r, now)
 	k.hold(i, now)
-	news := r.settings == 0 || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
-	if !s.writing && (news || (unlike || r.hash != k.hash) && now >= s.takeAt) {
+	news := r.settings == 0 || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Wish) && now >= s.takeAt) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
@@ -293,6 +296,7 @@ func covers(entries []entry, servers []server) bool {
 // when. It also records whether the view record contains the current handover number.
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
+	k.resize.Hold(i, k.servers[i].record.resize == k.resize.State, now)
 	for j := range k.servers {
 		s := &k.servers[j]
 		if s.held == nil {
@@ -309,7 +313,7 @@ func (k *Keeper) hold(i int, now int64) {
 // unhold records that the view record of server i was lost. So the time for which that record has
 // contained the current phase numbers, and the handover number, starts again.
 func (k *Keeper) unhold(i int) {
-	k.barrier.Held[i] = 0
+	k.barrier.Held[i], k.resize.Held[i] = 0, 0
 	for j := range k.servers {
 		if s := &k.servers[j]; s.held != nil {
 			s.held[i] = 0
@@ -329,6 +333,9 @@ func (k *Keeper) write(i int, r record, now int64) {
 // known returns a view record with everything that this proxy knows, to be stored in place of r.
 func (k *Keeper) known(r record) record {
 	r.hash, r.settings, r.stage, r.others = k.hash, k.like, k.barrier.N, k.withDeparted(r.others)
+	if k.resize.Mine != 0 {
+		r.resize, r.wish = k.resize.State, k.resize.Wish
+	}
 	r.entries = make([]entry, len(k.servers))
 	for j := range k.servers {
 		r.entries[j] = k.servers[j].entry
@@ -346,7 +353,7 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 		s.record = a.written
 		s.absent = 0
 		k.hold(a.server, now)
-		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N {
+		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N || k.resize.Mine != 0 && s.record.resize != k.resize.State {
 			s.pingAt = now // ping again, for a lease, or for the cas that the next write needs
 		}
 	case line == "EX", line == "NF", line == "NS":

@@ -3,7 +3,7 @@ package health
 // This file implements the view record: what all proxies know about a pool, stored as one item on
 // each view server.
 //
-//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> <server>=<n>[,<renamed>[,<overrides>]] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
 // settings of the last writer that all proxies must share (settingsHash). Older releases interpret
@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 
+	"ringside/proxy/health/resize"
 	"ringside/proxy/health/roll"
 )
 
@@ -55,9 +56,11 @@ func (e entry) overridden(o Override) entry {
 // record is the view record on one server, as this proxy has last read or written it.
 type record struct {
 	cas         uint64
-	hash        uint64  // hash of the server list of the last writer
-	stage       uint32  // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
-	incarnation uint64  // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
+	hash        uint64 // hash of the server list of the last writer
+	stage       uint32 // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
+	incarnation uint64 // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
+	resize      resize.State
+	wish        uint32  // hash of the list of servers that the configuration of the last writer requires: see package resize; 0: its pool does not coordinate changes
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
 	others      []byte  // the entries of servers that are not in this proxy's server list, as text
@@ -110,8 +113,8 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 		if err != nil {
 			return record{}, err
 		}
-		if name == settingsName {
-			r.settings = e.n
+		if to := r.number(name); to != nil {
+			*to = e.n
 		} else if i, ok := index[name]; ok {
 			r.entries[i] = merge(r.entries[i], e)
 		} else {
@@ -180,8 +183,10 @@ func appendRecord(dst []byte, r record, members []Server) []byte {
 		dst = appendNumber(append(dst, ','), uint64(r.stage))
 	}
 	dst = appendNumber(append(dst, ' '), r.incarnation)
-	if r.settings != 0 {
-		dst = appendEntry(dst, settingsName, entry{n: r.settings})
+	for _, name := range numberNames {
+		if n := *r.number(name); n != 0 {
+			dst = appendEntry(dst, name, entry{n: n})
+		}
 	}
 	for i, e := range r.entries {
 		if e != (entry{}) {
@@ -216,6 +221,33 @@ func number(b []byte, bits int) (uint64, error) {
 // settingsName is the name of the entry in a view record that has the hash of the settings, and not
 // the phase of a server. No server has this name.
 const settingsName = " settings"
+
+// These entries of a view record have the fields of resize.State, and the wish of the last writer.
+const (
+	resizeName = " resize"
+	listName   = " list"
+	nextName   = " next"
+	wishName   = " wish"
+)
+
+var numberNames = []string{settingsName, resizeName, listName, nextName, wishName}
+
+// number returns the field of r that the entry with the given name has; nil: the entry is that of a server.
+func (r *record) number(name string) *uint32 {
+	switch name {
+	case settingsName:
+		return &r.settings
+	case resizeName:
+		return &r.resize.N
+	case listName:
+		return &r.resize.List
+	case nextName:
+		return &r.resize.Next
+	case wishName:
+		return &r.wish
+	}
+	return nil
+}
 
 // settingsHash returns a hash of the settings Strict and Ping, by which proxies notice that their
 // settings differ. Other settings that all proxies must share are in the hash of the server list (see

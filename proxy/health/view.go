@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/health/roll"
 )
 
@@ -20,7 +21,10 @@ type View struct {
 	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
-	Handover barrier.Published // handover state exchanged by the loops and the keeper
+	moves    atomic.Bool // not all keys are served by the list of this process
+	resize   atomic.Pointer[resize.Status]
+	lists    atomic.Pointer[[2]uint32] // the lists that SetLists has set
+	Handover barrier.Published         // handover state exchanged by the loops and the keeper
 	servers  []published
 }
 
@@ -50,8 +54,8 @@ func (v *View) Len() int { return len(v.servers) }
 // that replies may be out and have stale data.
 func (v *View) Learned() bool { return v.learned.Load() }
 
-// AllIn reports whether every server is known to be In, not suspect and not renamed. If so, all
-// keys of the pool are served by their own servers.
+// AllIn reports whether every server is known to be In, not suspect and not renamed, and no key moves. If
+// so, all keys of the pool are served by their own servers.
 func (v *View) AllIn() bool { return v.allIn.Load() }
 
 // Gen returns the generation of the published state. It changes whenever a phase or a suspicion of
@@ -156,6 +160,21 @@ func (v *View) SayUnfit(i int, n uint32) { v.servers[i].unfitAt.Store(n + 1) }
 // Unfit reports whether SayUnfit was called for server i with its current phase number.
 func (v *View) Unfit(i int) bool { return v.servers[i].unfitAt.Load() == v.N(i)+1 }
 
+// Resize returns the state of a change of the server list, as the keeper has published it.
+func (v *View) Resize() resize.Status {
+	if s := v.resize.Load(); s != nil {
+		return *s
+	}
+	return resize.Status{}
+}
+
+// Moves reports whether some keys of the pool are not served now, because the server list changes.
+func (v *View) Moves() bool { return v.moves.Load() }
+
+// SetLists passes to the keeper the hash of the list by which this process finds servers (mine), and that
+// of the list that its configuration requires. Both are 0 in a pool that does not coordinate changes.
+func (v *View) SetLists(mine, wish uint32) { v.lists.Store(&[2]uint32{mine, wish}) }
+
 // Introduce sets what this process publishes about itself in the list of instances (package roll).
 func (v *View) Introduce(self roll.Instance) { v.self.Store(&self) }
 
@@ -165,6 +184,11 @@ func (v *View) Tell(k *Keeper, now int64) {
 		k.introduce(*self, now)
 	}
 	if v.Handover.Tell(&k.barrier, k.hash, now) {
+		k.next = now
+	}
+	if l := v.lists.Load(); l != nil && (l[0] != k.resize.Mine || l[1] != k.resize.Wish) {
+		k.resize.Set(l[0], l[1], now)
+		k.gen++
 		k.next = now
 	}
 	k.copies = v.copies.Load()
@@ -192,7 +216,7 @@ func (v *View) Set(i int, n uint32, suspect bool, renamed uint32, validUntil int
 // learned is whether it is known which servers are out. If it is false, gen is not published, and
 // AllIn returns false.
 func (v *View) Done(gen uint64, learned bool) {
-	allIn := learned
+	allIn := learned && !v.moves.Load()
 	for i := range v.servers {
 		allIn = allIn && v.Phase(i) == In && !v.Suspected(i) && v.Renamed(i) == 0
 	}
@@ -223,6 +247,10 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		}
 	}
 	v.Handover.Publish(&k.barrier)
+	if is := k.resize.Status; v.Resize() != is {
+		v.moves.Store(is.Mine != 0 && is.Serves() != resize.All && !(k.off.Force && is.Serves() == resize.Nothing))
+		v.resize.Store(&is)
+	}
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign)
 	v.Done(k.Gen(), learned)

@@ -1,0 +1,99 @@
+package health
+
+// This file runs the changes of the server list (package resize) in a keeper.
+
+import (
+	"ringside/proxy/health/resize"
+)
+
+// SetLists sets the hashes of the list by which this process finds servers, and of the list that its
+// configuration requires. Without this call, the keeper does not coordinate changes of the list.
+func (k *Keeper) SetLists(mine, wish uint32, now int64) { k.resize.Set(mine, wish, now) }
+
+// Sweeps reports whether the servers that gain keys must be flushed now, and for which change.
+func (k *Keeper) Sweeps() (change [2]uint32, ok bool) {
+	change, ok = k.resize.Sweeps()
+	if ok && k.off.Sweep {
+		k.resize.Swept(change)
+		k.next = 0
+		return change, false
+	}
+	return change, ok
+}
+
+// Swept reports to the keeper that the servers that gain keys are flushed.
+func (k *Keeper) Swept(change [2]uint32, now int64) {
+	k.resize.Swept(change)
+	k.step(now)
+}
+
+// ListsKnown reports whether the keeper knows which list of servers is in force.
+func (k *Keeper) ListsKnown() bool { return k.resize.Mine == 0 || k.resize.N != 0 }
+
+// readResize handles the state and the wish in the view record r.
+func (k *Keeper) readResize(r record, now int64) {
+	if k.resize.Mine == 0 {
+		return
+	}
+	if r.wish != 0 && r.wish != k.resize.Wish {
+		k.wishUntil = now + foreignPings*int64(k.pace())
+	}
+	if k.resize.Read(r.resize, now) {
+		k.resized("the keys are served by the servers of this configuration", now)
+	}
+}
+
+// firstList puts the list of this process in force if the pool has none: most view servers have
+// replied, or all others are unreachable, and no record names one.
+func (k *Keeper) firstList(now int64) {
+	if k.resize.Mine == 0 || k.resize.N != 0 {
+		return
+	}
+	heard, gone := 0, 0
+	for i := range k.servers {
+		if s := &k.servers[i]; s.record.entries != nil || s.absent != 0 || s.noMeta {
+			heard++
+		} else if s.suspect {
+			gone++
+		}
+	}
+	if heard >= majorityOf(k.view()) || heard+gone == k.view() {
+		k.resize.Read(resize.First(k.resize.Mine), now)
+		k.resized("", now)
+	}
+}
+
+// advanceResize begins the next stage of a change of the server list if that is due.
+func (k *Keeper) advanceResize(now int64) {
+	k.firstList(now)
+	replicated := func() bool {
+		if k.off.Clear {
+			return true
+		}
+		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait(), now)
+		return done
+	}
+	// With strict consistency, a WAIT is only certain while leases are checked.
+	ready := (k.pool != poolForeign || !k.set.Strict) && !k.any(func(i int) bool { return PhaseOf(k.servers[i].n) != In })
+	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
+		k.resized("the keys are served by the servers of this configuration", now)
+	}
+}
+
+// resized publishes a new state of a change of the server list. why is for logs; empty: nothing has
+// changed for clients.
+func (k *Keeper) resized(why string, now int64) {
+	k.gen++
+	k.pingAllNow(now)
+	if why == "" {
+		return
+	}
+	switch s := k.resize.Status; {
+	case s.Serves() == resize.All, s.Superseded():
+		k.event(-1, "resizing", "resized", why)
+	case s.Serves() == resize.Staying:
+		k.event(-1, "resized", "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
+	default:
+		k.event(-1, "resized", "outdated", "the instances use another server list, which this instance does not have: it serves no keys until they have its list, or it has theirs")
+	}
+}

@@ -1,0 +1,223 @@
+package resize
+
+// This file runs the rules of Resize in every order of events, breadth first: one key, two lists, which
+// give the key to the servers 0 and 1, and two instances. Instances are reloaded or restarted with
+// either list, lose their leases, and read and write the key at any time. A read must not return a
+// version that is older than the last one acknowledged before the read began. Each ablation leaves out one
+// clause, and must break that.
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+)
+
+const (
+	instances  = 2
+	mostWrites = 2
+)
+
+// flight is a command in flight.
+type flight struct {
+	kind    uint8 // 0: none; 'r' and 'w'
+	done    bool  // executed by the server
+	server  uint8
+	n       uint32 // the stage in which it began
+	version uint8  // the version that it has stored or found
+	floor   uint8  // the last version that was acknowledged when it began
+}
+
+type instance struct {
+	Status
+	cut   bool // it has no leases
+	swept [2]uint32
+	flight
+}
+
+type world struct {
+	record State
+	at     [instances]instance
+	value  [2]uint8 // the version that each server has; 0: none
+	next   uint8    // the last version: writes get one when a server executes them
+	acked  uint8
+	forced uint8 // how many more reloads, restarts and losses of leases there may be
+}
+
+type without struct {
+	wait     bool // Clear ends at once
+	sweep    bool // servers that gain keys are not flushed
+	own      bool // an instance that does not know the list in force serves by its own
+	unknown  bool // an instance that does not know the list in force flushes nothing
+	notReply bool // a reply counts although the keys move meanwhile
+}
+
+// explore returns the number of worlds, and the events that lead to a violation.
+func explore(o without, forced uint8) (worlds int, trace []string) {
+	type step struct {
+		from int
+		what string
+	}
+	first := world{record: First(1), forced: forced}
+	for i := range first.at {
+		first.at[i].Status = Status{State: First(1), Mine: 1, Wish: 1}
+	}
+	seed := maphash.MakeSeed()
+	queue, steps, seen := []world{first}, []step{{-1, ""}}, map[uint64]bool{}
+	for at := 0; at < len(queue); at++ {
+		bad := ""
+		queue[at].events(o, func(w world, what string, broken bool) {
+			if broken && bad == "" {
+				bad = what
+			}
+			if h := maphash.Comparable(seed, w); !seen[h] {
+				seen[h] = true
+				queue, steps = append(queue, w), append(steps, step{at, what})
+			}
+		})
+		if bad != "" {
+			trace = []string{bad}
+			for i := at; i > 0; i = steps[i].from {
+				trace = append([]string{steps[i].what}, trace...)
+			}
+			return len(queue), trace
+		}
+	}
+	return len(queue), nil
+}
+
+// events passes each world that follows w to add, with the event that leads to it. broken means that the
+// event is a wrong reply.
+func (w world) events(o without, add func(w world, what string, broken bool)) {
+	for i := range w.at {
+		p := w.at[i]
+		say := func(format string, args ...any) string { return fmt.Sprintf("p%d ", i) + fmt.Sprintf(format, args...) }
+		change := func(f func(w *world, p *instance)) world {
+			next := w
+			f(&next, &next.at[i])
+			return next
+		}
+		for list := uint32(1); list <= 2 && w.forced > 0; list++ {
+			if list != p.Wish && p.N != 0 && p.Stage() != Clear {
+				add(change(func(w *world, p *instance) {
+					w.forced--
+					if p.Wish = list; !p.Holds() {
+						p.Mine = list
+					}
+				}), say("is reloaded with list %d", list), false)
+			}
+			if p.kind == 0 {
+				add(change(func(w *world, p *instance) {
+					w.forced--
+					*p = instance{Status: Status{Mine: list, Wish: list}}
+				}), say("restarts with list %d", list), false)
+			}
+		}
+		add(change(func(w *world, p *instance) {
+			if p.State = Merge(p.State, w.record); p.Superseded() {
+				p.Mine = p.Wish
+			}
+			p.cut = false
+		}), say("reads the record"), false)
+		if w.forced > 0 && !p.cut {
+			add(change(func(w *world, p *instance) { p.cut, w.forced = true, w.forced-1 }), say("loses its leases"), false)
+		}
+		w.advance(o, i, say, add)
+		serves := p.Serves() == All || o.own && p.Serves() == Nothing && p.N != 0
+		owner := uint8(p.Mine - 1)
+		switch {
+		case p.kind == 0 && serves:
+			add(change(func(w *world, p *instance) {
+				p.flight = flight{kind: 'r', server: owner, n: p.N, floor: w.acked}
+			}), say("begins to read at server %d", owner), false)
+			if w.next < mostWrites {
+				add(change(func(w *world, p *instance) {
+					p.flight = flight{kind: 'w', server: owner, n: p.N}
+				}), say("begins to write at server %d", owner), false)
+			}
+		case p.kind != 0 && !p.done:
+			add(change(func(w *world, p *instance) {
+				if p.done = true; p.kind == 'w' {
+					w.next++
+					p.version, w.value[p.server] = w.next, w.next
+				} else {
+					p.version = w.value[p.server]
+				}
+			}), say("gets its command executed at server %d", p.server), false)
+		case p.done:
+			sure := !p.cut && (serves && owner == p.server || o.notReply)
+			broken := sure && p.kind == 'r' && p.version != 0 && p.version < p.floor
+			add(change(func(w *world, p *instance) {
+				if p.kind == 'w' && sure {
+					w.acked = max(w.acked, p.version)
+				} else if p.kind == 'w' && w.value[p.server] == p.version { // it is undone
+					w.value[p.server] = 0
+				}
+				p.flight = flight{}
+			}), say("replies with version %d (sure: %t, floor %d)", p.version, sure, p.floor), broken)
+		}
+	}
+}
+
+// advance lets instance i take the step that is due.
+func (w world) advance(o without, i int, say func(string, ...any) string, add func(world, string, bool)) {
+	p := &w.at[i] // w is a copy
+	agreed, all := true, true
+	for _, q := range w.at {
+		agreed = agreed && q.Wish == p.Wish
+		all = all && (q.cut || q.State == p.State || q.N == 0) && (q.kind == 0 || q.n == p.N)
+	}
+	r := Resize{Status: p.Status, swept: p.swept}
+	stepped := r.Step(int64(time.Hour), agreed && !p.cut, true, func() bool { return (all || o.wait) && !p.cut }, time.Second)
+	change, sweeps := r.Sweeps()
+	switch {
+	case stepped:
+		p.State = r.State
+		w.record = Merge(w.record, r.State)
+		if p.Superseded() {
+			p.Mine = p.Wish
+		}
+		add(w, say("begins stage %d", p.N), false)
+	case sweeps:
+		if p.swept = change; !o.sweep && p.List == p.Mine {
+			w.value[p.Wish-1] = 0
+		} else if !o.sweep && !o.unknown {
+			w.value = [2]uint8{}
+		}
+		add(w, say("flushes the servers that gain keys"), false)
+	}
+}
+
+func TestExplore(t *testing.T) {
+	forced := uint8(2)
+	if testenv.Full() {
+		forced = 4
+	}
+	worlds, trace := explore(without{}, forced)
+	if trace != nil {
+		t.Errorf("%d worlds: %q", worlds, trace)
+	}
+	t.Logf("%d worlds", worlds)
+	for _, c := range []struct {
+		name   string
+		o      without
+		forced uint8
+	}{
+		{"no WAIT", without{wait: true}, 2},
+		{"its own list after a start", without{own: true}, 2},
+		{"a reply after keys moved", without{notReply: true}, 3},
+		{"no flush", without{sweep: true}, 4},
+		{"no flush if the list is unknown", without{unknown: true}, 4},
+	} {
+		if c.forced > 2 && !testenv.Full() {
+			continue
+		}
+		if worlds, trace := explore(c.o, c.forced); trace == nil {
+			t.Errorf("%s: nothing found in %d worlds", c.name, worlds)
+		} else {
+			t.Logf("%s: %d steps in %d worlds: %q", c.name, len(trace), worlds, trace)
+		}
+	}
+}
