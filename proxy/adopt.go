@@ -107,6 +107,15 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 		for _, target := range p.Servers {
 			bp.Servers = append(bp.Servers, e.Server(target, p))
 		}
+		if p.Next != nil {
+			for _, target := range p.Next.Servers {
+				srv := e.ByAddress[target.Network+" "+target.Address]
+				if srv == nil || srv.Retired {
+					srv = e.Server(target, p)
+				}
+				bp.NextServers = append(bp.NextServers, srv)
+			}
+		}
 		bound[p] = bp
 		e.gen.pools = append(e.gen.pools, bp)
 	}

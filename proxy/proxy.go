@@ -92,8 +92,17 @@ func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Lo
 // SetTable makes t the table that new requests use. It wakes all engines, and each adopts t
 // at its next wakeup. Requests in flight complete with the table that they started
 // with.
+//
+// A pool whose instances change their servers together keeps its servers until they do: see
+// table.Table.Hold.
 func (p *Proxy) SetTable(t *table.Table) {
-	t.Inherit(p.published.Load().Table)
+	p.resized()
+	was := p.published.Load()
+	t.Hold(was.Table, func(pool *table.Pool) bool {
+		w := was.Agents[pool]
+		return w != nil && w.View.Resize().Holds()
+	})
+	t.Inherit(was.Table)
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
 	p.wake()
 }
@@ -104,6 +113,22 @@ func (p *Proxy) SetTable(t *table.Table) {
 func (p *Proxy) part() {
 	old := p.published.Load()
 	if p.published.CompareAndSwap(old, failover.Publish(old.Table, old, p.Seed, p.Ablation)) {
+		p.wake()
+	}
+}
+
+// resized publishes the current table again. Pools whose new servers are in force use them.
+func (p *Proxy) resized() {
+	old := p.published.Load()
+	next := old.Table.Advance(func(pool *table.Pool) bool {
+		w := old.Agents[pool]
+		return w != nil && w.View.Resize().Superseded()
+	})
+	if next == nil {
+		return
+	}
+	next.Inherit(old.Table)
+	if p.published.CompareAndSwap(old, failover.Publish(next, old, p.Seed, p.Ablation)) {
 		p.wake()
 	}
 }

@@ -227,6 +227,14 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
 	{name: "D6 taken out and put back", sidecars: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, costly: true},
+	{name: "resize, flush", sidecars: 3, engines: 2, servers: 3, mode: table.Rehash, strict: true, resize: table.ResizeFlush,
+		asks: pruning, faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
+	{name: "resize, flush, relaxed", sidecars: 2, servers: 4, mode: table.Rehash, resize: table.ResizeFlush,
+		asks: pruning, faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
+	{name: "resize, flush, restarts", sidecars: 3, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeFlush,
+		asks: pruning, faults: []string{"resize, restart"}, count: 1, calm: true, exact: true, costly: true},
+	{name: "resize, flush, faults", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeFlush,
+		asks: pruning, faults: []string{"resize, hang", "resize, kill"}, count: 2, exact: true, costly: true},
 	{name: "D9 changed in an outage", sidecars: 2, servers: 4, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: changedLater, count: 1},
 	{name: "D9 changed in an outage, relaxed", sidecars: 2, servers: 4, mode: table.Rehash,
@@ -364,13 +372,18 @@ func TestFailoverAblations(t *testing.T) {
 		{"no pause before keys move", ablations{Set: ablation.Set{Pause: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 3, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, pace: 6 * milli, faults: []string{"reweigh twice"}, count: 2, keeps: true, ablate: c.ablate}
 		}},
+		{"resize, plain", ablations{}, resizes(func(c *scenario) { c.resize = table.ResizePlain })},
+		{"resize, no flush", ablations{Set: ablation.Set{Sweep: true}}, resizes(nil)},
+		{"resize, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(nil)},
+		{"resize, its own list", ablations{Set: ablation.Set{Force: true}}, resizes(func(c *scenario) { c.faults = []string{"resize, restart"} })},
 		{"a server put back as it was", ablations{Set: ablation.Set{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},
 	}
 	quick := []string{"no flush", "no dual writes", "whoever answers is taken for the server"}
 	for _, c := range cases {
-		if hurried() && !slices.Contains(quick, c.name) {
+		slow := []string{"resize, no flush", "resize, no wait", "resize, its own list"}
+		if hurried() && !slices.Contains(quick, c.name) || !testenv.Full() && slices.Contains(slow, c.name) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
@@ -385,6 +398,17 @@ func TestFailoverAblations(t *testing.T) {
 	}
 }
 
+// resizes returns a change of a scenario for the ablations of package health/resize.
+func resizes(change func(*scenario)) func(*scenario) {
+	return func(c *scenario) {
+		*c = scenario{sidecars: 3, servers: 3, mode: table.Rehash, strict: true, resize: table.ResizeFlush, asks: pruning, pace: 4 * milli,
+			faults: []string{"resize", "resize, weights"}, count: 2, exact: true, ablate: c.ablate}
+		if change != nil {
+			change(c)
+		}
+	}
+}
+
 // seenAt contains the seeds that showed ablations in the last search. They are tried
 // first. Other seeds are searched only after a change of Ringside that changes the
 // runs.
@@ -395,6 +419,8 @@ var seenAt = map[string]uint64{
 	"misses outlive a server":    58,
 	"an append is not bound":     9,
 	"copies, stubs are copied":   14,
+	"resize, no flush":           1,
+	"resize, no wait":            1,
 }
 
 // seeks runs a fleet that lacks a part until a seed shows this by a stale hit. A worse

@@ -49,6 +49,7 @@ type scenario struct {
 	mode    table.Mode
 	strict  bool
 	rejoin  health.OnRejoin
+	resize  table.ResizeMode
 	rebuilt bool             // the placement rule builds its ring without the servers that are out
 	copies  replicate.Policy // replication policy of each key
 

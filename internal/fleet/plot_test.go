@@ -349,6 +349,57 @@ var plots = map[string]plot{
 		f.lasts(60 * second)
 	},
 
+	// The list of servers changes, and changes back after all instances use it.
+	"resize": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at := f.between(moving, 2*moving)
+		f.after(at, func() { f.reload(func(l *layout) { l.gone = -1 }) })
+		f.lasts(at + 2*moving)
+	},
+	"resize, weights": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.upTo(2 * moving)
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + 2*moving)
+	},
+	"resize, hang": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at := f.between(moving, 2*moving)
+		f.after(f.upTo(moving), func() { f.hangFor(f.other(i), 200*milli, 3*second) })
+		f.after(at, func() { f.reload(func(l *layout) { l.gone = -1 }) })
+		f.lasts(at + 2*moving)
+	},
+	"resize, kill": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.between(moving, 3*moving)
+		f.after(f.upTo(moving), func() { f.killFor(i, 200*milli, 3*second) })
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + 2*moving)
+	},
+
+	// The list of servers changes. One instance is restarted with it, and the others are reloaded much
+	// later.
+	"resize, restart": func(f *fleet, i int) {
+		at := int64(0)
+		for _, gone := range []int{i, -1} {
+			f.after(at, func() {
+				f.gone = gone
+				f.edition++
+				first := f.sidecars[f.rand.IntN(len(f.sidecars))]
+				f.note("", "RESTART p%d with %+v", first.id, f.layout)
+				first.die()
+				f.after(50*milli, first.start)
+				for _, s := range f.sidecars {
+					if s != first {
+						f.after(f.upTo(moving), s.reload)
+					}
+				}
+			})
+			f.lasts(at + 3*moving)
+			at += f.between(2*moving, 4*moving)
+		}
+	},
+
 	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })

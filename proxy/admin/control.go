@@ -338,6 +338,8 @@ type Reloaded struct {
 	Changes    []string `json:"changes"`    // changes that are in use now, one sentence each
 	NextStart  []string `json:"next_start"` // changes in the configuration file that are used only after a restart
 
+	Resize []string `json:"resize,omitempty"` // for each pool with other servers, what happens to keys with one copy, one sentence each
+
 	Moves bool `json:"keys_move,omitempty"` // true if keys with several replicas will move to other servers, as soon as all instances have the new configuration
 }
 

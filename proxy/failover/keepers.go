@@ -34,6 +34,10 @@ type Agent struct {
 	print    string               // fingerprints of the distributions of the pool and of its gutter
 	departed map[string]departure // states of the servers that reloads have removed from the pool, by name
 
+	coordinates bool // changes of the server list are coordinated: package health/resize
+
+	sweep *sweep // the flush of the servers that gain keys by a change of the server list; nil: none
+
 	inherited []inheritance // for each server, its state before the reload that has created the agent
 
 	Keeper  *health.Keeper
@@ -69,6 +73,7 @@ type Keepers struct {
 	Overrides     func(w *Agent)                      // applies the overrides that an operator has set in this process to a keeper
 	Gone          func(srv *upstream.Server)          // called for each server that is ejected
 	StartedAnew   func(srv *upstream.Server)          // called if a restarted process of a server replies, which has lost all items
+	Resized       func()                              // publishes the table again, with the servers that the configuration requires, because they are in force
 	Parted        func()                              // publishes the table again, without the keepers that are no longer needed
 }
 
@@ -97,7 +102,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 		switch needed := pool.NeedsKeeper(t); {
 		case !needed && !out && (before == nil || before.View.AllIn()):
 			continue
-		case same && (!needed || before.print == w.print && before.failover == w.failover):
+		case same && (!needed || before.print == w.print && before.failover == w.failover && before.coordinates == w.coordinates):
 			before.parting.Store(!needed)
 			w = before
 		default:
@@ -106,6 +111,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			}
 			w.start(pool, before, seed, without)
 		}
+		w.View.SetLists(pool.Prints())
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)
@@ -128,7 +134,7 @@ func (l *Published) Agent(name string) *Agent {
 // newAgent creates the agent of a pool, without a keeper yet.
 func newAgent(pool *table.Pool) *Agent {
 	w := &Agent{Pool: pool.Name, OwnServers: len(pool.Servers), Servers: slices.Clone(pool.Servers), failover: pool.Failover,
-		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}}
+		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize == table.ResizeFlush}
 	if g := pool.Failover.Gutter; g != nil {
 		w.Servers = append(w.Servers, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
@@ -163,6 +169,9 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 		j := before.index(m.Name)
 		if j >= 0 {
 			in.departure = before.state(j)
+		}
+		if j < 0 && before != nil && w.coordinates { // it is flushed before: see resize.go
+			continue
 		}
 		if (j < 0 || !together(before.Servers[j], m)) && !old.served(w.Pool, m) {
 			there, at := old.at(m)
@@ -283,6 +292,8 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	// pool must share are appended to the first address, so that the hash includes them, too.
 	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
+	mine, wish := pool.Prints()
+	w.Keeper.SetLists(mine, wish, 0)
 	w.Keeper.Ablate(without)
 	for i, in := range w.inherited {
 		w.Keeper.Inherit(i, in.n, in.renamed, in.elsewhere)
@@ -320,7 +331,7 @@ func (w *Agent) depart(before *Agent) {
 
 // publish makes the keeper's decisions visible to all loops.
 func (w *Agent) publish() {
-	w.View.Publish(w.Keeper, 2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
+	w.View.Publish(w.Keeper, w.Keeper.ListsKnown() && (2*w.brought > len(w.pinged) || w.ended == len(w.pinged)))
 }
 
 // firstPing records that a request of the keeper to a server has ended, with a reply or without. The
@@ -356,6 +367,7 @@ func (e *Keepers) RunKeepers() {
 		if w.hasWork {
 			e.carryOut(w)
 		}
+		e.followResize(w)
 		if w.parting.Load() && w.View.AllIn() {
 			e.Parted()
 		}

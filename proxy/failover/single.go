@@ -8,6 +8,7 @@ import (
 
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -24,6 +25,10 @@ type SingleCopy struct{}
 // handler has accepted.
 func (SingleCopy) Handle(t *task.Task) {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
+	if l.read && t.Route.Serving(t.Key) == resize.Staying && !current(t) {
+		t.AnswerKind(task.MissKind(t))
+		return
+	}
 	if trouble, parked := l.Locate(t, l.read); trouble.Why != "" {
 		t.Fail(trouble.Why, trouble.Outcome)
 		return
@@ -64,6 +69,24 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
+	switch t.Route.Serving(t.Key) {
+	case resize.Nothing:
+		return unavailable("this instance does not have the server list of its peers: reload it with their configuration")
+	case resize.Staying:
+		switch {
+		case current(t):
+			return l.Locate(t, read)
+		case read || e.Now >= t.Deadline:
+			return unavailable("the key moves to another server")
+		}
+		e.Park(t, t.Deadline, func() uint64 {
+			if newer(t) != nil {
+				return 0
+			}
+			return 1 + w.Gen()
+		})
+		return upstream.Failure{}, true
+	}
 	if w == nil { // the pool moves no keys
 		l.First.Server = owner
 	} else {
@@ -119,6 +142,8 @@ func (l *Spot) Sure(t *task.Task) bool {
 		return true
 	}
 	switch now := t.Loop.Moment(); {
+	case t.Route.Serving(t.Key) != resize.All:
+		return false
 	case now >= v.ValidUntil(l.First.Server) || l.InTransition() && now >= v.ValidUntil(l.Interim.Server):
 		return false
 	case l.InTransition() || l.First.Diverted:

@@ -13,6 +13,7 @@ import (
 	"ringside/proxy/client"
 	"ringside/proxy/health"
 	"ringside/proxy/health/barrier"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -100,6 +101,17 @@ func (e *Replicator) unsettled() time.Duration {
 	for _, w := range e.Ledgers {
 		if !w.bp.View.Handover.Status().Open() {
 			return w.bp.Pool.Failover.Ping
+		}
+	}
+	return 0
+}
+
+// resizing returns 0 if a reload may apply another routing table now, as far as keys with one copy are
+// concerned. While they move, it returns the time until the next check.
+func (e *Replicator) resizing() time.Duration {
+	for _, bp := range e.Pools {
+		if bp.View != nil && bp.View.Resize().Stage() == resize.Clear {
+			return bp.Pool.Failover.Ping
 		}
 	}
 	return 0

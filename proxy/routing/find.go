@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
@@ -72,12 +73,39 @@ func (bp *BoundPool) Serves(srv *upstream.Server) bool {
 	if bp.View == nil || bp.View.AllIn() {
 		return true
 	}
+	if bp.View.Moves() {
+		return false
+	}
 	for i, s := range bp.Servers {
 		if s == srv {
 			return bp.View.Serves(i)
 		}
 	}
 	return false
+}
+
+// Serving returns which service a key gets while the server list changes: All if its server serves it,
+// Staying if the key moves, and Nothing if this process does not know the list in force.
+func (bp *BoundPool) Serving(key []byte) resize.Service {
+	if bp.View == nil || !bp.View.Moves() {
+		return resize.All
+	}
+	s := bp.View.Resize().Serves()
+	if s == resize.Staying && !bp.moves(key) {
+		return resize.All
+	}
+	return s
+}
+
+// moves reports whether a key has another server in the list that the configuration requires.
+func (bp *BoundPool) moves(key []byte) bool {
+	next := bp.Pool.Next
+	if next == nil {
+		return true
+	}
+	_, _, i := bp.Pool.Place.Locate(key)
+	_, _, j := next.Place.Locate(key)
+	return i < 0 || j < 0 || bp.Pool.Servers[i].Network != next.Servers[j].Network || bp.Pool.Servers[i].Address != next.Servers[j].Address
 }
 
 // UnlearnedView returns the view of a pool of the route that does not know yet which

@@ -143,6 +143,7 @@ type BoundPool struct {
 	// keeps replicas.
 	View          *health.View       // the decisions of the pool's keeper
 	GutterServers []*upstream.Server // the servers of the gutter
+	NextServers   []*upstream.Server // the servers of Pool.Next; nil: there is no such list
 	Walk          ring.Ring          // the pool's ring, each server once
 	Gutter        ring.Ring          // the gutter's ring, each server once
 }

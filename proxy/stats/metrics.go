@@ -345,7 +345,7 @@ var (
 		"Time until the lease from the last successful ping of the server expires, in seconds. Negative if it has expired.")
 	failoverChanges = NewCounter("failover_changes_total",
 		"State changes of the server that this instance has seen, by new state: up, suspect, or a phase. If the label server is "+
-			"empty, the pool changed its state: closed, fail-open, gone, back, kept, other-servers, other-settings, suspect-only, apart or alike.",
+			"empty, the pool changed its state: closed, fail-open, gone, back, kept, other-servers, other-settings, suspect-only, resizing, resized, outdated, apart or alike.",
 		"pool", "server", "to")
 )
 

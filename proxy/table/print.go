@@ -26,6 +26,10 @@ func (t *Table) Print() uint64 {
 		}
 		f.Gutter = nil
 		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, p.Place.Fingerprint, p.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
+		if p.Resize != ResizePlain {
+			_, wish := p.Prints()
+			fmt.Fprintf(h, "resize %v %v", p.Resize, wish)
+		}
 	}
 	for _, l := range t.Listeners {
 		for i := range l.Routes {

@@ -106,6 +106,9 @@ type Pool struct {
 	Failover     Failover
 	TLS          Security // TLS of the connections to the servers; pools with the same server have the same
 
+	Resize ResizeMode
+	Next   *List // the list that the configuration requires, while the instances still use the former one: see Hold; nil: none
+
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next
 	// ones of Place.Ring after the owner. All loops call it concurrently, for each key, so it

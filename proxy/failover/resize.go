@@ -1,0 +1,185 @@
+package failover
+
+// This file flushes the servers that gain keys, before a change of the server list of a pool (package
+// health/resize).
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"ringside/proxy/event"
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/table"
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+)
+
+const (
+	sweepConn    = 1<<31 + 1 // number of the connection on which a server is flushed
+	sweptSeconds = 60        // lifetime of the item that says that a server is flushed, in seconds
+)
+
+// The numbers of the requests of a sweep to one server, in their order.
+const (
+	askSwept = iota // mg: has another instance flushed the server for the same change?
+	askFlush        // flush_all
+	askNote         // ms: note that the server is flushed
+)
+
+// sweep flushes the servers that gain keys. All instances may do it at the same time: a further flush
+// only costs misses.
+type sweep struct {
+	change [2]uint32
+	open   int  // number of servers that are being flushed
+	failed bool // a server could not be flushed
+	again  int64
+}
+
+// sweepAsk receives the replies of one server during a sweep.
+type sweepAsk struct {
+	e    *Keepers
+	w    *Agent
+	s    *sweep
+	srv  *upstream.Server
+	key  string
+	done bool
+}
+
+// followResize flushes the servers that gain keys when that is due, and puts the new list of servers of
+// this process in use when it is in force.
+func (e *Keepers) followResize(w *Agent) {
+	if w.View.Resize().Superseded() {
+		e.Resized()
+		return
+	}
+	change, due := w.Keeper.Sweeps()
+	switch s := w.sweep; {
+	case !due || s != nil && (s.open > 0 || s.change == change && e.Now < s.again):
+		return
+	}
+	bp := e.bound(w)
+	if bp == nil {
+		return
+	}
+	w.sweep = &sweep{change: change, again: e.Now + int64(w.failover.Ping)}
+	for _, srv := range gaining(bp) {
+		w.sweep.open++
+		a := &sweepAsk{e: e, w: w, s: w.sweep, srv: srv, key: fmt.Sprintf("%s_swept__:%s", divert.Reserved, w.Pool)}
+		a.ask(askSwept, "mg "+a.key+" v\r\n")
+	}
+	if w.sweep.open == 0 {
+		e.swept(w, w.sweep)
+	}
+}
+
+// swept ends a sweep.
+func (e *Keepers) swept(w *Agent, s *sweep) {
+	if !s.failed {
+		w.Keeper.Swept(s.change, e.Now)
+	}
+	e.Schedule(w)
+}
+
+// ask sends a request of the sweep.
+func (a *sweepAsk) ask(id int, line string) {
+	limit := table.Timeouts{Connect: a.srv.Connect, Request: a.w.failover.Request, Deadline: a.srv.Connect + a.w.failover.Request, Total: a.srv.Connect + a.w.failover.Request}
+	a.e.Ask(a.srv.DedicatedConn(sweepConn), a, id, &limit, []byte(line), true)
+}
+
+func (a *sweepAsk) Client() uint64 { return 0 }
+
+func (a *sweepAsk) Answered(id int, r *upstream.Result) {
+	if a.done {
+		return
+	}
+	mark := fmt.Sprintf("%d.%d", a.s.change[0], a.s.change[1])
+	value, _, found := health.MetaValue(r.Bytes)
+	switch {
+	case r.Bytes == nil:
+		a.end(r.Why)
+	case id == askSwept && found && string(value) == mark:
+		a.end("")
+	case id == askSwept:
+		a.ask(askFlush, "flush_all\r\n")
+	case id == askFlush && string(r.Bytes) != wire.AnswerOK:
+		a.end("it has answered flush_all with " + fmt.Sprintf("%.100q", r.Bytes))
+	case id == askFlush:
+		a.e.Notify(a.srv, func(k *health.Keeper, server int, now int64) { k.Flushed(server, now) })
+		a.ask(askNote, fmt.Sprintf("ms %s %d T%d\r\n%s\r\n", a.key, len(mark), sweptSeconds, mark))
+	default:
+		a.end("")
+	}
+}
+
+// end ends the sweep of one server. why is the reason if the server could not be flushed.
+func (a *sweepAsk) end(why string) {
+	a.done = true
+	a.srv.CloseDedicated(sweepConn)
+	if why != "" {
+		a.s.failed = true
+		a.e.LogLimited(slog.LevelWarn, a.w.Pool+" "+a.srv.Target.Name+" sweep", "server list can't change: a server that gains keys can't be flushed", event.Other.Attr(),
+			"pool", a.w.Pool, "server", a.srv.Target.Name, "why", why)
+	}
+	if a.s.open--; a.s.open == 0 {
+		a.e.swept(a.w, a.s)
+		a.e.At(link.KeeperTimer, a.s.again)
+	}
+}
+
+// bound returns the pool of w with the servers of this loop; nil: the loop has another table.
+func (e *Keepers) bound(w *Agent) *routing.BoundPool {
+	for _, list := range e.Registrations {
+		for _, m := range list {
+			if m.Agent == w {
+				return m.Bound
+			}
+		}
+	}
+	return nil
+}
+
+// gaining returns the servers that may get keys of other servers by the list that the configuration
+// requires. If that list is already in use here, the list in force is not known. So every server may.
+func gaining(bp *routing.BoundPool) (list []*upstream.Server) {
+	next := bp.Pool.Next
+	if next == nil {
+		return bp.Servers
+	}
+	same := func(i int) int {
+		return slices.IndexFunc(next.Servers, func(m table.Target) bool { return together(m, bp.Pool.Servers[i]) })
+	}
+	for i, gains := range bp.Pool.Place.Gains(&next.Place, same) {
+		if gains {
+			list = append(list, bp.NextServers[i])
+		}
+	}
+	return list
+}
+
+// newer returns the route of t's key in the present table, if the servers of its pool have changed
+// together with those of other instances since t began; else nil.
+func newer(t *task.Task) *routing.Route {
+	l := t.Loop.Listeners[t.Route.Listener]
+	if l == nil {
+		return nil
+	}
+	rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...))
+	if rt == nil || rt.BoundPool == t.Route.BoundPool || rt.Strip != t.Route.Strip || rt.Features != t.Route.Features || rt.Pool.Name != t.Route.Pool.Name {
+		return nil
+	}
+	return rt
+}
+
+// current sets t's route to that of the present table, and reports whether it is a newer one: see newer.
+func current(t *task.Task) bool {
+	rt := newer(t)
+	if rt != nil {
+		t.Route = rt
+	}
+	return rt != nil
+}

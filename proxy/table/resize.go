@@ -1,0 +1,138 @@
+package table
+
+// This file lets a pool keep its servers for a while after a reload, until all instances have the new
+// ones.
+
+import (
+	"fmt"
+	"hash/fnv"
+
+	"ringside/ring"
+)
+
+// ResizeMode is what happens to keys with one copy when a reload changes which server owns them.
+type ResizeMode uint8
+
+// The modes.
+const (
+	ResizePlain ResizeMode = iota // each instance uses the new servers at once; old values can be read again after a further change
+	ResizeFlush                   // all instances change together, and servers that gain keys are flushed before: package resize
+)
+
+func (m ResizeMode) String() string { return [...]string{"plain", "flush"}[m] }
+
+// List is what decides which server owns a key of a pool.
+type List struct {
+	Servers []Target
+	Place   ring.Placement
+	Without func(out []bool) (ring.Ring, error) // as in Pool
+}
+
+func (p *Pool) list() *List { return &List{p.Servers, p.Place, p.Without} }
+
+func (p *Pool) use(l *List) { p.Servers, p.Place, p.Without = l.Servers, l.Place, l.Without }
+
+// Print returns a hash by which instances compare their lists. It is not 0, and below 1<<30, so that
+// a view record of older releases can contain it.
+func (l *List) Print() uint32 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q", l.Place.Fingerprint)
+	for i := range l.Servers {
+		fmt.Fprintf(h, " %q %q", l.Servers[i].Name, l.Servers[i].Network+" "+l.Servers[i].Address)
+	}
+	return 1 + uint32(h.Sum64()%(1<<30-1))
+}
+
+// Prints returns the hashes of the list that p uses, and of the list that its configuration requires. Both
+// are 0 if the pool does not coordinate changes of its servers.
+func (p *Pool) Prints() (mine, wish uint32) {
+	if p.Resize != ResizeFlush || p.Unknown {
+		return 0, 0
+	}
+	mine = p.list().Print()
+	if p.Next != nil {
+		return mine, p.Next.Print()
+	}
+	return mine, mine
+}
+
+// Resizes says, for each pool that old also has with other servers or another placement, what happens to
+// its keys with one copy if t replaces old.
+func (t *Table) Resizes(old *Table) (list []string) {
+	for _, p := range t.Pools {
+		was := old.pool(p.Name)
+		switch {
+		case was == nil || p.Unknown || was.Unknown || p.wanted().Print() == was.wanted().Print():
+		case p.Resize == ResizeFlush && was.Resize == ResizeFlush:
+			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed", p.Name))
+		default:
+			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: flush} prevents that)", p.Name))
+		}
+	}
+	return list
+}
+
+// wanted returns the list that the configuration of p requires.
+func (p *Pool) wanted() *List {
+	if p.Next != nil {
+		return p.Next
+	}
+	return p.list()
+}
+
+// Hold makes the pools of t keep the servers that they have in old, if a reload changes them and the
+// pool's mode requires that instances change together. holds reports whether a pool of old still serves
+// by its own list, and not by that of its peers.
+func (t *Table) Hold(old *Table, holds func(*Pool) bool) {
+	for _, p := range t.Pools {
+		was := old.pool(p.Name)
+		if was == nil || p.Resize != ResizeFlush || was.Resize != ResizeFlush || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) || !holds(was) {
+			continue
+		}
+		next := p.list()
+		if before := was.list(); before.Print() != next.Print() {
+			p.Next = next
+			p.use(before)
+		}
+	}
+}
+
+// Advance returns a copy of t in which the pools that due selects use the list that their configuration
+// requires. It returns nil if due selects none.
+func (t *Table) Advance(due func(*Pool) bool) *Table {
+	next, any := *t, false
+	pools := map[*Pool]*Pool{}
+	next.Pools = nil
+	for _, p := range t.Pools {
+		is := *p
+		if p.Next != nil && due(p) {
+			any = true
+			is.use(p.Next)
+			is.Next = nil
+		}
+		pools[p] = &is
+		next.Pools = append(next.Pools, &is)
+	}
+	if !any {
+		return nil
+	}
+	for _, p := range next.Pools {
+		p.Failover.Gutter = pools[p.Failover.Gutter]
+	}
+	next.Listeners = nil
+	for _, l := range t.Listeners {
+		routes := l.Routes
+		l.Routes = nil
+		for _, r := range routes {
+			r.Pool, r.Prefer = pools[r.Pool], pools[r.Prefer]
+			also := r.Also
+			r.Also = nil
+			for _, p := range also {
+				r.Also = append(r.Also, pools[p])
+			}
+			l.Routes = append(l.Routes, r)
+		}
+		next.Listeners = append(next.Listeners, l)
+	}
+	return &next
+}
