@@ -166,9 +166,15 @@ type Pool struct {
 	Keepalive    time.Duration // a server connection that was idle for this time is checked with a ping; 0: never
 	Backoff      table.Backoff
 	MaxMove      float64        // a reload that moves more than this percentage of the keys to other servers is rejected, unless an operator accepts it
+	Resize       Resize         // what happens to keys with one copy when their servers change
 	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
 	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
 	Failover     Failover       // what the pool does when a server is down; defaults of the mode and the preset are filled in
+}
+
+// Resize says what happens to keys with one copy when a reload changes which server owns them.
+type Resize struct {
+	Mode table.ResizeMode
 }
 
 // Server is one server of a pool.

@@ -276,6 +276,7 @@ func (d *document) checkFailover(f *File) {
 		if p.has(ejection, copies) {
 			d.checkEjection(p)
 		}
+		d.checkResize(f, p)
 		switch {
 		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
@@ -291,6 +292,28 @@ func (d *document) checkFailover(f *File) {
 				gutter:   "no pool is in mode gutter",
 			}[s.need])
 		}
+	}
+}
+
+// checkResize rejects resize: {mode: flush} in a pool that can't have it. Such a pool does not inherit it.
+func (d *document) checkResize(f *File, p *Pool) {
+	if p.Resize.Mode != table.ResizeFlush {
+		return
+	}
+	o, n := &p.Failover, d.where[&p.Resize.Mode]
+	why := ""
+	switch {
+	case o.Mode == table.FailFast:
+		why = fmt.Sprintf("needs failover.mode rehash or gutter: with %s (%s), the instances do not agree about servers", o.Mode, o.WhyMode)
+	case len(f.copiesIn(p.Name)) > 0:
+		why = "is not possible in a pool with replicated keys, because the flush would remove replicas: give these routes another pool, or leave this out"
+	case !slices.Contains(f.served(), p.Name):
+		why = "is not possible in a gutter, which no route uses"
+	default:
+		return
+	}
+	if p.Resize.Mode = table.ResizePlain; n != nil {
+		d.failAt(n, "pools.%s.resize: mode flush %s", p.Name, why)
 	}
 }
 

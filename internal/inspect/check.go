@@ -174,6 +174,11 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	if o.Consistency != "" {
 		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 	}
+	if p.Resize == table.ResizeFlush {
+		fmt.Fprintln(out, "  resize: flush: when servers change, keys with one copy move in all instances together, and servers that gain keys are flushed before")
+	} else {
+		fmt.Fprintln(out, "  resize: plain: when servers change, keys with one copy move at once; old values can return after a further change")
+	}
 	for _, s := range f.Pools[i].Sources {
 		fmt.Fprintf(out, "  source: %s\n", s.Text)
 	}

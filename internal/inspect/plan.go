@@ -41,6 +41,7 @@ type poolPlan struct {
 	table.Moves
 	Modes   []string `json:"modes"`    // what happens to the keys that move, by the routes of the new file
 	MaxMove float64  `json:"max_move"` // the share of the keys that a reload may move
+	Resize  string   `json:"resize"`   // resize.mode of the pool
 }
 
 // The modes: the ways in which keys move.
@@ -352,7 +353,8 @@ func (m *poolPlan) print(out io.Writer) {
 // poolPlan adds to the moves of a pool what f says about them.
 func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
 	p := poolPlan{Moves: m, Modes: []string{}}
-	p.MaxMove = f.Pools[slices.IndexFunc(f.Pools, func(p config.Pool) bool { return p.Name == m.Pool })].MaxMove / 100
+	of := f.Pool(m.Pool)
+	p.MaxMove, p.Resize = of.MaxMove/100, of.Resize.Mode.String()
 	one, several := false, false
 	for _, l := range is.next.Listeners {
 		for i := range l.Routes {
@@ -372,7 +374,11 @@ func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
 
 // remarks says what happens to the keys that move.
 func (p *poolPlan) remarks() (list []string) {
-	if slices.Contains(p.Modes, missed) {
+	switch {
+	case slices.Contains(p.Modes, missed) && p.Resize == table.ResizeFlush.String():
+		list = append(list, "Moved keys with one copy miss until they are set again. They move when all instances have loaded the file. Before that,",
+			"each server that gains keys is flushed, with all that it has.")
+	case slices.Contains(p.Modes, missed):
 		list = append(list, "Moved keys with one copy miss until they are set again. Their old values stay on the former servers:",
 			"if a later change moves the keys back, they are read again. Flush a server before it gets its keys back.")
 	}

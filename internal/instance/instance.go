@@ -66,7 +66,8 @@ type Instance struct {
 	handover      handoverSocket // the socket on which the next process receives the listening sockets
 	waiting       atomic.Bool    // true while the process from which this one has received its sockets still accepts clients
 
-	files    uint64 // the limit of open files when limits.clients was last compared with it
+	resizes  []string // what the last change of the configuration does to keys with one copy: see table.Table.Resizes
+	files    uint64   // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
 	unknown  atomic.Pointer[string] // why the instance is not ready, because the servers of a pool are not known; empty: they are
 	asked    chan reloadRequest     // requests for a reload; received by Serve
@@ -431,9 +432,12 @@ func (r *Instance) adopt(f *config.File, moves bool, err error) (admin.Reloaded,
 	}
 	r.reload.Succeeded++
 	r.reload.Generation++
-	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Moves: moves}
+	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Resize: r.resizes, Moves: moves}
 	r.log.Info("new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
 	r.warn(f)
+	for _, what := range r.resizes {
+		r.log.Info("servers of a pool change", "what", what)
+	}
 	if len(done.NextStart) > 0 {
 		r.log.Warn("some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
@@ -465,6 +469,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	limitMemory(f)
 	r.logging.set(f)
 	r.follow(f)
+	r.resizes = t.Resizes(r.proxy.Table())
 	r.proxy.SetTable(t)
 	take()
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

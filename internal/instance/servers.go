@@ -117,6 +117,7 @@ func (r *Instance) relist() (later <-chan time.Time) {
 // are elsewhere now are closed.
 func (r *Instance) follow(f *config.File) {
 	at := f.Dial()
+	r.keepFormer(at)
 	before := r.dial.Swap(&at)
 	why := ""
 	for _, pool := range f.Unknown() {
@@ -137,6 +138,25 @@ func (r *Instance) follow(f *config.File) {
 	if len(moved) > 0 {
 		r.log.Info("servers have other addresses", "servers", strings.Join(texts, ", "))
 		r.driver.Redial(moved)
+	}
+}
+
+// keepFormer adds to at where the servers are that pools still use, although a source no longer lists
+// them: their instances change to other servers together.
+func (r *Instance) keepFormer(at map[string]string) {
+	before := r.dial.Load()
+	if before == nil {
+		return
+	}
+	for _, p := range r.proxy.Table().Pools {
+		for i := range p.Servers {
+			address := p.Servers[i].Address
+			if _, known := at[address]; p.Resize == table.ResizeFlush && !known {
+				if was, ok := (*before)[address]; ok {
+					at[address] = was
+				}
+			}
+		}
 	}
 }
 

@@ -68,6 +68,9 @@ func printReloaded(out io.Writer, r admin.Reloaded) error {
 	for _, c := range r.NextStart {
 		fmt.Fprintf(out, "  at the next start: %s\n", c)
 	}
+	for _, what := range r.Resize {
+		fmt.Fprintf(out, "  %s\n", what)
+	}
 	if r.Moves {
 		fmt.Fprintln(out, "  replicated keys move to other servers when all instances have this configuration: reload all of them now, and restart none before its log says that the replicated keys have moved")
 	}
