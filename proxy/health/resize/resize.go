@@ -20,7 +20,7 @@
 //
 // A proxy that does not know the list in force serves no key. This happens to a proxy that was started
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
-// stage. If all proxies are in this state, nobody knows which servers gain keys. After a longer
+// stage. If all proxies are in this state, none knows which servers gain keys. After a longer
 // time one of them flushes all servers.
 package resize
 
@@ -156,7 +156,7 @@ func (r *Resize) Hold(server int, says bool, now int64) {
 func (r *Resize) Step(now int64, agreed, ready bool, replicated func() bool, ping time.Duration) bool {
 	r.sweeps = false
 	wait := waitPings * int64(ping)
-	if r.List != r.Mine { // nobody may know the list in force; if a peer knows it, that peer is earlier
+	if r.List != r.Mine { // perhaps no proxy knows the list in force; a peer that does is earlier
 		wait *= aloneTimes
 	}
 	switch {
