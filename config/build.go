@@ -111,6 +111,7 @@ func (p *Pool) build(unknown bool) (*table.Pool, error) {
 		Timeouts:     p.Timeouts,
 		RetryBackoff: p.Backoff,
 		TLS:          p.Security,
+		Login:        p.Login,
 		Failover:     table.Failover{Mode: p.Failover.Mode, SubstituteTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},
 	}
 	built.Failover.Request = p.Timeouts.Request

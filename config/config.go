@@ -101,7 +101,7 @@ type File struct {
 	Variables map[string]string // environment variables that the file uses, with their values
 	secrets   secrets
 	read      *document // how the file was read
-	Named     []Named   // the certificates, keys and CAs that the file names, as far as they were read
+	Named     []Named   // the files with certificates, keys, CAs and passwords that the file names, as far as they were read
 	Warnings  []string  // settings that are valid but probably not intended, each with its position
 }
 
@@ -168,6 +168,8 @@ type Pool struct {
 	MaxMove      float64        // a reload that moves more than this percentage of the keys to other servers is rejected, unless an operator accepts it
 	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
 	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
+	Auth         PoolAuth       // login to the servers; the zero PoolAuth: none
+	Login        table.Login    // what Auth and its file contain
 	Failover     Failover       // what the pool does when a server is down; defaults of the mode and the preset are filled in
 }
 

@@ -253,6 +253,7 @@ func poolKeys() []key[Pool] {
 		set("max_move", "reject a reload that moves more than this share of the pool's keys to other servers; ringside reload --accept allows it",
 			percentage(), func(p *p) *float64 { return &p.MaxMove }),
 		set("tls", "whether connections to the servers use TLS", poolTLSValue(), func(p *p) *PoolTLS { return &p.TLS }),
+		set("auth", "login to servers that were started with -Y, memcached's text authentication. SASL (-S) is not supported, because memcached has it only in the binary protocol", poolAuthValue(), func(p *p) *PoolAuth { return &p.Auth }),
 		set("failover", "what happens when a server is down", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }

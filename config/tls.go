@@ -4,7 +4,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -136,8 +135,8 @@ func (d *document) readPoolTLS(p *Pool) (none table.Security) {
 	return table.Secure(m)
 }
 
-// checkOneSecurity rejects pools with a server in common and different TLS, because they share the
-// connections to it.
+// checkOneSecurity rejects pools with a server in common and different TLS or logins, because they share
+// the connections to it.
 func (d *document) checkOneSecurity(f *File) {
 	first := map[Address]*Pool{}
 	for i := range f.Pools {
@@ -147,11 +146,24 @@ func (d *document) checkOneSecurity(f *File) {
 			o := first[s.Address]
 			if o == nil {
 				first[s.Address] = p
-			} else if o.TLS != p.TLS {
-				d.failAt(d.place(&s.Address, s), "pools.%s and pools.%s have the server %s with different tls, and share its connections: write the same tls in both", o.Name, p.Name, s.Address.text())
+				continue
+			}
+			if what := o.differentSecurity(p); what != "" {
+				d.failAt(d.place(&s.Address, s), "pools.%s and pools.%s have the server %s with different %s, and share its connections: write the same %s in both", o.Name, p.Name, s.Address.text(), what, what)
 			}
 		}
 	}
+}
+
+// differentSecurity returns the first of tls and auth that p and o have different, or "".
+func (p *Pool) differentSecurity(o *Pool) string {
+	switch {
+	case p.TLS != o.TLS:
+		return "tls"
+	case p.Auth != o.Auth:
+		return "auth"
+	}
+	return ""
 }
 
 // checkListenerTLS checks the TLS of a listener, and reads its files.
@@ -191,35 +203,17 @@ func (d *document) checkListenerTLS(l *Listener) {
 	t.Material = m
 }
 
-// largestPEM is the largest size of a file of certificates in bytes. The CAs of a whole system need
-// less.
-const largestPEM = 1 << 20
-
-// readPEM reads the file at path, which the setting `what` names at the position at. It records an error if that is not
-// possible, or if every user of the machine may change the file. A key must also not be readable for
-// every user, or readPEM warns.
+// readPEM reads a file with certificates or a key: see readNamed.
 func (d *document) readPEM(at *node, what, path string) (f secure.File, ok bool) {
-	text, info, err := readRegular(path, largestPEM+1)
-	if err == nil {
-		d.named = append(d.named, Named{path, info})
+	secret := ""
+	if what == "tls.key" {
+		secret = "the key"
 	}
-	switch {
-	case errors.Is(err, errNotRegular), err == nil && len(text) > largestPEM:
-		err = fmt.Errorf("%s must be a file of %d bytes at most", path, largestPEM)
-	case err == nil && info.Mode().Perm()&0o002 != 0:
-		err = fmt.Errorf("every user of this machine may change %s: chmod o-w", path)
-	}
-	if err != nil {
-		d.failAt(at, "%s: %v", what, err)
-		return f, false
-	}
-	if what == "tls.key" && info.Mode().Perm()&0o004 != 0 {
-		d.warn(at, "every user of this machine can read the key in %s: chmod o-r", path)
-	}
-	return secure.File{Path: path, Text: text}, true
+	text, ok := d.readNamed(at, what, path, secret)
+	return secure.File{Path: path, Text: text}, ok
 }
 
-// tlsChanges describes which listeners and pools have other certificates, keys or CAs in the same files.
+// tlsChanges describes which listeners and pools have other certificates, keys, CAs or passwords in the same files.
 func tlsChanges(old, f *File) (list []string) {
 	before := map[Address]*table.ListenerTLS{}
 	for i := range old.Listen {
@@ -238,13 +232,16 @@ func tlsChanges(old, f *File) (list []string) {
 			list = append(list, fmt.Sprintf("listener %s has other CAs of clients", l.Address.text()))
 		}
 	}
-	pools := map[string]table.Security{}
-	for i := range old.Pools {
-		pools[old.Pools[i].Name] = old.Pools[i].Security
-	}
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		before := pools[p.Name]
+		o := old.pool(p.Name)
+		if o == nil {
+			continue
+		}
+		if o.Login.User == p.Login.User && o.Login != p.Login {
+			list = append(list, fmt.Sprintf("pool %s has another password for servers", p.Name))
+		}
+		before := o.Security
 		if !before.On() || !p.Security.On() {
 			continue
 		}

@@ -478,6 +478,8 @@ func (s *Harness) Pool(f []string) {
 				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
 				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
+		case "auth":
+			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
 		case "failover":
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
 			p.Failover.SubstituteTTL = 10 * time.Minute

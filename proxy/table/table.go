@@ -105,6 +105,7 @@ type Pool struct {
 	RetryBackoff Backoff
 	Failover     Failover
 	TLS          Security // TLS of the connections to the servers; pools with the same server have the same
+	Login        Login    // login to the servers; pools with the same server have the same
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next
