@@ -77,3 +77,40 @@ func TestPoolAuth(t *testing.T) {
 		t.Errorf("a password that everybody can read: %v", err)
 	}
 }
+
+// TestAdminLogin checks the settings of auth_file and tls of the admin interface.
+func TestAdminLogin(t *testing.T) {
+	f := newTLSFiles(t)
+	users := f.write("users", []byte("ops:s3cret\n"))
+	cert, key := f.ca.Named(t, "admin").Write(t, f.dir, "admin")
+	ca := f.write("ca.crt", f.ca.PEM)
+	tls := "tls: {cert: " + cert + ", key: " + key + "}"
+	for _, c := range []struct{ admin, wrong, warning string }{
+		{admin: "{address: 127.0.0.1:2, auth_file: " + users + "}"},
+		{admin: "{address: 0.0.0.0:2, auth_file: " + users + ", control: on, " + tls + "}"},
+		{admin: "{address: 0.0.0.0:2, tls: {cert: " + cert + ", key: " + key + ", client_ca: " + ca + "}}"},
+		{admin: "{address: 0.0.0.0:2, " + tls + "}", warning: "admin listens on every address"},
+		{admin: "{address: 0.0.0.0:2, auth_file: " + users + "}", wrong: "admin.auth_file: passwords would cross a network unencrypted: add tls"},
+		{admin: "{address: 127.0.0.1:2, auth_file: /nowhere}", wrong: "auth_file: open /nowhere: no such file"},
+		{admin: "{address: 127.0.0.1:2, auth_file: " + ca + "}", wrong: "is not user:password"},
+		{admin: "{address: 127.0.0.1:2, tls: {cert: " + cert + ", key: " + cert + "}}", wrong: cert + " has no usable key"},
+		{admin: "{address: 127.0.0.1:2, tls: {cert: " + cert + "}}", wrong: "admin.tls.key is missing"},
+		{admin: "{address: 127.0.0.1:2, tls: {handshake: 1s}}", wrong: "known here: cert, key, client_ca"},
+		{admin: "{address: unix:/tmp/x, " + tls + "}", wrong: "unix:/tmp/x is a unix socket, and needs no TLS"},
+	} {
+		file, err := f.load("listen: 127.0.0.1:1\nadmin: " + c.admin + onePool)
+		switch {
+		case c.wrong == "" && err != nil:
+			t.Errorf("%s: %v", c.admin, err)
+		case c.wrong == "":
+			if warning := strings.Join(file.Warnings, ""); warning != "" != (c.warning != "") || !strings.Contains(warning, c.warning) {
+				t.Errorf("%s: %q", c.admin, warning)
+			}
+			if file.Admin.TLS.On && file.Admin.TLS.Material == nil || file.Admin.AuthFile != "" && file.Admin.Users == nil {
+				t.Errorf("%s: files were not read", c.admin)
+			}
+		case err == nil || !strings.Contains(err.Error(), c.wrong):
+			t.Errorf("%s: %v, want %q", c.admin, err, c.wrong)
+		}
+	}
+}

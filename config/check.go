@@ -32,16 +32,29 @@ func (d *document) checkListeners(f *File) {
 		if l.Address.everywhere() && l.AuthFile == "" && l.TLS.ClientCA == "" {
 			d.warn(d.place(&l.Address, l), "listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does")
 		}
-		d.checkListenerTLS(l)
+		d.checkListenerTLS(&l.TLS, &l.Address)
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
 	d.checkTraces(f)
 	d.checkCircle(f)
-	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
+	d.checkAdminLogin(&f.Admin)
+	if a := &f.Admin; a.AuthFile != "" || a.TLS.ClientCA != "" { // nobody can use it without a login or a certificate
+	} else if a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
+	}
+}
+
+// checkAdminLogin checks TLS and users of the admin interface, and reads their files.
+func (d *document) checkAdminLogin(a *Admin) {
+	d.checkListenerTLS(&a.TLS, &a.Address)
+	switch {
+	case a.AuthFile != "" && !a.TLS.On && !a.Address.Local():
+		d.failAt(d.place(&a.AuthFile), "admin.auth_file: passwords would cross a network unencrypted: add tls, or listen on a unix socket or a loopback address")
+	case a.AuthFile != "" && d.others:
+		a.Users = d.readUsers(d.place(&a.AuthFile), a.AuthFile)
 	}
 }
 

@@ -139,6 +139,10 @@ type Admin struct {
 	Hot     bool     // whether the instance looks for hot keys
 	Misses  bool     // whether the instance records why keys miss
 	Names   []string // host names under which browsers can open the dashboard
+
+	AuthFile string       // path of the users' passwords, as for a listener; empty: no login
+	Users    *table.Users // the users in the file at AuthFile; nil: AuthFile is empty, or the file was not read
+	TLS      ListenerTLS  // clients must use TLS; the zero ListenerTLS: they must not. Handshake is not used
 }
 
 // Trace is a file that records what happens to some keys.

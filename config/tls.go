@@ -24,12 +24,23 @@ var usualListenerTLS = ListenerTLS{On: true, Handshake: 10 * time.Second}
 
 func listenerTLSValue() value[ListenerTLS] {
 	type t = ListenerTLS
-	return fresh(usualListenerTLS, group(usualListenerTLS,
+	return fresh(usualListenerTLS, group(usualListenerTLS, append(certificateKeys(),
+		set("handshake", "disconnect a client whose handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
+	)...))
+}
+
+// adminTLSValue describes the TLS of the admin interface. net/http limits the duration of handshakes.
+func adminTLSValue() value[ListenerTLS] {
+	return fresh(usualListenerTLS, group(usualListenerTLS, certificateKeys()...))
+}
+
+func certificateKeys() []key[ListenerTLS] {
+	type t = ListenerTLS
+	return []key[ListenerTLS]{
 		must(set("cert", "file with the certificate of the listener in PEM, followed by the CAs between it and the root", visible("a path", 4096), func(t *t) *string { return &t.Cert })),
 		must(set("key", "file with the key of the certificate in PEM, without a password", visible("a path", 4096), func(t *t) *string { return &t.Key })),
 		set("client_ca", "file with the CAs of clients; each client then needs a certificate of one of them", visible("a path", 4096), func(t *t) *string { return &t.ClientCA }),
-		set("handshake", "disconnect a client whose handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
-	))
+	}
 }
 
 // PoolTLS holds the TLS settings for the servers of a pool.
@@ -166,36 +177,35 @@ func (p *Pool) differentSecurity(o *Pool) string {
 	return ""
 }
 
-// checkListenerTLS checks the TLS of a listener, and reads its files.
-func (d *document) checkListenerTLS(l *Listener) {
-	t := &l.TLS
+// checkListenerTLS checks the TLS t of a listener at the address a, and reads its files.
+func (d *document) checkListenerTLS(t *ListenerTLS, a *Address) {
 	switch {
 	case !t.On || t.Cert == "" || t.Key == "": // an error for a missing path is already recorded
 		return
-	case l.Address.Network == "unix":
-		d.failAt(d.place(&l.TLS), "tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", l.Address.text())
+	case a.Network == "unix":
+		d.failAt(d.place(t), "tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", a.text())
 		return
 	case !d.others:
 		return
 	}
-	cert, ok := d.readPEM(d.place(&t.Cert, &l.TLS), "tls.cert", t.Cert)
-	key, also := d.readPEM(d.place(&t.Key, &l.TLS), "tls.key", t.Key)
+	cert, ok := d.readPEM(d.place(&t.Cert, t), "tls.cert", t.Cert)
+	key, also := d.readPEM(d.place(&t.Key, t), "tls.key", t.Key)
 	if !ok || !also {
 		return
 	}
 	m := &table.ListenerTLS{Cert: cert.Text, Key: key.Text, Handshake: t.Handshake}
 	var err error
 	if m.Expires, err = secure.CheckPair(cert, key, secure.ForServer, time.Now()); err != nil {
-		d.failAt(d.place(&t.Cert, &l.TLS), "tls: %v", err)
+		d.failAt(d.place(&t.Cert, t), "tls: %v", err)
 		return
 	}
 	if t.ClientCA != "" {
-		ca, ok := d.readPEM(d.place(&t.ClientCA, &l.TLS), "tls.client_ca", t.ClientCA)
+		ca, ok := d.readPEM(d.place(&t.ClientCA, t), "tls.client_ca", t.ClientCA)
 		if !ok {
 			return
 		}
 		if err := secure.CheckCA(ca, time.Now()); err != nil {
-			d.failAt(d.place(&t.ClientCA, &l.TLS), "tls.client_ca: %v", err)
+			d.failAt(d.place(&t.ClientCA, t), "tls.client_ca: %v", err)
 			return
 		}
 		m.ClientCA = ca.Text
@@ -221,17 +231,9 @@ func tlsChanges(old, f *File) (list []string) {
 	}
 	for i := range f.Listen {
 		l := &f.Listen[i]
-		was, is := before[l.Address], l.TLS.Material
-		if was == nil || is == nil {
-			continue
-		}
-		if string(was.Cert) != string(is.Cert) || string(was.Key) != string(is.Key) {
-			list = append(list, fmt.Sprintf("listener %s has another certificate, valid until %s", l.Address.text(), is.Expires.UTC().Format(time.DateOnly)))
-		}
-		if string(was.ClientCA) != string(is.ClientCA) {
-			list = append(list, fmt.Sprintf("listener %s has other CAs of clients", l.Address.text()))
-		}
+		list = append(list, materialChanges("listener "+l.Address.text(), before[l.Address], l.TLS.Material)...)
 	}
+	list = append(list, materialChanges("the admin interface", old.Admin.TLS.Material, f.Admin.TLS.Material)...)
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		o := old.pool(p.Name)
@@ -252,6 +254,20 @@ func tlsChanges(old, f *File) (list []string) {
 		if was.CA != is.CA {
 			list = append(list, fmt.Sprintf("pool %s has other CAs of servers", p.Name))
 		}
+	}
+	return list
+}
+
+// materialChanges describes how the certificates and CAs of a listener have changed.
+func materialChanges(what string, was, is *table.ListenerTLS) (list []string) {
+	if was == nil || is == nil {
+		return nil
+	}
+	if string(was.Cert) != string(is.Cert) || string(was.Key) != string(is.Key) {
+		list = append(list, fmt.Sprintf("%s has another certificate, valid until %s", what, is.Expires.UTC().Format(time.DateOnly)))
+	}
+	if string(was.ClientCA) != string(is.ClientCA) {
+		list = append(list, what+" has other CAs of clients")
 	}
 	return list
 }

@@ -8,6 +8,7 @@ package instance
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +38,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/loop"
+	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
 
@@ -213,6 +215,9 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	for _, name := range a.Names {
 		access.Names = append(access.Names, strings.ToLower(name))
 	}
+	if access.Security, err = adminSecurity(a); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
@@ -250,6 +255,24 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			r.faults.LiftAll()
 		}
 	}, nil
+}
+
+// adminSecurity returns the TLS and the users of the admin interface that a describes. A client without
+// a certificate can still ask for its health.
+func adminSecurity(a config.Admin) (is admin.Security, err error) {
+	if is.Users = a.Users; a.AuthFile != "" && a.Users == nil {
+		is.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
+	}
+	if a.TLS.On && a.TLS.Material == nil {
+		return is, errors.New("the files of tls were not read")
+	}
+	if m := a.TLS.Material; m != nil {
+		is.Expires, is.Certificate = m.Expires, len(m.ClientCA) > 0
+		if is.TLS, err = secure.ListenerConfig(m); err == nil && is.Certificate {
+			is.TLS.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	}
+	return is, err
 }
 
 func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {

@@ -127,7 +127,7 @@ var (
 	configGeneration = stats.NewGauge("config_generation",
 		"Number of the configuration in use. The configuration at the start has the number 1.")
 	certificateExpiry = stats.NewGauge("listener_certificate_expiry_seconds",
-		"When the first certificate of a listener with TLS expires, in Unix seconds.",
+		"When the first certificate of a listener with TLS expires, in Unix seconds. The listener admin is the admin interface.",
 		"listener")
 	poolCertificateExpiry = stats.PerPool.Gauge("pool_certificate_expiry_seconds",
 		"When the first certificate that Ringside shows to the servers of the pool expires, in Unix seconds. Pools without a certificate have no series.")
