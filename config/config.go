@@ -92,6 +92,7 @@ type File struct {
 	Routes []Route // routes of all listeners that have no routes of their own; not empty if there is such a listener
 	Tags   TagSpace
 	Traces []Trace
+	Users  []User // what users may do; nil: everything
 	Limits table.Limits
 	Engine Engine
 	Log    Log

@@ -59,6 +59,7 @@ func fileKeys() value[settings] {
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("tags", "settings of all routes with tags", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("traces", "files that record what happens to some keys; at most four", elements(traceValue(), listOf(traceValue(), 0)), func(s *settings) *[]Trace { return &s.Traces }),
+		set("users", "what users of an auth_file, and owners of certificates, may do; everything unless set. A user that is not listed may do nothing", usersValue(), func(s *settings) *[]User { return &s.Users }),
 		set("limits", "limits on the resources that clients can use", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),

@@ -33,6 +33,8 @@ var chaosFixed = map[string]string{
 	"listen.tls.key":              "as listen.tls.cert",
 	"listen.tls.client_ca":        "as listen.tls.cert",
 	"listen.tls.handshake":        "as listen.tls.cert",
+	"users.*.may":                 "the clients of the test do not log in; TestUsers tests these settings",
+	"users.*.routes":              "as users.*.may",
 	"admin.auth_file":             "the test reads the counters without a login; TestAdminWithTLS tests these settings",
 	"admin.tls.cert":              "as admin.auth_file",
 	"admin.tls.key":               "as admin.auth_file",

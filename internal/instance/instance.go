@@ -162,7 +162,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 // the table of f. The returned function take puts them in the place of the old ones.
 // Nothing else changes before take is called, or if open returns an error.
 func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
-	takeAdmin, err := r.listenAdmin(f.Admin)
+	takeAdmin, err := r.listenAdmin(f.Admin, f.Permissions())
 	if err != nil {
 		return nil, err
 	}
@@ -206,11 +206,11 @@ func processName() string {
 	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
 }
 
-// listenAdmin opens the admin interface that a describes, if it is not open yet. Nothing
+// listenAdmin opens the admin interface that a describes, if it is not open yet. permissions says what its users may do. Nothing
 // else changes until the returned function take is called. take(true) puts the settings
 // in force, and shuts down an old interface at another address after its current
 // requests. take(false) closes what listenAdmin has opened.
-func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
+func (r *Instance) listenAdmin(a config.Admin, permissions *table.Permissions) (take func(bool), err error) {
 	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
 	for _, name := range a.Names {
 		access.Names = append(access.Names, strings.ToLower(name))
@@ -218,6 +218,7 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 	if access.Security, err = adminSecurity(a); err != nil {
 		return nil, fmt.Errorf("admin: %w", err)
 	}
+	access.Permissions = permissions
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {

@@ -33,6 +33,10 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 	out.figures(s.Figures(&t.Limits))
 	out.figures(s.Totals())
 	out.count(adminConnectionsClosed, adminClosed)
+	rejected := p.Rejected()
+	for _, user := range slices.Sorted(maps.Keys(rejected)) {
+		out.count(commandsRejected, rejected[user], user)
+	}
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
 		is := s.Servers[at]
 		out.figures(is.Figures(), is.Target.Name, live.Address(is.Target))

@@ -10,16 +10,18 @@ import (
 	"net/http"
 	"time"
 
+	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
 
 // Security says how clients of the admin interface connect and log in. The zero Security is no TLS and no
 // login. /healthz and /readyz need neither a login nor a certificate.
 type Security struct {
-	TLS         *tls.Config  // of new connections; nil: no TLS
-	Certificate bool         // clients need a certificate, which TLS verifies if they show one
-	Users       *table.Users // users that can log in; nil: no login is needed
-	Expires     time.Time    // when the certificate of TLS expires; zero: no TLS
+	TLS         *tls.Config        // of new connections; nil: no TLS
+	Certificate bool               // clients need a certificate, which TLS verifies if they show one
+	Users       *table.Users       // users that can log in; nil: no login is needed
+	Permissions *table.Permissions // what users may do; nil: everything
+	Expires     time.Time          // when the certificate of TLS expires; zero: no TLS
 }
 
 // loginDelay is the time between a login with a wrong user or password and the reply to it.
@@ -36,13 +38,19 @@ func (s *Server) checkLogin(r *http.Request) error {
 		return refuse(http.StatusForbidden, "this admin interface needs a certificate: use --cert and --key")
 	}
 	if access.Users == nil {
+		if names := names(r); names != nil && access.Permissions != nil {
+			return allowed(r, access.Permissions.OfCertificate(names))
+		}
 		return nil
 	}
 	name, password, given := r.BasicAuth()
 	if !given {
 		return refuse(http.StatusUnauthorized, "this admin interface needs a login: use --login, or RINGSIDE_ADMIN_LOGIN")
 	}
-	if _, known := access.Users.Know([]byte(name), []byte(password)); known {
+	if id, known := access.Users.Know([]byte(name), []byte(password)); known {
+		if access.Permissions != nil {
+			return allowed(r, access.Permissions.OfUser(id))
+		}
 		return nil
 	}
 	p := s.proxy
@@ -53,6 +61,22 @@ func (s *Server) checkLogin(r *http.Request) error {
 	case <-s.leaving.Done():
 	}
 	return refuse(http.StatusUnauthorized, "wrong user or password")
+}
+
+// allowed returns an error if the user must not send r. Each listed user may read the metrics.
+func allowed(r *http.Request, may *table.Permission) error {
+	if may.Admin || may.Listed() && r.URL.Path == "/metrics" {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "not allowed: the user %s needs may: [admin] in users", may.Name)
+}
+
+// names returns the names in the certificate that the client of r has shown; nil: it has shown none.
+func names(r *http.Request) []string {
+	if r.TLS == nil {
+		return nil
+	}
+	return secure.CertificateNames(r.TLS)
 }
 
 // certificate returns the verified certificate that the client of r has shown, or nil.

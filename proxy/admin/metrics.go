@@ -31,6 +31,9 @@ var (
 		"Keys requested by reads, by route and result: hit, miss, failed. Each key counts for its own route.",
 		"listener", "route", "pool", "result")
 
+	commandsRejected = stats.NewCounter("user_commands_rejected_total",
+		"Commands of clients that users of the configuration does not allow. The user is an entry of users, or (not listed).",
+		"user")
 	adminConnectionsClosed = stats.NewCounter("admin_connections_closed_total",
 		"New connections to the admin interface above its limit of 256. Each one replaces a connection that waits for its "+
 			"client, serves only health probes, or is closed.")

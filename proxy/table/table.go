@@ -22,6 +22,8 @@ type Table struct {
 	LogSlow    time.Duration // commands that last at least this long can be logged; 0: none
 	NoHotKeys  bool          // do not look for hot keys
 	Misses     bool          // record why keys miss
+
+	Permissions *Permissions // what users may do; nil: everything
 }
 
 // Has reports whether t has a pool called pool with a server called server.
