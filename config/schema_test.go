@@ -176,7 +176,7 @@ func wholeExample(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return regexp.MustCompile(`(?m)^( +)#((?:  )*[a-z_]+: )`).ReplaceAllString(string(text), "$1$2")
+	return regexp.MustCompile(`(?m)^( *)#((?:  )*[a-z_]+:(?: |$))`).ReplaceAllString(string(text), "$1$2")
 }
 
 // TestExampleIsCorrect checks that the unchanged example file is valid.

@@ -45,7 +45,7 @@ func startRelease(t testing.TB, binary, host string, args ...string) *memcached 
 	t.Helper()
 	args = append([]string{"-m", "256", "-I", "4m"}, args...)
 	if files := tlsOfAll(t); files != "" && !strings.HasPrefix(host, "/") {
-		args = append(args, "-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files), "-Y", files+".users")
+		args = append([]string{"-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files), "-Y", files + ".users"}, args...)
 	}
 	m := testenv.StartRelease(t, binary, host, args...)
 	if overTLS {
