@@ -3,14 +3,12 @@ package config
 // This file checks settings against each other. Each setting by itself is already valid.
 
 import (
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 	"time"
 
 	"ringside/proxy/health/divert"
-	"ringside/proxy/table"
 	"ringside/proxy/watch"
 )
 
@@ -29,26 +27,34 @@ func (d *document) checkListeners(f *File) {
 		case l.AuthFile != "" && !l.TLS.On && !l.AllowPlaintext && !l.Address.Local():
 			d.failAt(d.place(&l.AuthFile), "passwords would cross a network unencrypted: add tls, listen on a unix socket or a loopback address, or set allow_plaintext: true")
 		case l.AuthFile != "" && d.others:
-			users, exposed, err := readUsers(l.AuthFile)
-			if err != nil {
-				d.failAt(d.place(&l.AuthFile), "auth_file: %v", err)
-			} else if l.Users = users; exposed {
-				d.warn(d.place(&l.AuthFile), "every user of this machine can read the passwords in %s: chmod o-r", l.AuthFile)
-			}
+			l.Users = d.readUsers(d.place(&l.AuthFile), l.AuthFile)
 		}
 		if l.Address.everywhere() && l.AuthFile == "" && l.TLS.ClientCA == "" {
 			d.warn(d.place(&l.Address, l), "listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does")
 		}
-		d.checkListenerTLS(l)
+		d.checkListenerTLS(&l.TLS, &l.Address)
 		d.checkTaken(seen, &l.Address)
 	}
 	d.checkTaken(seen, &f.Admin.Address)
 	d.checkTraces(f)
 	d.checkCircle(f)
-	if a := &f.Admin; a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
+	d.checkAdminLogin(&f.Admin)
+	if a := &f.Admin; a.AuthFile != "" || a.TLS.ClientCA != "" { // nobody can use it without a login or a certificate
+	} else if a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
+	}
+}
+
+// checkAdminLogin checks TLS and users of the admin interface, and reads their files.
+func (d *document) checkAdminLogin(a *Admin) {
+	d.checkListenerTLS(&a.TLS, &a.Address)
+	switch {
+	case a.AuthFile != "" && !a.TLS.On && !a.Address.Local():
+		d.failAt(d.place(&a.AuthFile), "admin.auth_file: passwords would cross a network unencrypted: add tls, or listen on a unix socket or a loopback address")
+	case a.AuthFile != "" && d.others:
+		a.Users = d.readUsers(d.place(&a.AuthFile), a.AuthFile)
 	}
 }
 
@@ -185,6 +191,7 @@ func (d *document) checkPool(p *Pool) {
 	d.checkServers(p)
 	d.checkPlacement(p)
 	d.checkPoolTLS(p)
+	d.checkPoolAuth(p)
 	if p.Timeouts != d.defaults.Timeouts {
 		d.checkTimeouts(p, "pools."+p.Name)
 	}
@@ -231,30 +238,6 @@ func (d *document) checkLimits(f *File) {
 	atMost(d, at(&l.Memory, &l.OutputHard), "limits", "output_hard", byteCount(l.OutputHard), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Value), "limits", "value", byteCount(l.Value), "memory", byteCount(l.Memory))
 	atMost(d, at(&l.Memory, &l.Line), "limits", "line", byteCount(l.Line), "memory", byteCount(l.Memory))
-}
-
-// largestUsers is the largest size of an auth_file in bytes. That is more than anyone writes by
-// hand.
-const largestUsers = 1 << 20
-
-// readUsers reads an auth_file. The result exposed reports whether every user of the machine can
-// read that file.
-func readUsers(path string) (users *table.Users, exposed bool, err error) {
-	text, info, err := readRegular(path, largestUsers+1)
-	switch {
-	case errors.Is(err, errNotRegular), err == nil && len(text) > largestUsers:
-		return nil, false, fmt.Errorf("%s must be a file of %d bytes at most", path, largestUsers)
-	case err != nil:
-		return nil, false, err
-	}
-	if info.Mode().Perm()&0o002 != 0 {
-		return nil, false, fmt.Errorf("every user of this machine may change %s: chmod o-w", path)
-	}
-	users, err = table.ParseUsers(text)
-	if err != nil {
-		return nil, false, fmt.Errorf("%s: %w", path, err)
-	}
-	return users, info.Mode().Perm()&0o004 != 0, nil
 }
 
 // mostTraces is the largest number of traces that a configuration file may have.

@@ -92,6 +92,7 @@ type File struct {
 	Routes []Route // routes of all listeners that have no routes of their own; not empty if there is such a listener
 	Tags   TagSpace
 	Traces []Trace
+	Users  []User // what users may do; nil: everything
 	Limits table.Limits
 	Engine Engine
 	Log    Log
@@ -101,7 +102,7 @@ type File struct {
 	Variables map[string]string // environment variables that the file uses, with their values
 	secrets   secrets
 	read      *document // how the file was read
-	Named     []Named   // the certificates, keys and CAs that the file names, as far as they were read
+	Named     []Named   // the files with certificates, keys, CAs and passwords that the file names, as far as they were read
 	Warnings  []string  // settings that are valid but probably not intended, each with its position
 }
 
@@ -139,6 +140,10 @@ type Admin struct {
 	Hot     bool     // whether the instance looks for hot keys
 	Misses  bool     // whether the instance records why keys miss
 	Names   []string // host names under which browsers can open the dashboard
+
+	AuthFile string       // path of the users' passwords, as for a listener; empty: no login
+	Users    *table.Users // the users in the file at AuthFile; nil: AuthFile is empty, or the file was not read
+	TLS      ListenerTLS  // clients must use TLS; the zero ListenerTLS: they must not. Handshake is not used
 }
 
 // Trace is a file that records what happens to some keys.
@@ -169,6 +174,8 @@ type Pool struct {
 	Resize       Resize         // what happens to keys with one copy when their servers change
 	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
 	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
+	Auth         PoolAuth       // login to the servers; the zero PoolAuth: none
+	Login        table.Login    // what Auth and its file contain
 	Failover     Failover       // what the pool does when a server is down; defaults of the mode and the preset are filled in
 }
 

@@ -47,22 +47,26 @@ func usersChanges(old, f *File) (list []string) {
 	}
 	for i := range f.Listen {
 		l := &f.Listen[i]
-		was := before[l.Address]
-		if was == nil || l.Users == nil { // the listener has gained or lost its auth_file; that change is already in the list
-			continue
-		}
-		var parts []string
-		removed, added, changed := l.Users.Changes(was)
-		for i, n := range []int{removed, added, changed} {
-			if n > 0 {
-				parts = append(parts, fmt.Sprint(n, [...]string{" removed", " added", " with another password"}[i]))
-			}
-		}
-		if len(parts) > 0 {
-			list = append(list, fmt.Sprintf("users of listener %s changed: %s", l.Address.text(), strings.Join(parts, ", ")))
+		list = append(list, namedUsersChanges("listener "+l.Address.text(), before[l.Address], l.Users)...)
+	}
+	return append(list, namedUsersChanges("the admin interface", old.Admin.Users, f.Admin.Users)...)
+}
+
+func namedUsersChanges(what string, was, is *table.Users) []string {
+	if was == nil || is == nil { // the listener has gained or lost its auth_file; that change is already in the list
+		return nil
+	}
+	var parts []string
+	removed, added, changed := is.Changes(was)
+	for i, n := range []int{removed, added, changed} {
+		if n > 0 {
+			parts = append(parts, fmt.Sprint(n, [...]string{" removed", " added", " with another password"}[i]))
 		}
 	}
-	return list
+	if len(parts) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("users of %s changed: %s", what, strings.Join(parts, ", "))}
 }
 
 func (p Pool) called() (kind, name, full string) { return "pool", p.Name, p.Name }

@@ -66,7 +66,7 @@ func (f *File) Unknown() (names []string) {
 }
 
 // With returns the file with the servers that its sources have now. It parses the text of the file
-// again, with the same variables. It reads no other files: users and certificates are those of f.
+// again, with the same variables. It reads no other files: users, passwords and certificates are those of f.
 func (f *File) With(lists Lists) (*File, error) {
 	d := f.read.again()
 	d.lists = lists
@@ -78,8 +78,9 @@ func (f *File) With(lists Lists) (*File, error) {
 		g.Listen[i].Users, g.Listen[i].TLS.Material = f.Listen[i].Users, f.Listen[i].TLS.Material
 	}
 	for i := range g.Pools {
-		g.Pools[i].Security = f.Pools[i].Security
+		g.Pools[i].Security, g.Pools[i].Login = f.Pools[i].Security, f.Pools[i].Login
 	}
+	g.Admin.Users, g.Admin.TLS.Material = f.Admin.Users, f.Admin.TLS.Material
 	g.Named = f.Named
 	return g, nil
 }

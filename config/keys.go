@@ -59,6 +59,7 @@ func fileKeys() value[settings] {
 			elements(routeValue(), listOf(routeValue(), 0)), func(s *settings) *[]Route { return &s.Routes }),
 		set("tags", "settings of all routes with tags", tagSpaceValue(), func(s *settings) *TagSpace { return &s.Tags }),
 		set("traces", "files that record what happens to some keys; at most four", elements(traceValue(), listOf(traceValue(), 0)), func(s *settings) *[]Trace { return &s.Traces }),
+		set("users", "what users of an auth_file, and owners of certificates, may do; everything unless set. A user that is not listed may do nothing", usersValue(), func(s *settings) *[]User { return &s.Users }),
 		set("limits", "limits on the resources that clients can use", limitsValue(), func(s *settings) *table.Limits { return &s.Limits }),
 		set("engine", "how bytes are moved", engineValue(), func(s *settings) *Engine { return &s.Engine }),
 		set("log", "what is logged, and how", logValue(), func(s *settings) *Log { return &s.Log }),
@@ -102,6 +103,9 @@ func adminValue() value[Admin] {
 				yesNo(), func(a *Admin) *bool { return &a.Misses }),
 			set("names", "host names under which browsers can open the dashboard, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
+			set("auth_file", "file with one user:password per line, as for a listener; all requests except /healthz and /readyz need a login. Beyond loopback it needs tls",
+				visible("a path", 4096), func(a *Admin) *string { return &a.AuthFile }),
+			set("tls", "clients must use TLS (https)", adminTLSValue(), func(a *Admin) *ListenerTLS { return &a.TLS }),
 			set("allow_faults", "allow ringside drill and the control API to inject faults",
 				yesNo(), func(a *Admin) *bool { return &a.Faults }),
 		)))
@@ -257,6 +261,7 @@ func poolKeys() []key[Pool] {
 				named(table.ResizeMode.String, table.ResizePlain, table.ResizeFlush), func(r *Resize) *table.ResizeMode { return &r.Mode }),
 		), func(p *p) *Resize { return &p.Resize }),
 		set("tls", "whether connections to the servers use TLS", poolTLSValue(), func(p *p) *PoolTLS { return &p.TLS }),
+		set("auth", "login to servers that were started with -Y, memcached's text authentication. SASL (-S) is not supported, because memcached has it only in the binary protocol", poolAuthValue(), func(p *p) *PoolAuth { return &p.Auth }),
 		set("failover", "what happens when a server is down", failoverValue(), func(p *p) *Failover { return &p.Failover }),
 	)
 }

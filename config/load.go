@@ -103,6 +103,7 @@ func (d *document) check(root *node, s *settings) {
 		}
 	}
 	d.checkOneTruth(f)
+	d.checkUsers(f)
 	d.checkLimits(f)
 	if len(d.errs) == 0 { // only without earlier errors, because after an error the mode of a pool may not be the intended one
 		d.checkShared(f)

@@ -41,6 +41,7 @@ var sections = []struct{ path, title, text string }{
 	{"routes[]", "A route", ""},
 	{"listen", "A listener", "`listen` is an address, a mapping of these keys, or a list of both."},
 	{"admin", "admin", "An address, or a mapping of these keys."},
+	{"users.*", "A user", "The key is the name of a user, or `cert:` and a name in a certificate, in which `*` is any text. See [Permissions](tls.md#permissions)."},
 	{"limits", "limits", "When a limit is reached, the client receives an error that names it, and the log has a line."},
 	{"log", "log", ""},
 	{"traces[]", "A trace", "[Traces](traces.md) explains the lines of a trace."},

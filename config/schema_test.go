@@ -176,7 +176,7 @@ func wholeExample(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return regexp.MustCompile(`(?m)^( +)#((?:  )*[a-z_]+: )`).ReplaceAllString(string(text), "$1$2")
+	return regexp.MustCompile(`(?m)^( *)#((?:  )*[a-z_]+:(?: |$))`).ReplaceAllString(string(text), "$1$2")
 }
 
 // TestExampleIsCorrect checks that the unchanged example file is valid.
@@ -209,7 +209,7 @@ func TestExampleShowsEveryKey(t *testing.T) {
 		for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
 			name := key.Value
-			if path == "pools" {
+			if path == "pools" || path == "users" {
 				name = "*"
 			}
 			at := keyPath(path, name)

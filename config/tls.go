@@ -4,7 +4,6 @@ package config
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"time"
 
@@ -25,12 +24,23 @@ var usualListenerTLS = ListenerTLS{On: true, Handshake: 10 * time.Second}
 
 func listenerTLSValue() value[ListenerTLS] {
 	type t = ListenerTLS
-	return fresh(usualListenerTLS, group(usualListenerTLS,
+	return fresh(usualListenerTLS, group(usualListenerTLS, append(certificateKeys(),
+		set("handshake", "disconnect a client whose handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
+	)...))
+}
+
+// adminTLSValue describes the TLS of the admin interface. net/http limits the duration of handshakes.
+func adminTLSValue() value[ListenerTLS] {
+	return fresh(usualListenerTLS, group(usualListenerTLS, certificateKeys()...))
+}
+
+func certificateKeys() []key[ListenerTLS] {
+	type t = ListenerTLS
+	return []key[ListenerTLS]{
 		must(set("cert", "file with the certificate of the listener in PEM, followed by the CAs between it and the root", visible("a path", 4096), func(t *t) *string { return &t.Cert })),
 		must(set("key", "file with the key of the certificate in PEM, without a password", visible("a path", 4096), func(t *t) *string { return &t.Key })),
 		set("client_ca", "file with the CAs of clients; each client then needs a certificate of one of them", visible("a path", 4096), func(t *t) *string { return &t.ClientCA }),
-		set("handshake", "disconnect a client whose handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
-	))
+	}
 }
 
 // PoolTLS holds the TLS settings for the servers of a pool.
@@ -136,8 +146,8 @@ func (d *document) readPoolTLS(p *Pool) (none table.Security) {
 	return table.Secure(m)
 }
 
-// checkOneSecurity rejects pools with a server in common and different TLS, because they share the
-// connections to it.
+// checkOneSecurity rejects pools with a server in common and different TLS or logins, because they share
+// the connections to it.
 func (d *document) checkOneSecurity(f *File) {
 	first := map[Address]*Pool{}
 	for i := range f.Pools {
@@ -147,43 +157,55 @@ func (d *document) checkOneSecurity(f *File) {
 			o := first[s.Address]
 			if o == nil {
 				first[s.Address] = p
-			} else if o.TLS != p.TLS {
-				d.failAt(d.place(&s.Address, s), "pools.%s and pools.%s have the server %s with different tls, and share its connections: write the same tls in both", o.Name, p.Name, s.Address.text())
+				continue
+			}
+			if what := o.differentSecurity(p); what != "" {
+				d.failAt(d.place(&s.Address, s), "pools.%s and pools.%s have the server %s with different %s, and share its connections: write the same %s in both", o.Name, p.Name, s.Address.text(), what, what)
 			}
 		}
 	}
 }
 
-// checkListenerTLS checks the TLS of a listener, and reads its files.
-func (d *document) checkListenerTLS(l *Listener) {
-	t := &l.TLS
+// differentSecurity returns the first of tls and auth that p and o have different, or "".
+func (p *Pool) differentSecurity(o *Pool) string {
+	switch {
+	case p.TLS != o.TLS:
+		return "tls"
+	case p.Auth != o.Auth:
+		return "auth"
+	}
+	return ""
+}
+
+// checkListenerTLS checks the TLS t of a listener at the address a, and reads its files.
+func (d *document) checkListenerTLS(t *ListenerTLS, a *Address) {
 	switch {
 	case !t.On || t.Cert == "" || t.Key == "": // an error for a missing path is already recorded
 		return
-	case l.Address.Network == "unix":
-		d.failAt(d.place(&l.TLS), "tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", l.Address.text())
+	case a.Network == "unix":
+		d.failAt(d.place(t), "tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", a.text())
 		return
 	case !d.others:
 		return
 	}
-	cert, ok := d.readPEM(d.place(&t.Cert, &l.TLS), "tls.cert", t.Cert)
-	key, also := d.readPEM(d.place(&t.Key, &l.TLS), "tls.key", t.Key)
+	cert, ok := d.readPEM(d.place(&t.Cert, t), "tls.cert", t.Cert)
+	key, also := d.readPEM(d.place(&t.Key, t), "tls.key", t.Key)
 	if !ok || !also {
 		return
 	}
 	m := &table.ListenerTLS{Cert: cert.Text, Key: key.Text, Handshake: t.Handshake}
 	var err error
 	if m.Expires, err = secure.CheckPair(cert, key, secure.ForServer, time.Now()); err != nil {
-		d.failAt(d.place(&t.Cert, &l.TLS), "tls: %v", err)
+		d.failAt(d.place(&t.Cert, t), "tls: %v", err)
 		return
 	}
 	if t.ClientCA != "" {
-		ca, ok := d.readPEM(d.place(&t.ClientCA, &l.TLS), "tls.client_ca", t.ClientCA)
+		ca, ok := d.readPEM(d.place(&t.ClientCA, t), "tls.client_ca", t.ClientCA)
 		if !ok {
 			return
 		}
 		if err := secure.CheckCA(ca, time.Now()); err != nil {
-			d.failAt(d.place(&t.ClientCA, &l.TLS), "tls.client_ca: %v", err)
+			d.failAt(d.place(&t.ClientCA, t), "tls.client_ca: %v", err)
 			return
 		}
 		m.ClientCA = ca.Text
@@ -191,35 +213,17 @@ func (d *document) checkListenerTLS(l *Listener) {
 	t.Material = m
 }
 
-// largestPEM is the largest size of a file of certificates in bytes. The CAs of a whole system need
-// less.
-const largestPEM = 1 << 20
-
-// readPEM reads the file at path, which the setting `what` names at the position at. It records an error if that is not
-// possible, or if every user of the machine may change the file. A key must also not be readable for
-// every user, or readPEM warns.
+// readPEM reads a file with certificates or a key: see readNamed.
 func (d *document) readPEM(at *node, what, path string) (f secure.File, ok bool) {
-	text, info, err := readRegular(path, largestPEM+1)
-	if err == nil {
-		d.named = append(d.named, Named{path, info})
+	secret := ""
+	if what == "tls.key" {
+		secret = "the key"
 	}
-	switch {
-	case errors.Is(err, errNotRegular), err == nil && len(text) > largestPEM:
-		err = fmt.Errorf("%s must be a file of %d bytes at most", path, largestPEM)
-	case err == nil && info.Mode().Perm()&0o002 != 0:
-		err = fmt.Errorf("every user of this machine may change %s: chmod o-w", path)
-	}
-	if err != nil {
-		d.failAt(at, "%s: %v", what, err)
-		return f, false
-	}
-	if what == "tls.key" && info.Mode().Perm()&0o004 != 0 {
-		d.warn(at, "every user of this machine can read the key in %s: chmod o-r", path)
-	}
-	return secure.File{Path: path, Text: text}, true
+	text, ok := d.readNamed(at, what, path, secret)
+	return secure.File{Path: path, Text: text}, ok
 }
 
-// tlsChanges describes which listeners and pools have other certificates, keys or CAs in the same files.
+// tlsChanges describes which listeners and pools have other certificates, keys, CAs or passwords in the same files.
 func tlsChanges(old, f *File) (list []string) {
 	before := map[Address]*table.ListenerTLS{}
 	for i := range old.Listen {
@@ -227,24 +231,19 @@ func tlsChanges(old, f *File) (list []string) {
 	}
 	for i := range f.Listen {
 		l := &f.Listen[i]
-		was, is := before[l.Address], l.TLS.Material
-		if was == nil || is == nil {
-			continue
-		}
-		if string(was.Cert) != string(is.Cert) || string(was.Key) != string(is.Key) {
-			list = append(list, fmt.Sprintf("listener %s has another certificate, valid until %s", l.Address.text(), is.Expires.UTC().Format(time.DateOnly)))
-		}
-		if string(was.ClientCA) != string(is.ClientCA) {
-			list = append(list, fmt.Sprintf("listener %s has other CAs of clients", l.Address.text()))
-		}
+		list = append(list, materialChanges("listener "+l.Address.text(), before[l.Address], l.TLS.Material)...)
 	}
-	pools := map[string]table.Security{}
-	for i := range old.Pools {
-		pools[old.Pools[i].Name] = old.Pools[i].Security
-	}
+	list = append(list, materialChanges("the admin interface", old.Admin.TLS.Material, f.Admin.TLS.Material)...)
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		before := pools[p.Name]
+		o := old.pool(p.Name)
+		if o == nil {
+			continue
+		}
+		if o.Login.User == p.Login.User && o.Login != p.Login {
+			list = append(list, fmt.Sprintf("pool %s has another password for servers", p.Name))
+		}
+		before := o.Security
 		if !before.On() || !p.Security.On() {
 			continue
 		}
@@ -255,6 +254,20 @@ func tlsChanges(old, f *File) (list []string) {
 		if was.CA != is.CA {
 			list = append(list, fmt.Sprintf("pool %s has other CAs of servers", p.Name))
 		}
+	}
+	return list
+}
+
+// materialChanges describes how the certificates and CAs of a listener have changed.
+func materialChanges(what string, was, is *table.ListenerTLS) (list []string) {
+	if was == nil || is == nil {
+		return nil
+	}
+	if string(was.Cert) != string(is.Cert) || string(was.Key) != string(is.Key) {
+		list = append(list, fmt.Sprintf("%s has another certificate, valid until %s", what, is.Expires.UTC().Format(time.DateOnly)))
+	}
+	if string(was.ClientCA) != string(is.ClientCA) {
+		list = append(list, what+" has other CAs of clients")
 	}
 	return list
 }

@@ -89,7 +89,7 @@ func TestVariablesRefused(t *testing.T) {
 		{"${file:/run/secrets/empty}", "2:7: the file in ${file:/run/secrets/empty} is empty"},
 		{"${file:/run/secrets/number}", `2:7: zone must be the name of a zone; ${file:/run/secrets/number} alone is no text: write "${file:/run/secrets/number}"`},
 		{"ok\nwatch: ${file:/run/secrets/name}", `3:8: watch must be on or off, not "${file:/run/secrets/name}"`},
-		{"ok\n${HOST}: 1", `3:1: unknown key "${HOST}"; known here: listen, admin, defaults, pools, zone, routes, tags, traces, limits, engine, log, watch`},
+		{"ok\n${HOST}: 1", `3:1: unknown key "${HOST}"; known here: listen, admin, defaults, pools, zone, routes, tags, traces, users, limits, engine, log, watch`},
 		{"{${HOST}: a}", "2:"},
 	} {
 		_, err := ParseWith("f", []byte("listen: :1\nzone: "+c.value+"\npools: {main: {distribution: jump, servers: [a, b]}}\n"), known)

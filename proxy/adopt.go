@@ -82,6 +82,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 			s.Quit()
 		} else if lst != nil {
 			s.SetUsers(lst.Users)
+			e.permit(s)
 		}
 	}
 	e.Soon(link.IdleTimer)

@@ -160,6 +160,9 @@ const TooManyConnections = "ERROR Too many open connections\r\n"
 func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	lst := e.Listeners[network+" "+address]
 	s := e.NewSession(e.Shared.lastClient.Add(1), &handler{e, lst}, sock)
+	if e.gen.Permissions != nil {
+		e.permit(s)
+	}
 	if e.Debug {
 		e.Log.Debug("client connected", "client", s.Peer(), "listener", address)
 	}

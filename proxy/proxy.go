@@ -53,6 +53,7 @@ type Proxy struct {
 	doubtful  atomic.Int32                       // number of engines that know of replicas that missed a write: see package replication
 
 	lastClient atomic.Uint64 // ID of the client that connected last
+	rejected   sync.Map      // of *atomic.Uint64, by the name of a table.Permission: how many commands were rejected because of it
 
 	learned // statistics of the features of routes, over all loops and tables
 

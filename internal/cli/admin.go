@@ -25,14 +25,18 @@ const (
 	DefaultAdmin   = "127.0.0.1:9151"
 )
 
-// Admin holds the flags --admin and -c, which select a running instance.
-type Admin struct{ address, path string }
+// Admin holds the flags --admin and -c, which select a running instance, and those of its Login.
+type Admin struct {
+	address, path string
+	login         Login
+}
 
-// Add adds the flags --admin and -c to a command.
+// Add adds the flags to a command.
 func (f *Admin) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.address, "admin", "", "the `address` of the admin interface: host:port or unix:/path (default "+DefaultAdmin+")")
 	cmd.Flags().StringVarP(&f.path, "config", "c", "", "the configuration `file` of the instance, instead of addresses")
 	cmd.MarkFlagFilename("config", "yaml", "yml")
+	f.login.Add(cmd.Flags())
 }
 
 // Load reads the configuration file that the flag -c names. Without that flag it returns nil.
@@ -84,7 +88,13 @@ func (f *Admin) Client() (*admin.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return admin.NewClient(network, address), nil
+	return f.ClientAt(network, address, file)
+}
+
+// ClientAt returns a client for the admin interface at an address, with the login of the flags. file is
+// nil if there is no configuration file.
+func (f *Admin) ClientAt(network, address string, file *config.File) (*admin.Client, error) {
+	return f.login.Client(network, address, file)
 }
 
 // Ask returns a function for the field RunE of a command. That function calls do with a client

@@ -201,7 +201,10 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 			return nil, cli.Usage(fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address))
 		}
 	}
-	control := admin.NewClient(network, address)
+	control, err := f.ClientAt(network, address, file)
+	if err != nil {
+		return nil, err
+	}
 	o.Control = []*admin.Client{control}
 	if err := f.pick(ctx); err != nil {
 		control.Close()

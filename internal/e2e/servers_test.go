@@ -45,14 +45,17 @@ func startRelease(t testing.TB, binary, host string, args ...string) *memcached 
 	t.Helper()
 	args = append([]string{"-m", "256", "-I", "4m"}, args...)
 	if files := tlsOfAll(t); files != "" && !strings.HasPrefix(host, "/") {
-		args = append(args, "-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files))
+		args = append([]string{"-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files), "-Y", files + ".users"}, args...)
 	}
 	m := testenv.StartRelease(t, binary, host, args...)
+	if overTLS {
+		testenv.LogInAt(m.Address, "app", "s3cret")
+	}
 	return &memcached{m.Address, m, &process{m.Process}}
 }
 
-// overTLS makes all memcacheds of this package speak TLS, so that its tests can run a second time. A test
-// that reads what a server receives, or whose pool has unix sockets, fails then.
+// overTLS makes all memcacheds of this package speak TLS and need a login, so that its tests can run a
+// second time. A test that reads what a server receives, or whose pool has unix sockets, fails then.
 var overTLS = os.Getenv("RINGSIDE_E2E_TLS") != ""
 
 var tlsOnce sync.Once
@@ -70,6 +73,8 @@ func tlsOfAll(t testing.TB) string {
 			ca := testenv.NewCA(t, "ca")
 			ca.Named(t, "memcached.example").Write(t, dir, "tls")
 			testenv.WriteFile(t, filepath.Join(dir, "ca.crt"), ca.PEM)
+			testenv.WriteFile(t, filepath.Join(dir, "tls.users"), []byte("app:s3cret\n"))
+			testenv.WriteFile(t, filepath.Join(dir, "tls.password"), []byte("s3cret\n"))
 			tlsPath = filepath.Join(dir, "tls")
 		})
 	}
@@ -267,14 +272,14 @@ func (r *ringside) serve(t testing.TB, listeners []string, command ...string) er
 // override them.
 const unhurriedDefaults = "defaults: {timeouts: {connect: 20s, request: 20s, deadline: 20s}}\n"
 
-// poolDefaults returns the configuration's defaults: unhurriedDefaults, and tls if all memcacheds
-// speak TLS.
+// poolDefaults returns the configuration's defaults: unhurriedDefaults, and tls and auth if all
+// memcacheds speak TLS.
 func poolDefaults(t testing.TB) string {
 	files := tlsOfAll(t)
 	if files == "" {
 		return unhurriedDefaults
 	}
-	return strings.TrimSuffix(unhurriedDefaults, "}\n") + fmt.Sprintf(", tls: {ca: %s, name: memcached.example}}\n", filepath.Join(filepath.Dir(files), "ca.crt"))
+	return strings.TrimSuffix(unhurriedDefaults, "}\n") + fmt.Sprintf(", tls: {ca: %s, name: memcached.example}, auth: {user: app, password_file: %s.password}}\n", filepath.Join(filepath.Dir(files), "ca.crt"), files)
 }
 
 // write replaces the configuration file atomically. It adds default timeouts, the admin address

@@ -250,6 +250,71 @@ func TestCertificateRenewal(t *testing.T) {
 	}
 }
 
+// TestServersWithLogin changes the password for servers, with replicas, and then ends a server and starts
+// it again. No request may fail. A wrong password makes the servers down, with the reason in the log.
+func TestServersWithLogin(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	users, password := filepath.Join(dir, "users"), filepath.Join(dir, "password")
+	testenv.WriteFile(t, users, []byte("app:old\napp:new\n"))
+	testenv.WriteFile(t, password, []byte("old\n"))
+	servers := []*memcached{startMemcached(t, "-Y", users), startMemcached(t, "-Y", users)}
+	for _, m := range servers {
+		testenv.LogInAt(m.address, "app", "old")
+	}
+	r := startRingside(t, "auto", front(servers, "auth: {user: app, password_file: "+password+"}")+"routes: [{pool: main, replicas: 2, replicas_on: server}]\nwatch: on\n")
+	c, err := testenv.Dial(r.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	asks := func(request, want string) {
+		t.Helper()
+		fmt.Fprint(c, request)
+		got := make([]byte, len(want))
+		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
+			t.Fatalf("%q: %q, %v", request, got, err)
+		}
+	}
+	asks("set k 0 0 1\r\n1\r\n", "STORED\r\n")
+	if got := saidTo(t, r.address, "\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00k", 29); !strings.HasSuffix(got, "\x00\x00\x00\x001") {
+		t.Errorf("a binary get: %q", got)
+	}
+	for _, m := range servers { // each server has a replica
+		if got := saidTo(t, m.address, "get k\r\n", 11); got != "VALUE k 0 1" {
+			t.Errorf("the replica on %s: %q", m.address, got)
+		}
+	}
+	done := r.metric(t, reloadsDone)
+	testenv.WriteFile(t, password, []byte("new\n"))
+	r.reloaded(t, reloadsDone, done)
+	r.logged(t, "pool main has another password for servers")
+	asks("set k 0 0 1\r\n2\r\n", "STORED\r\n")
+	servers[0].Kill()
+	asks("get k\r\n", "VALUE k 0 1\r\n2\r\nEND\r\n")
+	testenv.WriteFile(t, users, []byte("app:new\n"))
+	testenv.LogInAt(servers[0].address, "app", "new")
+	servers[0].restart(t)
+	eventually(t, "the restarted server stores values again", func() bool {
+		asks("set k 0 0 1\r\n2\r\n", "STORED\r\n")
+		return saidTo(t, servers[0].address, "get k\r\n", 5) == "VALUE"
+	})
+
+	done = r.metric(t, reloadsDone)
+	testenv.WriteFile(t, password, []byte("wrong\n"))
+	r.reloaded(t, reloadsDone, done)
+	asks("get k\r\n", "VALUE k 0 1\r\n2\r\nEND\r\n") // on the connections with the last password
+	servers[0].Kill()
+	servers[0].restart(t)
+	r.logged(t, "server down.*it rejects the login of user app: CLIENT_ERROR authentication failure")
+	eventually(t, "the server is down", func() bool {
+		return r.metric(t, fmt.Sprintf(`ringside_server_up{address=%q,server=%q}`, servers[0].address, servers[0].address)) == 0
+	})
+	if strings.Contains(r.Output(), "wrong") {
+		t.Error("the log has a password")
+	}
+}
+
 // TestServersWithTLS changes the certificate for servers ten times under load, with replicas, and then ends
 // a server. No request may fail.
 func TestServersWithTLS(t *testing.T) {

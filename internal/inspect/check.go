@@ -38,7 +38,8 @@ Sources of servers are listed. With --resolve they are asked, for at most ten se
 each, and the pools have the servers that they return.
 
 With --connect, the servers that can be reached within two seconds are asked for
-their largest item size. A size that does not fit limits.value is a warning.
+their largest item size. A size that does not fit limits.value is a warning, and so is
+a server that rejects the certificate or the password of its pool.
 
 Variables such as ${NAME} have the values of the environment, or of the file after
 --env. With --allow-unset, a variable without a value is a warning: the output is

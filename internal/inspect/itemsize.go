@@ -44,7 +44,7 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 	return eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
 		size, err := ask(ctx, s, p)
 		switch limit := t.Limits.Value; {
-		case errors.Is(err, errHandshake):
+		case errors.Is(err, errHandshake), errors.Is(err, errLogin):
 			return fmt.Sprintf("server %s: %v", s.Address, err)
 		case err != nil:
 		case size > limit:
@@ -87,6 +87,27 @@ func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Conte
 // errHandshake is the error of a server with which a TLS connection is not possible.
 var errHandshake = errors.New("TLS handshake")
 
+// errLogin is the error of a server that does not accept the login of its pool.
+var errLogin = errors.New("login")
+
+// logIn sends the login of the pool p on c, and reads the reply from r. It returns an error if the server
+// does not accept the login.
+func logIn(c net.Conn, r *bufio.Reader, p *table.Pool) error {
+	if _, err := c.Write(p.Login.AppendRequest(nil)); err != nil {
+		return err
+	}
+	line, err := r.ReadString('\n')
+	switch line = strings.TrimRight(line, "\r\n"); {
+	case err == io.EOF:
+		return fmt.Errorf("%w: the server closes the connection. If it was started with -S (SASL), it speaks only the binary protocol, and can't be used: start it with -Y", errLogin)
+	case err != nil:
+		return err
+	case line != "STORED":
+		return fmt.Errorf("%w: %s", errLogin, p.Login.Refusal(line))
+	}
+	return nil
+}
+
 // askItemSize asks the server s of the pool p, which is at the address `at`, for its item_size_max in
 // bytes.
 func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) (int, error) {
@@ -110,10 +131,16 @@ func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) 
 	if end, ok := ctx.Deadline(); ok {
 		c.SetDeadline(end)
 	}
+	r := bufio.NewReader(io.LimitReader(c, 64<<10)) // the limit is far above memcached's replies, which have about 3 KiB
+	if p.Login.On() {
+		if err := logIn(c, r, p); err != nil {
+			return 0, err
+		}
+	}
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
 		return 0, err
 	}
-	lines := bufio.NewScanner(io.LimitReader(c, 64<<10)) // the limit is far above memcached's reply, which has about 3 KiB
+	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
 			return strconv.Atoi(text)

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/table"
 )
 
@@ -61,6 +63,36 @@ func TestAskItemSize(t *testing.T) {
 		l.Close()
 		if size != c.want || (err == nil) != (c.want > 0) {
 			t.Errorf("%q gives %d, %v; want %d", c.answer, size, err, c.want)
+		}
+	}
+}
+
+// TestAskItemSizeWithLogin asks a memcached that needs a login.
+func TestAskItemSizeWithLogin(t *testing.T) {
+	users := filepath.Join(t.TempDir(), "users")
+	testenv.WriteFile(t, users, []byte("app:s3cret\n"))
+	guarded, open := testenv.StartMemcached(t, "-Y", users, "-I", "2m"), testenv.StartMemcached(t)
+	closes, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closes.Close()
+	go func() { // as a memcached with -S, which accepts only the binary protocol
+		if c, err := closes.Accept(); err == nil {
+			bufio.NewReader(c).ReadString('\n')
+			c.(*net.TCPConn).CloseWrite()
+		}
+	}()
+	for _, c := range []struct{ at, password, want string }{
+		{guarded.Address, "s3cret", "stores items of up to 2097152 bytes"},
+		{guarded.Address, "wrong", "login: it rejects the login of user app: CLIENT_ERROR authentication failure"},
+		{open.Address, "s3cret", "login: it does not ask for a login: start it with -Y"},
+		{closes.Addr().String(), "s3cret", "login: the server closes the connection. If it was started with -S (SASL), it speaks only the binary protocol"},
+	} {
+		list := ItemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{{
+			Servers: []table.Target{{Network: "tcp", Address: c.at}}, Login: table.Login{User: "app", Password: c.password}}}}, nil)
+		if len(list) != 1 || !strings.Contains(list[0], c.want) {
+			t.Errorf("password %s at %s: %q, want %q", c.password, c.at, list, c.want)
 		}
 	}
 }

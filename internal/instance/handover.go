@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/internal/cli"
 	"ringside/proxy/admin"
 )
 
@@ -37,13 +38,16 @@ var errClosed = errors.New("it has closed the connection: another process takes 
 // takeOver requests the listening sockets of the instance at the admin address in f. It
 // returns nil if there is no such instance. If that instance is stopping and has closed
 // its listening sockets, takeOver calls stopping once and waits until the instance has
-// ended. A signal other than SIGHUP ends that wait with an error.
-func takeOver(ctx context.Context, f *config.File, signals <-chan os.Signal, stopping func()) (*takeover, error) {
+// ended. A signal other than SIGHUP ends that wait with an error. login is how to log in there.
+func takeOver(ctx context.Context, f *config.File, login *cli.Login, signals <-chan os.Signal, stopping func()) (*takeover, error) {
 	a := f.Admin.Address
 	if a.Network == "" {
 		return nil, errors.New("a take-over needs the admin interface of the old instance: the configuration has none")
 	}
-	c := admin.NewClient(a.Network, a.Address)
+	c, err := login.Client(a.Network, a.Address, f)
+	if err != nil {
+		return nil, err
+	}
 	defer c.Close()
 	again := time.NewTicker(stoppingEvery)
 	defer again.Stop()

@@ -8,6 +8,7 @@ package instance
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,6 +38,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/loop"
+	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
 
@@ -161,7 +163,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 // the table of f. The returned function take puts them in the place of the old ones.
 // Nothing else changes before take is called, or if open returns an error.
 func (r *Instance) open(f *config.File, t *table.Table) (take func(), err error) {
-	takeAdmin, err := r.listenAdmin(f.Admin)
+	takeAdmin, err := r.listenAdmin(f.Admin, f.Permissions())
 	if err != nil {
 		return nil, err
 	}
@@ -205,15 +207,19 @@ func processName() string {
 	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
 }
 
-// listenAdmin opens the admin interface that a describes, if it is not open yet. Nothing
+// listenAdmin opens the admin interface that a describes, if it is not open yet. permissions says what its users may do. Nothing
 // else changes until the returned function take is called. take(true) puts the settings
 // in force, and shuts down an old interface at another address after its current
 // requests. take(false) closes what listenAdmin has opened.
-func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
+func (r *Instance) listenAdmin(a config.Admin, permissions *table.Permissions) (take func(bool), err error) {
 	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
 	for _, name := range a.Names {
 		access.Names = append(access.Names, strings.ToLower(name))
 	}
+	if access.Security, err = adminSecurity(a); err != nil {
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	access.Permissions = permissions
 	var l net.Listener
 	same := r.admin != nil && a.Address == r.file.Admin.Address
 	if !same && a.Address.Network != "" {
@@ -251,6 +257,24 @@ func (r *Instance) listenAdmin(a config.Admin) (take func(bool), err error) {
 			r.faults.LiftAll()
 		}
 	}, nil
+}
+
+// adminSecurity returns the TLS and the users of the admin interface that a describes. A client without
+// a certificate can still ask for its health.
+func adminSecurity(a config.Admin) (is admin.Security, err error) {
+	if is.Users = a.Users; a.AuthFile != "" && a.Users == nil {
+		is.Users = new(table.Users) // Parse does not read the auth_file; with an empty list of users, every password is wrong
+	}
+	if a.TLS.On && a.TLS.Material == nil {
+		return is, errors.New("the files of tls were not read")
+	}
+	if m := a.TLS.Material; m != nil {
+		is.Expires, is.Certificate = m.Expires, len(m.ClientCA) > 0
+		if is.TLS, err = secure.ListenerConfig(m); err == nil && is.Certificate {
+			is.TLS.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+	}
+	return is, err
 }
 
 func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {

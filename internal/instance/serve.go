@@ -12,6 +12,7 @@ import (
 func Command(version string) *cobra.Command {
 	var path string
 	var over bool
+	var login cli.Login
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Start the proxy",
@@ -28,7 +29,8 @@ With --take-over, the new process takes the listening sockets of the instance th
 has the admin interface of the same file. When it is ready, the old one stops
 accepting, so no client is refused. The old process keeps its clients until they
 disconnect, for at most its limits.drain, and ends. If there is no old process, the
-new one starts as usual. Both must run as the same user; each verifies the other.`,
+new one starts as usual. Both must run as the same user; each verifies the other. --ca
+and the flags after it are for the admin interface of the old one.`,
 		Example: `  ringside serve -c /etc/ringside/ringside.yaml
   kill -HUP $(pidof ringside)`,
 		Args: cli.NoFile,
@@ -49,7 +51,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 				stopping := func() {
 					log.Info("the old process is stopping; this one starts when it has ended", "admin", f.Admin.Address.Address)
 				}
-				if taken, err = takeOver(cmd.Context(), f, signals, stopping); err != nil {
+				if taken, err = takeOver(cmd.Context(), f, &login, signals, stopping); err != nil {
 					return err
 				}
 			}
@@ -71,6 +73,7 @@ new one starts as usual. Both must run as the same user; each verifies the other
 		},
 	}
 	cli.ConfigFlag(cmd, &path)
+	login.Add(cmd.Flags())
 	cmd.Flags().BoolVar(&over, "take-over", false, "replace the running instance that uses this file")
 	return cmd
 }

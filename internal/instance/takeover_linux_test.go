@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/internal/cli"
 	"ringside/proxy/admin"
 )
 
@@ -292,7 +293,7 @@ func offering(t *testing.T, linger string) (s *served, n *takeover, listener, co
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err = takeOver(context.Background(), f, nil, nil); err != nil {
+	if n, err = takeOver(context.Background(), f, new(cli.Login), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.close)
@@ -418,12 +419,12 @@ func TestTakeOverWaitsForStopping(t *testing.T) {
 		end()
 	}()
 	said := 0
-	if n, err := takeOver(context.Background(), f, nil, func() { said++ }); n != nil || err != nil || said != 1 {
+	if n, err := takeOver(context.Background(), f, new(cli.Login), nil, func() { said++ }); n != nil || err != nil || said != 1 {
 		t.Errorf("after the old process has ended: %v, %v; said %d times that it waits", n, err, said)
 	}
 	f, _, _ = begin()
 	signals := make(chan os.Signal, 2)
-	_, err := takeOver(context.Background(), f, signals, func() { signals <- syscall.SIGHUP; signals <- syscall.SIGTERM })
+	_, err := takeOver(context.Background(), f, new(cli.Login), signals, func() { signals <- syscall.SIGHUP; signals <- syscall.SIGTERM })
 	if err == nil || !strings.Contains(err.Error(), "terminated") || !strings.Contains(err.Error(), "stopping") {
 		t.Errorf("after a signal: %v", err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // fileWatch detects changes of the configuration file at a path, of the files of its
-// variables ${file:…}, and of the certificates, keys and CAs that it names. It polls, with
+// variables ${file:…}, and of the certificates, keys, CAs and passwords that it names. It polls, with
 // one stat of each file per second. A poll follows all symbolic links as they are now, for
 // example after Kubernetes has replaced the link of a parent directory. It also finds changes that another machine has made on a shared file
 // system. inotify would need a watch on each parent directory, and finds no changes by
@@ -19,7 +19,7 @@ import (
 type fileWatch struct {
 	path  string
 	read  map[string]fs.FileInfo // by path, the state of each file when it was last read as configuration; nil: it did not exist
-	named map[string]fs.FileInfo // by path, the same for the certificates, keys and CAs of the configuration in force
+	named map[string]fs.FileInfo // by path, the same for the certificates, keys, CAs and passwords of the configuration in force
 	seen  map[string]fs.FileInfo // by path, the state of each file at the previous poll; nil: it did not exist
 }
 
@@ -49,7 +49,7 @@ func (w *fileWatch) reading() {
 	}
 }
 
-// adopted records the certificates, keys and CAs of the configuration that is in force now, in the
+// adopted records the certificates, keys, CAs and passwords of the configuration that is in force now, in the
 // states in which they were read.
 func (w *fileWatch) adopted(f *config.File) {
 	w.named, w.seen = map[string]fs.FileInfo{}, nil

@@ -70,6 +70,14 @@ func FreeAddress(t testing.TB, host string) string {
 // withTLS has the addresses at which a memcached of this process speaks TLS, and the settings of clients.
 var withTLS sync.Map // of *tls.Config, by address
 
+// logins has the requests with which connections to memcacheds of this process begin.
+var logins sync.Map // of string, by address
+
+// LogInAt makes Dial log in at an address, as a user of a memcached with -Y.
+func LogInAt(address, user, password string) {
+	logins.Store(address, fmt.Sprintf("set auth x x %d\r\n%s %s\r\n", len(user)+1+len(password), user, password))
+}
+
 // Dial connects to host:port, or to the unix socket at an absolute path. Every use of the connection
 // fails after the time Patience.
 func Dial(address string) (net.Conn, error) {
@@ -83,6 +91,14 @@ func Dial(address string) (net.Conn, error) {
 	}
 	if err == nil {
 		c.SetDeadline(time.Now().Add(Patience))
+	}
+	if login, ok := logins.Load(address); ok && err == nil {
+		io.WriteString(c, login.(string))
+		answer := make([]byte, len("STORED\r\n"))
+		if _, err = io.ReadFull(c, answer); err != nil || string(answer) != "STORED\r\n" {
+			c.Close()
+			return nil, fmt.Errorf("login at %s: %q, %w", address, answer, err)
+		}
 	}
 	return c, err
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,14 +27,17 @@ import (
 // Client sends requests to the admin interface of a running instance. It is safe for concurrent
 // use.
 type Client struct {
-	address string
-	http    http.Client
+	address  string
+	http     http.Client
+	scheme   string // http or https
+	user     string // empty: no login
+	password string
 }
 
 // NewClient returns a client of the admin interface at address. The address is host:port, or a path
 // if network is "unix".
 func NewClient(network, address string) *Client {
-	c := &Client{address: address}
+	c := &Client{address: address, scheme: "http"}
 	dial := &net.Dialer{Timeout: 2 * time.Second}
 	c.http.Timeout = 5 * time.Second
 	c.http.Transport = &http.Transport{
@@ -43,6 +47,15 @@ func NewClient(network, address string) *Client {
 	}
 	return c
 }
+
+// UseTLS makes c use TLS with these settings. It must be called before the first request.
+func (c *Client) UseTLS(config *tls.Config) {
+	c.scheme = "https"
+	c.http.Transport.(*http.Transport).TLSClientConfig = config
+}
+
+// LogIn makes c log in with each request. It must be called before the first request.
+func (c *Client) LogIn(user, password string) { c.user, c.password = user, password }
 
 // operatorName returns the name of the user that runs this process; with sudo, of the user that has
 // called it. It returns "" if the name is not known, or cannot be sent in a header.
@@ -259,9 +272,12 @@ func (c *Client) send(ctx context.Context, method, path string, body any) (*http
 		}
 		text = bytes.NewReader(b)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://localhost"+path, text)
+	r, err := http.NewRequestWithContext(ctx, method, c.scheme+"://localhost"+path, text)
 	if err != nil {
 		return nil, err
+	}
+	if c.user != "" {
+		r.SetBasicAuth(c.user, c.password)
 	}
 	r.Header.Set(steering, "1")
 	r.Header.Set(operatorHeader, operatorName())
@@ -293,6 +309,9 @@ func cut(method string, reached bool, err error) error {
 
 // strange returns the error for a reply that does not come from a Ringside instance.
 func (c *Client) strange(w *http.Response) error {
+	if c.scheme == "http" && w.StatusCode == http.StatusBadRequest {
+		return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: if it uses TLS, name its CA with --ca, or its configuration file with -c", c.address, w.Status)}
+	}
 	return &StatusError{w.StatusCode, fmt.Sprintf("the admin interface at %s answers %s: is it a Ringside instance?", c.address, w.Status)}
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"time"
 
 	"ringside/proxy"
 	"ringside/proxy/health"
@@ -19,8 +20,8 @@ import (
 
 // AppendMetrics appends the metrics of the proxy p as text. reload is the state of its
 // configuration, and sources are those of its servers. adminClosed is the number of connections of the admin interface that were closed
-// because there were too many.
-func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []live.Source, adminClosed uint64) ([]byte, error) {
+// because there were too many. adminExpires is when its certificate expires; zero: it has none.
+func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []live.Source, adminClosed uint64, adminExpires time.Time) ([]byte, error) {
 	s, err := p.Snapshot()
 	if err != nil {
 		return dst, err
@@ -32,6 +33,10 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 	out.figures(s.Figures(&t.Limits))
 	out.figures(s.Totals())
 	out.count(adminConnectionsClosed, adminClosed)
+	rejected := p.Rejected()
+	for _, user := range slices.Sorted(maps.Keys(rejected)) {
+		out.count(commandsRejected, rejected[user], user)
+	}
 	for _, at := range slices.Sorted(maps.Keys(s.Servers)) {
 		is := s.Servers[at]
 		out.figures(is.Figures(), is.Target.Name, live.Address(is.Target))
@@ -65,6 +70,9 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 		if l.TLS != nil {
 			out.set(certificateExpiry, float64(l.TLS.Expires.Unix()), live.ListenerAddress(l.Network, l.Address))
 		}
+	}
+	if !adminExpires.IsZero() {
+		out.set(certificateExpiry, float64(adminExpires.Unix()), "admin")
 	}
 	out.config(reload)
 	out.sources(sources)

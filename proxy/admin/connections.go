@@ -119,7 +119,7 @@ type connectionKey struct{}
 // withConnection has the signature of http.Server.ConnContext. It adds the connection c to the
 // context of its requests.
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, connectionKey{}, c)
+	return context.WithValue(ctx, connectionKey{}, beneath(c))
 }
 
 // handle calls the handler h for r, and says whether the connection of r serves only health probes.

@@ -103,10 +103,7 @@ const operatorHeader = "Ringside-Operator"
 // name of the user, from the header of ringside's commands or from a reverse proxy with HTTP
 // authentication.
 func (s *Server) logCommand(r *http.Request, err error) {
-	user := r.Header.Get(operatorHeader)
-	if name, _, ok := r.BasicAuth(); ok && user == "" {
-		user = name
-	}
+	user := s.who(r)
 	args := []any{"command", fmt.Sprintf("%s %.200s", r.Method, r.URL.RequestURI()), "address", cmp.Or(strings.Trim(r.RemoteAddr, "@"), "unix socket"), "user", fmt.Sprintf("%.100s", cmp.Or(user, "unknown"))}
 	if err != nil {
 		args = append(args, "error", err)

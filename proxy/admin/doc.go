@@ -89,7 +89,8 @@
 //     unless it comes from Ringside's own dashboard. In that case Origin and Host are the same,
 //     Host is an address, localhost or one of Options.Names, and the header has the token that
 //     this process has given to its dashboard. No other origin can read that token.
-//   - There is no password; a reverse proxy can add one.
+//   - With Security.Users or Security.Certificate, every request except /healthz and /readyz also needs
+//     a login or a certificate. A request must pass all checks.
 //   - Faults need admin.allow_faults. A reload that disables it lifts all faults.
 //   - A reload is answered when all loops use the new configuration, or with 422 and the
 //     error. In that case the old one stays in effect completely.
@@ -101,7 +102,6 @@
 //   - It does not read the configuration or open listeners: the command does both, and passes
 //     in the results (Options.Reload, Options.ReadAgain, Allow).
 //   - It stores no history. Package live keeps what the dashboard shows of the last 15 minutes.
-//   - It does not support TLS.
 //
 // # Metrics
 //

@@ -31,6 +31,9 @@ var (
 		"Keys requested by reads, by route and result: hit, miss, failed. Each key counts for its own route.",
 		"listener", "route", "pool", "result")
 
+	commandsRejected = stats.NewCounter("user_commands_rejected_total",
+		"Commands of clients that users of the configuration does not allow. The user is an entry of users, or (not listed).",
+		"user")
 	adminConnectionsClosed = stats.NewCounter("admin_connections_closed_total",
 		"New connections to the admin interface above its limit of 256. Each one replaces a connection that waits for its "+
 			"client, serves only health probes, or is closed.")
@@ -127,7 +130,7 @@ var (
 	configGeneration = stats.NewGauge("config_generation",
 		"Number of the configuration in use. The configuration at the start has the number 1.")
 	certificateExpiry = stats.NewGauge("listener_certificate_expiry_seconds",
-		"When the first certificate of a listener with TLS expires, in Unix seconds.",
+		"When the first certificate of a listener with TLS expires, in Unix seconds. The listener admin is the admin interface.",
 		"listener")
 	poolCertificateExpiry = stats.PerPool.Gauge("pool_certificate_expiry_seconds",
 		"When the first certificate that Ringside shows to the servers of the pool expires, in Unix seconds. Pools without a certificate have no series.")

@@ -185,6 +185,7 @@ func judged(t *testing.T) *proxy.Proxy {
 func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	t.Helper()
 	ordered := busy(t)
+	ordered.CountRejected("app")
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}

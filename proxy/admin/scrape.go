@@ -73,7 +73,7 @@ func (s *Server) exposition() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return AppendMetrics(b.Bytes(), s.proxy, s.options.Reload(), s.options.Sources(), s.Closed())
+	return AppendMetrics(b.Bytes(), s.proxy, s.options.Reload(), s.options.Sources(), s.Closed(), s.access.Load().Expires)
 }
 
 func takesGzip(r *http.Request) bool {

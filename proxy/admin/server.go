@@ -75,6 +75,7 @@ type Access struct {
 	Faults  bool     // true if clients may set faults
 	Page    Who      // clients that may see the dashboard, which shows keys
 	Names   []string // names of the listener in lower case; browsers may send them as Host
+	Security
 }
 
 // Server serves the admin interface of one proxy.
@@ -170,7 +171,7 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
 	s.reserve.fill()
-	if err := s.http.Serve(limitedListener{reservedListener{l, &s.reserve}, &s.conns}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(secureListener{limitedListener{reservedListener{l, &s.reserve}, &s.conns}, s}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -192,7 +193,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // bound is called when the state of the connection c changes. It enforces the limit of connections
 // and refills the reserve of file descriptors.
 func (s *Server) bound(c net.Conn, state http.ConnState) {
-	s.conns.changed(c.(*connection), state)
+	s.conns.changed(beneath(c), state)
 	if state == http.StateClosed || state == http.StateHijacked {
 		s.reserve.fill()
 	}
@@ -226,6 +227,11 @@ func (s *Server) withHeaders(h http.Handler) http.Handler {
 			w.Header().Set("Cache-Control", "no-store")
 			if spare && !isProbe(r) {
 				http.Error(w, fmt.Sprintf("%d connections are open: only /healthz and /readyz are served", maxConnections), http.StatusServiceUnavailable)
+				return
+			}
+			if err := s.checkLogin(r); err != nil {
+				w.Header().Set("WWW-Authenticate", `Basic realm="Ringside", charset="UTF-8"`)
+				tell(w, 0, nil, err)
 				return
 			}
 			h.ServeHTTP(w, r)

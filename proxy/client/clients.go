@@ -96,6 +96,9 @@ type Handler interface {
 	// NoMemory rejects a storage command if there is no memory for its data block. rest bytes
 	// of the block are still to come.
 	NoMemory(s *Session, raw []byte, rest int)
+
+	// LoggedIn is called when the client has logged in.
+	LoggedIn(s *Session)
 }
 
 // ByAge returns the sessions, oldest first, so that operations on several of them do not depend

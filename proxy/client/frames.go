@@ -56,12 +56,12 @@ func (s *Session) parseFrames() {
 			continue
 		}
 		e.Input.Start += n // Serve gets a converted copy of these bytes, so it does not move them out of the input
-		if e.Frame.IsQuietGet() && s.joins(buf, n) && s.Handler.ServeQuiet(s, e.frameKey) {
+		if e.Frame.IsQuietGet() && s.joins(buf, n) && s.Front.ServeQuiet(s, e.frameKey) {
 			continue
 		}
 		s.endBatch()
 		e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
-		s.Handler.Serve(s, e.spelled)
+		s.Front.Serve(s, e.spelled)
 	}
 }
 
@@ -75,7 +75,7 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	c.End = len(line)
 	in.Start += n
 	e.Input = c
-	s.Handler.Serve(s, line)
+	s.Front.Serve(s, line)
 	e.Buffers.Put(e.Input) // frees the chunk c, or the chunk with which Serve has replaced it
 	e.Input = in
 }
@@ -95,7 +95,7 @@ func (s *Session) shortFrame(buf []byte) {
 	rest := s.Need - len(buf)
 	s.Need = 0
 	e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
-	s.Handler.NoMemory(s, e.spelled, rest)
+	s.Front.NoMemory(s, e.spelled, rest)
 	e.Input.Start = e.Input.End
 }
 

@@ -59,6 +59,17 @@ func (s *Session) SetUsers(users *table.Users) {
 	s.unknown = s.unknown && users != nil
 }
 
+// User returns the user that has logged in, if the client has.
+func (s *Session) User() (id table.UserID, ok bool) { return s.user, s.users != nil && !s.unknown }
+
+// CertificateNames returns the names in the verified certificate of the client; nil: it has none.
+func (s *Session) CertificateNames() []string {
+	if c, ok := s.Sock.(interface{ CertificateNames() []string }); ok {
+		return c.CertificateNames()
+	}
+	return nil
+}
+
 // delayAnswer delays the reply to a failed login. Everything that the client sends until then
 // waits, too.
 func (s *Session) delayAnswer(answer []byte) {
@@ -135,6 +146,7 @@ func (s *Session) login(name, password []byte) bool {
 		return false
 	}
 	s.user, s.unknown, s.wrong = id, false, 0
+	s.Handler.LoggedIn(s)
 	return true
 }
 

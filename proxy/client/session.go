@@ -22,6 +22,7 @@ type Session struct {
 	link.Link
 	e       *Clients
 	Handler Handler // handles the client's requests; each listener has one
+	Front   Handler // gets new requests: Handler, or one that first checks whether the client may send them
 	ID      uint64  // ID of the client, unique over all loops, because another loop may execute its tasks; may have the bit upstream.Bulky
 
 	identity
@@ -91,7 +92,7 @@ type Observer interface {
 
 // NewSession returns the session of a client that has just connected, with the number id.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
-	s := &Session{e: e, Handler: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
+	s := &Session{e: e, Handler: h, Front: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
 	s.End, s.Sock = s, sock
 	if e.Now < e.pacedUntil {
 		s.pace()
@@ -182,7 +183,7 @@ func (s *Session) parseLines() {
 		}
 		s.turn.keys--
 		s.turn.bytes -= n
-		if !s.Handler.Serve(s, buf[:n]) {
+		if !s.Front.Serve(s, buf[:n]) {
 			e.Input.Start += n // if Serve returns true, it has moved the bytes out of the input
 		}
 		if n >= keyBytes && s.Tail != nil {
@@ -238,7 +239,7 @@ func (s *Session) short(have int) {
 	if e := s.e; e.Scarce(s.Need) {
 		rest := s.Need - have
 		s.Need = 0
-		s.Handler.NoMemory(s, e.Input.Bytes(), rest)
+		s.Front.NoMemory(s, e.Input.Bytes(), rest)
 		e.Input.Start = e.Input.End
 	}
 }

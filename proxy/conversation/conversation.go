@@ -41,6 +41,8 @@ import (
 //	pool NAME servers=s1,s2 [get_errors=error] …   a pool; its options are those of Harness.Pool; s1@b is s1 with another name; unknown: its servers are not known yet
 //	limits in_flight=2 …                           limits; see Harness.SetLimits
 //	users NAME:PASSWORD …   the users of the listener
+//	may NAME read write admin routes=a:,*   what a user may do, or cert:NAME
+//	c1 shows NAME   client c1 connects with a certificate that has this name
 //	loops 2         the process has this many loops; one unless set. c1/2 is a client of the second
 //	                loop, s1/2 is that loop's connection to s1. Harness.Leader returns the loop
 //	                that executes the commands on a key
@@ -157,7 +159,10 @@ type Harness struct {
 	RunKeepers  bool              // keepers run; if not set, only SetPhase changes phases
 	OnEnd       func(a *Endpoint) // called after the engine has ended the connection of this endpoint; may be nil
 
-	users *table.Users
+	users        *table.Users
+	permissions  []table.Permission
+	certificates map[string][]string // names in the certificates of clients, by client
+
 	ready bool // Begin has applied Table, so the configuration is complete
 
 	loops   int             // number of loops of the process; 0: one
@@ -168,7 +173,7 @@ type Harness struct {
 
 // New returns a Harness without pools and routes.
 func New(t *testing.T) *Harness {
-	s := &Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*Endpoint{}}
+	s := &Harness{T: t, Now: int64(time.Hour), Endpoints: map[string]*Endpoint{}, certificates: map[string][]string{}}
 	s.Blank()
 	return s
 }
@@ -182,7 +187,7 @@ func Limits() table.Limits {
 // Blank replaces Table by an empty one, without pools and routes.
 func (s *Harness) Blank() {
 	s.Table = &table.Table{Limits: Limits()}
-	s.Pools, s.Routes = map[string]*table.Pool{}, nil
+	s.Pools, s.Routes, s.permissions = map[string]*table.Pool{}, nil, nil
 }
 
 // Fatalf fails the test, and reports the current line of the conversation.
@@ -282,6 +287,21 @@ func (s *Harness) Line(line string) {
 		}
 		s.users = users
 		return
+	case "may":
+		one := table.Permission{}
+		for _, word := range strings.Fields(rest) {
+			switch name, value, _ := strings.Cut(word, "="); {
+			case one.Name == "":
+				one.Name = word
+			case name == "routes":
+				one.Routes = strings.Split(value, ",")
+			default:
+				one.Read, one.Write, one.Admin = one.Read || word == "read", one.Write || word == "write", one.Admin || word == "admin"
+			}
+		}
+		s.permissions = append(s.permissions, one)
+		s.Table.Permissions = table.NewPermissions(s.permissions)
+		return
 	case "opaques":
 		s.ShowOpaques = true
 		return
@@ -295,6 +315,10 @@ func (s *Harness) Line(line string) {
 	}
 	if version, ok := strings.CutPrefix(rest, "greets "); ok { // the version must be set before Begin, which may connect to the server
 		s.Endpoint(word).version = version
+		return
+	}
+	if name, ok := strings.CutPrefix(rest, "shows "); ok { // before the client connects
+		s.certificates[word] = []string{name}
 		return
 	}
 	if size, ok := strings.CutPrefix(rest, "item_size_max "); ok { // before Begin, too
@@ -478,6 +502,8 @@ func (s *Harness) Pool(f []string) {
 				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
 				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
+		case "auth":
+			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
 		case "failover":
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
 			p.Failover.SubstituteTTL = 10 * time.Minute

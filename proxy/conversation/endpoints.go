@@ -39,10 +39,14 @@ type Endpoint struct {
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // the endpoint has sent a reply that the driver has not read
 
+	names     []string   // the names in the certificate of a client; nil: it has none
 	version   string     // the version that a server reports; empty: Harness.Release
 	itemSize  string     // the item_size_max that a server reports; empty: it does not report one
 	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
 }
+
+// CertificateNames returns the names in the certificate of a client.
+func (a *Endpoint) CertificateNames() []string { return a.names }
 
 // Peer implements link.Sock.
 func (a *Endpoint) Peer() string { return a.Name }
@@ -138,7 +142,7 @@ func (s *Harness) Listen() *table.Table {
 func (s *Harness) Endpoint(name string) *Endpoint {
 	a := s.Endpoints[name]
 	if a == nil {
-		a = &Endpoint{Name: name}
+		a = &Endpoint{Name: name, names: s.certificates[name]}
 		s.Endpoints[name] = a
 		for _, e := range s.more {
 			if strings.HasSuffix(name, s.suffix(e)) {

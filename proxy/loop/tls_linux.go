@@ -60,6 +60,14 @@ func (d *epoll) sealedSpace() []byte {
 	return d.sealedIn
 }
 
+// CertificateNames returns the names in the verified certificate of the client, or nil.
+func (s *sock) CertificateNames() []string {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.CertificateNames()
+}
+
 // clientSock is a client's socket during its handshake.
 type clientSock struct {
 	*epoll

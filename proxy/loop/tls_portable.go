@@ -171,6 +171,14 @@ func (d *portable) sayBye(s *stream) {
 	}
 }
 
+// CertificateNames returns the names in the verified certificate of the client, or nil.
+func (s *stream) CertificateNames() []string {
+	if s.tls == nil {
+		return nil
+	}
+	return s.tls.CertificateNames()
+}
+
 // clientStream is a client's stream during its handshake.
 type clientStream struct {
 	*portable

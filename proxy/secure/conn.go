@@ -131,6 +131,31 @@ func (c *Conn) Close() { c.tls.CloseWrite() }
 // resumed a session.
 func (c *Conn) State() tls.ConnectionState { return c.tls.ConnectionState() }
 
+// CertificateNames returns the names in the certificate of the client: see CertificateNames.
+func (c *Conn) CertificateNames() []string {
+	is := c.State()
+	return CertificateNames(&is)
+}
+
+// CertificateNames returns the names in the verified certificate of the client: its URIs, DNS names, and
+// mail addresses, and its common name if it has none of these. It returns nil if there is no verified
+// certificate.
+func CertificateNames(is *tls.ConnectionState) []string {
+	if len(is.VerifiedChains) == 0 {
+		return nil
+	}
+	c := is.PeerCertificates[0]
+	names := []string{}
+	for _, u := range c.URIs {
+		names = append(names, u.String())
+	}
+	names = append(append(names, c.DNSNames...), c.EmailAddresses...)
+	if len(names) == 0 && c.Subject.CommonName != "" {
+		names = append(names, c.Subject.CommonName)
+	}
+	return names
+}
+
 // emptyError is the error of a Read while nothing has arrived.
 type emptyError struct{}
 

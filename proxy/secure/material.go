@@ -146,6 +146,15 @@ type Listener struct {
 // NewListener makes the TLS of a listener with the settings t. Its session tickets are encrypted with
 // the keys of tickets.
 func NewListener(t *table.ListenerTLS, tickets *Tickets) (*Listener, error) {
+	c, err := ListenerConfig(t)
+	if err != nil {
+		return nil, err
+	}
+	return &Listener{config: c, tickets: tickets}, nil
+}
+
+// ListenerConfig returns the settings of crypto/tls for the clients of a listener.
+func ListenerConfig(t *table.ListenerTLS) (*tls.Config, error) {
 	pair, err := tls.X509KeyPair(t.Cert, t.Key)
 	if err != nil {
 		return nil, err
@@ -165,7 +174,7 @@ func NewListener(t *table.ListenerTLS, tickets *Tickets) (*Listener, error) {
 		}
 		c.ClientAuth = tls.RequireAndVerifyClientCert
 	}
-	return &Listener{config: c, tickets: tickets}, nil
+	return c, nil
 }
 
 // Conn returns the TLS connection of a client that has connected.

@@ -22,6 +22,8 @@ type Table struct {
 	LogSlow    time.Duration // commands that last at least this long can be logged; 0: none
 	NoHotKeys  bool          // do not look for hot keys
 	Misses     bool          // record why keys miss
+
+	Permissions *Permissions // what users may do; nil: everything
 }
 
 // Has reports whether t has a pool called pool with a server called server.
@@ -105,6 +107,7 @@ type Pool struct {
 	RetryBackoff Backoff
 	Failover     Failover
 	TLS          Security // TLS of the connections to the servers; pools with the same server have the same
+	Login        Login    // login to the servers; pools with the same server have the same
 
 	Resize ResizeMode
 	Next   *List // the list that the configuration requires, while the instances still use the former one: see Hold; nil: none

@@ -26,7 +26,7 @@ type Attempt struct {
 	needs wire.Features // what the server must understand to run the request, if that was not known when the request was queued; else 0
 
 	Values     bool // a VALUE in the reply is also reported to Observer.Observe: the request has many keys, or touches the item
-	Probe      bool // the request is the greeting, the first request on each new connection
+	Probe      bool // the request is the greeting, the first request on each new connection, or the login before it
 	Begun      bool // part of the reply has arrived, but not all
 	Streams    bool // the receiver (To) has received the beginning of a value, but not the end
 	Internal   bool // the request is Ringside's own: the limit of client requests in the queue does not count it

@@ -34,6 +34,7 @@ type Conn struct {
 	Internal   int      // number of Ringside's own requests in the queue
 	holding    int      // number of requests at the end of the queue that Flush has not yet decided to send
 	held       *Attempt // the first request that waits until the server's version is known, with all requests after it: see release.go; nil: all may be sent
+	login      *Attempt // the login, until the server has replied to it: see login.go; nil: none is due
 
 	Given, Taken uint64 // positions (see Conn). Given: the end of the last request; Taken: the end of the bytes that the socket has accepted
 	answered     bool   // a reply has arrived since requests were last sent
@@ -333,7 +334,8 @@ func (c *Conn) sentLate(n int) {
 }
 
 // Up is called when the socket of c is connected. It puts the version command before the requests
-// that wait: the reply to it shows that a server process is alive.
+// that wait: the reply to it shows that a server process is alive. The login, if the server needs one, is
+// before all others.
 func (c *Conn) Up() {
 	e := c.Server.e
 	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
@@ -345,6 +347,9 @@ func (c *Conn) Up() {
 	a := e.NewAttempt(nil)
 	a.Op, a.Probe = wire.Version, true
 	c.putFirst(a, int64(c.Server.Greeting), AskVersion)
+	if c.Server.login.On() {
+		c.logIn()
+	}
 	for a := c.Head; a != nil; a = a.Next {
 		if !a.Probe {
 			a.Deadline = min(a.Deadline, e.Now+int64(a.limits.Request))
@@ -393,7 +398,7 @@ func (c *Conn) putFirst(a *Attempt, wait int64, line []byte) {
 	}
 }
 
-// AskVersion is the first request on each new connection.
+// AskVersion is the first request on each new connection, or the first after the login.
 var AskVersion = []byte("version\r\n")
 
 // idleRedial is how long Ringside waits before it dials a server that has closed an idle
@@ -475,7 +480,7 @@ func (c *Conn) disconnect(k link.EffectKind) {
 func (c *Conn) reset() {
 	e := c.Server.e
 	c.State, c.Closed, c.Full, c.answered = ConnIdle, true, false, false
-	c.StreamLeft, c.passing, c.Need, c.Features = 0, 0, 0, 0
+	c.StreamLeft, c.passing, c.Need, c.Features, c.login = 0, 0, 0, 0, nil
 	c.Out.Drop(&e.Buffers)
 	if c.In != nil {
 		e.Buffers.Put(c.In)

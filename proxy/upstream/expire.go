@@ -222,8 +222,7 @@ func (c *Conn) dropUnsent() {
 	}
 	c.Out.Drop(&e.Buffers)
 	c.Out, c.Given = keep, given
-	for c.held = c.Head; c.held != nil && c.held.needs&^c.Features == 0; c.held = c.held.Next {
-	}
+	c.findHeld()
 }
 
 var errConnect = errors.New("no connection within the connect timeout")

@@ -168,7 +168,7 @@ func (c *Conn) stepAside() (fresh *Conn) {
 	e.Lingering = append(e.Lingering, c)
 	c.lastOf = map[uint64]uint64{}
 	for a := c.Head; a != nil; a = a.Next {
-		a.Probe = false
+		a.Probe = a == c.login
 		if client, ok := a.client(); ok {
 			c.lastOf[client] = a.Start
 		}

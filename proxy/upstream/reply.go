@@ -64,10 +64,11 @@ func (c *Conn) Parse() {
 		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // only a VALUE and meta replies contain a key
 			c.desync(otherName, buf)
 			return
-		case a.Probe && r.Kind.Failed():
+		case a.Probe && (r.Kind.Failed() || a == c.login && r.Kind != wire.Stored):
+			why := c.refusal(a, string(r.Line.Of(buf)))
 			e.Input.Start += n
 			e.freeAttempt(c.pop())
-			c.rejectGreeting("it greets with "+string(r.Line.Of(buf)), stats.Unavailable)
+			c.rejectGreeting(why, stats.Unavailable)
 		default:
 			c.noteAnswer()
 			if !r.Last && !a.Joined && endFollows(r, buf[n:]) {
@@ -194,6 +195,8 @@ func (c *Conn) reply(a *Attempt, r *wire.Reply, b []byte) (taken int) {
 	switch {
 	case a.To != nil:
 		taken = a.To.Reply(c, a, r, b)
+	case a == c.login:
+		c.loggedIn()
 	case r.Kind == wire.VersionIs:
 		c.learnRelease(r.Line.Of(b))
 	case a.Op == wire.Version && c.Features == 0: // the server has rejected the version command, so it counts as the oldest release on this connection

@@ -70,6 +70,7 @@ type settings struct {
 	Connect, Greeting time.Duration // Connect: timeout of the dial; Greeting: timeout of the first reply on a new connection
 	backoff           table.Backoff
 	security          table.Security
+	login             table.Login
 	downAfter         int // number of requests in a row without a reply in time after which the server is down
 }
 
@@ -119,6 +120,7 @@ func (srv *Server) configure(p *table.Pool, t table.Target, first bool) {
 		srv.downAfter = math.MaxInt
 		srv.joinGets = true
 		srv.secure(p.TLS)
+		srv.login = p.Login
 	}
 	srv.downAfter = min(srv.downAfter, cmp.Or(p.Failover.AfterFailures, defaultDownAfter))
 	srv.Connections = max(srv.Connections, p.Connections)

@@ -56,7 +56,7 @@ var errorStatus = [...]struct {
 	{"cannot increment or decrement non-numeric value", NoNumber},
 	{"object too large for cache", Oversized},
 	{"out of memory", OutOfMemory},
-	{"flush_all not allowed", AuthFailed},
+	{"not allowed", AuthFailed},
 	{wire.TooOld, Unsupported},
 }
 
