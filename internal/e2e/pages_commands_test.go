@@ -52,6 +52,7 @@ var shownCommands = []shownCommand{
 	{command: "ringside demo --counters", place: "demo", output: `lost +1[0-9]{3} +0`},
 	{command: "ringside demo --weights", place: "demo", output: `32 MiB .* 0\n`},
 
+	{command: "ringside reload", place: "it needs a pool with another list of servers; TestResizeFlush"},
 	{command: "ringside drill --table", place: "it needs minutes; TestDrillTable"},
 	{command: "ringside drill", place: "it needs minutes; TestDrillOnDemo"},
 	{command: "ringside drill --through ADDR,...", place: "it needs two instances; TestDrillThroughSeveral"},
