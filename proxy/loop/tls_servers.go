@@ -38,7 +38,7 @@ type introduction struct {
 
 // introduced is a driver's socket of a server during its handshake.
 type introduced interface {
-	flush()        // sends what Conn.Out has, as far as the socket accepts it
+	flush()        // sends what Conn.Out has, as far as the socket accepts it, and reads on after Conn.Full
 	met(err error) // passes the server to the engine, or closes the socket after an error
 }
 
