@@ -46,7 +46,7 @@ type Instance struct {
 	logging      *logSettings
 	watch        fileWatch    // detects changes of the configuration file; without a path, there is no file
 	started      *config.File // the configuration with which the process was started
-	file         *config.File // the configuration that is in force now
+	file         *config.File // the configuration that is in force now; written under mu
 	sources      *discover.Watch
 	listRejected bool                              // the last change of the servers of sources was rejected
 	dial         atomic.Pointer[map[string]string] // where to connect to servers that are not at their address in the table

@@ -93,8 +93,7 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		r.adopt(nil, false, err)
 		return nil
 	case len(config.Changes(r.file, f)) == 0: // at most, a server has another address
-		r.file = f
-		r.follow(f)
+		r.moved(f)
 		if r.listRejected { // the servers are again those in force
 			r.mu.Lock()
 			r.reload.Err, r.listRejected = nil, false
@@ -102,8 +101,7 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		}
 		return nil
 	}
-	r.file = r.file.At(f) // servers that stay may be elsewhere, even if the change of the list is rejected
-	r.follow(r.file)
+	r.moved(r.file.At(f)) // servers that stay may be elsewhere, even if the change of the list is rejected
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		return time.After(is.Unsettled)
 	}
@@ -111,6 +109,14 @@ func (r *Instance) relist() (later <-chan time.Time) {
 	r.adopt(f, moves, err)
 	r.listRejected = err != nil
 	return nil
+}
+
+// moved replaces the configuration in force by f, which differs only in where servers are.
+func (r *Instance) moved(f *config.File) {
+	r.mu.Lock()
+	r.file = f
+	r.mu.Unlock()
+	r.follow(f)
 }
 
 // follow makes the driver connect to the servers of f where they are now. Connections to servers that

@@ -179,6 +179,7 @@ func TestPodsRestart(t *testing.T) {
 	third := startNode(t)
 	from.set(s, nil, a.Addr().String()+" name=mc-0", again.Addr().String()+" name=mc-1", third.Addr().String()+" name=mc-2")
 	eventually(t, "the new address is used", func() bool {
+		s.config() // with -race: the admin interface reads the configuration meanwhile
 		for i := range 30 {
 			client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("x")})
 		}
