@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/config"
 	"ringside/internal/discover"
 	"ringside/internal/memnode"
 	"ringside/internal/testenv"
@@ -129,6 +131,31 @@ func TestServersAreNotKnown(t *testing.T) {
 	}
 }
 
+// TestConfigWhileServersMove checks, with -race, that the admin interface can read the configuration while
+// servers move.
+func TestConfigWhileServersMove(t *testing.T) {
+	f, err := config.Parse("f", []byte("listen: :1\npools: {main: {distribution: ketama, servers: [a]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Instance{file: f, sources: discover.NewWatch(asker, slog.New(slog.DiscardHandler))}
+	ended := make(chan bool)
+	go func() {
+		for range 20 {
+			r.relist()
+		}
+		close(ended)
+	}()
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+			r.config()
+		}
+	}
+}
+
 // TestPodsRestart restarts servers at other addresses. No key moves, and the first refused connection
 // makes Ringside look for them.
 func TestPodsRestart(t *testing.T) {
@@ -179,7 +206,6 @@ func TestPodsRestart(t *testing.T) {
 	third := startNode(t)
 	from.set(s, nil, a.Addr().String()+" name=mc-0", again.Addr().String()+" name=mc-1", third.Addr().String()+" name=mc-2")
 	eventually(t, "the new address is used", func() bool {
-		s.config() // with -race: the admin interface reads the configuration meanwhile
 		for i := range 30 {
 			client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("x")})
 		}
