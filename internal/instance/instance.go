@@ -393,7 +393,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		return time.After(is.Unsettled)
 	}
 	accept := slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept })
-	f, pending, err := r.load(accept)
+	f, settle, pending, err := r.load(accept)
 	if pending != nil {
 		if !again {
 			r.log.Info("reload delayed: new sources of servers are asked first")
@@ -407,6 +407,9 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	}
 	var a reloadAnswer
 	a.done, a.err = r.adopt(f, moves, err)
+	if a.err == nil {
+		settle(true)
+	}
 	r.listRejected = false
 	r.sources.Use(r.file, true)
 	for _, q := range r.askers {

@@ -79,6 +79,12 @@ func (l *List) Fail(err error) (warn string) {
 	return l.problem(Failing, err.Error())
 }
 
+// Revert replaces the servers in force by those of an earlier time, because the last answer is unusable.
+func (l *List) Revert(servers []Server, why error) {
+	l.servers = servers
+	l.Fail(why)
+}
+
 // problem records why an answer is not in force. It returns the problem the first time.
 func (l *List) problem(s State, what string) (warn string) {
 	if l.State != s {
