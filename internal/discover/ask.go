@@ -97,6 +97,14 @@ func (a *Asker) addresses(ctx context.Context, host string) ([]netip.Addr, error
 // atOnce is the largest number of lookups of one source at the same time.
 const atOnce = 8
 
+// Files returns about how many file descriptors the lookups of a source use at the same time.
+func Files(s serverlist.Source) int {
+	if s.Scheme == "dnssrv" {
+		return 2 * atOnce // for IPv4 and IPv6
+	}
+	return 3 // for k8s, a lookup, a watch and an idle connection
+}
+
 // records looks up SRV records, and the addresses of their targets if the source wants these. Addresses
 // that a DNS server adds to SRV records are ignored.
 func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.Server, error) {

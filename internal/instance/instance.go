@@ -109,7 +109,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		sources.Stop()
 		return nil, err
 	}
-	if err := fitClients(t, f.Engine.Loops, log); err != nil {
+	if err := fitClients(f, t, f.Engine.Loops, log); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
@@ -458,7 +458,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 			return nil, false, err
 		}
 	}
-	if err := fitClients(t, r.started.Engine.Loops, r.log); err != nil {
+	if err := fitClients(f, t, r.started.Engine.Loops, r.log); err != nil {
 		return nil, false, err
 	}
 	take, err := r.open(f, t)
@@ -504,7 +504,7 @@ func (r *Instance) refit() {
 	r.files = files
 	t, err := r.file.Build()
 	if err == nil {
-		err = fitClients(t, r.started.Engine.Loops, r.log)
+		err = fitClients(r.file, t, r.started.Engine.Loops, r.log)
 	}
 	if err != nil {
 		r.log.Error("limits.clients not adapted to the new limit of open files", "open_files", files, "error", err)
