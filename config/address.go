@@ -276,6 +276,12 @@ func (a Address) text() string {
 // label returns the name of the server for people: the field Name, or the address if Name is empty.
 func (s *Server) label() string { return cmp.Or(s.Name, s.Address.text()) }
 
+// now returns the address where the server is now.
+func (s *Server) now() Address { return Address{s.Address.Network, cmp.Or(s.at, s.Address.Address)} }
+
+// place returns the address where the server is now, in the form of apart(replicate.Servers).
+func (s *Server) place() string { return s.Address.Network + " " + s.now().Address }
+
 // host returns the name of the machine on which the server runs: the setting host of the server,
 // else the host of its address in canonical form. With replicate.Hosts, the replicas of a key are
 // on different machines.

@@ -65,12 +65,12 @@ func (d *document) checkCircle(f *File) {
 		for j := range f.Pools[i].Servers {
 			s := &f.Pools[i].Servers[j]
 			for k := range f.Listen {
-				if l := &f.Listen[k].Address; l.takes(s.Address) {
-					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.Address.text(), l.text())
+				if l := &f.Listen[k].Address; l.takes(s.now()) {
+					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.now().text(), l.text())
 				}
 			}
-			if a := &f.Admin.Address; a.takes(s.Address) {
-				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.Address.text())
+			if a := &f.Admin.Address; a.takes(s.now()) {
+				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.now().text())
 			}
 		}
 	}

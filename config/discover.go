@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"ringside/proxy/serverlist"
+	"ringside/proxy/table"
 )
 
 // Source is a source of servers of a pool.
@@ -356,7 +357,7 @@ func (f *File) Dial() map[string]string {
 }
 
 // At returns f with the servers at the addresses that they have in now. Servers that only f or only now
-// has stay as they are in f.
+// has stay as they are in f. If pools would then share a server that one of them ejects, At returns f.
 func (f *File) At(now *File) *File {
 	g := *f
 	g.Pools = slices.Clone(f.Pools)
@@ -371,6 +372,18 @@ func (f *File) At(now *File) *File {
 			s := &p.Servers[j]
 			if k := slices.IndexFunc(is.Servers, func(o Server) bool { return o.Source == s.Source && o.Address == s.Address }); k >= 0 && s.Source != "" {
 				s.at = is.Servers[k].at
+			}
+		}
+	}
+	for i := range g.Pools {
+		for j := range g.Pools {
+			p, q := &g.Pools[i], &g.Pools[j]
+			others := g.viewed(q)
+			if q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
+				others = q.Servers
+			}
+			if i != j && g.Ejects(q.Name) && p.shares(others) != nil {
+				return f
 			}
 		}
 	}

@@ -130,6 +130,45 @@ func TestWrongLists(t *testing.T) {
 	}
 }
 
+// TestServersAtOneAddress checks that servers with different names are one server if they are at one address,
+// and that a server can't be this instance itself under another name.
+func TestServersAtOneAddress(t *testing.T) {
+	f := parse(t, "listen: 127.0.0.1:7\nadmin: 127.0.0.1:8\ndefaults: {distribution: ketama-points}\npools:\n  p: {servers: file+/p, failover: {mode: rehash}}\n  q: {servers: file+/q, failover: {mode: fail_fast}}\n"+
+		"  r: {servers: file+/r, failover: {mode: gutter, gutter: s}}\n  s: {servers: file+/s, failover: {mode: fail_fast}}\nroutes: [{prefix: q, pool: q}, {prefix: r, pool: r}, {pool: p}]")
+	with := func(p, q, r, s string) (*File, error) {
+		return f.With(listsOf(map[string]string{"file+/p": p, "file+/q": q, "file+/r": r, "file+/s": s}))
+	}
+	for _, c := range []struct{ p, q, r, s, want string }{
+		{"a=10.0.0.1:1 b=10.0.0.2:1", "a=10.0.0.3:1", "a=10.0.0.4:1", "a=10.0.0.5:1", ""},
+		{"a=10.0.0.1:1 b=10.0.0.2:1", "c=10.0.0.2:1", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.q and pools.p share the server c, and p ejects it"},
+		{"10.0.0.1:1", "c=10.0.0.1:1", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.q and pools.p share the server c, and p ejects it"},
+		{"a=10.0.0.1:1", "10.0.0.1:1", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.q and pools.p share the server 10.0.0.1:1, and p ejects it"},
+		{"10.0.0.1:1=10.0.0.2:1", "10.0.0.1:1=10.0.0.3:1", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.q and pools.p share the server 10.0.0.1:1, and p ejects it"},
+		{"a=10.0.0.1:1", "b=10.0.0.2:1", "a=10.0.0.4:1", "b=10.0.0.4:1", "pools.s is the gutter of pools.r and has the server b with it"},
+		{"a=10.0.0.1:1", "a=127.0.0.1:7", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.q: the server 127.0.0.1:7 is this instance itself, which listens on 127.0.0.1:7"},
+		{"a=127.0.0.1:8", "a=10.0.0.1:1", "a=10.0.0.4:1", "a=10.0.0.5:1", "pools.p: the server 127.0.0.1:8 is this instance's admin interface"},
+	} {
+		if _, err := with(c.p, c.q, c.r, c.s); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+
+	// The servers p.a and q.b exchange their addresses, but a new list of q is rejected, so q keeps b.
+	before, err := with("a=10.0.0.1:1", "b=10.0.0.2:1", "a=10.0.0.4:1", "a=10.0.0.5:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for list, want := range map[string]string{"c=10.0.0.1:1": "10.0.0.1:1", "b=10.0.0.1:1": "10.0.0.2:1"} {
+		now, err := with("a=10.0.0.2:1", list, "a=10.0.0.4:1", "a=10.0.0.5:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := before.At(now).Dial()["a@p:0"]; is != want {
+			t.Errorf("q has %s: p.a is at %s, want %s", list, is, want)
+		}
+	}
+}
+
 // TestWithKeepsVariables checks that a change of the servers needs neither the environment nor other
 // files again.
 func TestWithKeepsVariables(t *testing.T) {

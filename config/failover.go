@@ -156,14 +156,9 @@ func (f *File) AtReturn(pool string) string {
 	if f.Ejects(pool) {
 		return flushedAtReturn
 	}
-	own := distinct(f.pool(pool).Servers, replicate.Servers)
 	for i := range f.Pools {
-		if q := &f.Pools[i]; f.Ejects(q.Name) {
-			for a := range f.viewAddresses(q) {
-				if own[a] {
-					return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
-				}
-			}
+		if q := &f.Pools[i]; f.Ejects(q.Name) && f.pool(pool).shares(f.viewed(q)) != nil {
+			return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
 		}
 	}
 	return "a server that returns serves what it had: nothing of it is flushed"
@@ -238,23 +233,35 @@ func (f *File) Ejects(pool string) bool {
 // which servers are ejected. A pool with discovered servers counts as one with at least three,
 // because settings should not depend on how many there are now.
 func (f *File) viewServers(p *Pool) int {
-	n := len(f.viewAddresses(p))
+	n := len(distinct(f.viewed(p), replicate.Servers))
 	if g := f.pool(p.Failover.Gutter); len(p.Sources) > 0 || p.Failover.Mode == table.Gutter && g != nil && len(g.Sources) > 0 {
 		n = max(n, manyServers)
 	}
 	return n
 }
 
-// viewAddresses returns the addresses of the view servers of the pool p: its own servers, and in
-// mode gutter also the servers of the gutter.
-func (f *File) viewAddresses(p *Pool) map[string]bool {
-	all := distinct(p.Servers, replicate.Servers)
+// viewed returns the view servers of the pool p: its own servers, and in mode gutter also the servers of
+// the gutter.
+func (f *File) viewed(p *Pool) []Server {
 	if g := f.pool(p.Failover.Gutter); p.Failover.Mode == table.Gutter && g != nil {
-		for a := range distinct(g.Servers, replicate.Servers) {
-			all[a] = true
+		return slices.Concat(p.Servers, g.Servers)
+	}
+	return p.Servers
+}
+
+// shares returns the first server of p that is also one of servers: it has the same address in the table,
+// or is now at the same address. It returns nil if there is none.
+func (p *Pool) shares(servers []Server) *Server {
+	all := distinct(servers, replicate.Servers)
+	for i := range servers {
+		all[servers[i].place()] = true
+	}
+	for i := range p.Servers {
+		if s := &p.Servers[i]; s.Address.Network != "" && (all[s.apart(replicate.Servers)] || all[s.place()]) {
+			return s
 		}
 	}
-	return all
+	return nil
 }
 
 func (d *document) checkFailover(f *File) {
@@ -383,13 +390,9 @@ func (d *document) checkShared(f *File) {
 			if i > j && f.Ejects(p.Name) { // both pools eject servers: report the pair once, not in both orders
 				continue
 			}
-			addresses := f.viewAddresses(q)
-			for k := range p.Servers {
-				if s := &p.Servers[k]; s.Address.Network != "" && addresses[s.apart(replicate.Servers)] {
-					d.failAt(d.place(&s.Address, s, p), "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
-						"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
-					break
-				}
+			if s := p.shares(f.viewed(q)); s != nil {
+				d.failAt(d.place(&s.Address, s, p), "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
+					"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
 			}
 		}
 	}
@@ -412,13 +415,10 @@ func (d *document) checkGutter(f *File, p *Pool) {
 	case g.Failover.Mode == table.Gutter:
 		d.failAt(at, "pools.%s is the gutter of pools.%s and can't have one itself: keys move once; give it a failover.mode of its own, fail_fast or rehash", g.Name, p.Name)
 	default:
-		own := distinct(p.Servers, replicate.Servers)
-		for i := range g.Servers {
-			if s := &g.Servers[i]; s.Address.Network != "" && own[s.apart(replicate.Servers)] {
-				d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when it is unreachable, so is its substitute server, and its return flushes what it stores for others",
-					g.Name, p.Name, s.label())
-				return
-			}
+		if s := g.shares(p.Servers); s != nil {
+			d.failAt(at, "pools.%s is the gutter of pools.%s and has the server %s with it: when it is unreachable, so is its substitute server, and its return flushes what it stores for others",
+				g.Name, p.Name, s.label())
+			return
 		}
 		for r := range f.routes() {
 			if slices.Contains(r.to(), g.Name) {

@@ -97,6 +97,14 @@ func (a *Asker) addresses(ctx context.Context, host string) ([]netip.Addr, error
 // atOnce is the largest number of lookups of one source at the same time.
 const atOnce = 8
 
+// Files returns about how many file descriptors the lookups of a source use at the same time.
+func Files(s serverlist.Source) int {
+	if s.Scheme == "dnssrv" {
+		return 2 * atOnce // for IPv4 and IPv6
+	}
+	return 3 // for k8s, a lookup, a watch and an idle connection
+}
+
 // records looks up SRV records, and the addresses of their targets if the source wants these. Addresses
 // that a DNS server adds to SRV records are ignored.
 func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.Server, error) {
@@ -198,14 +206,14 @@ func parseServer(words []string) (s serverlist.Server, err error) {
 		switch key {
 		case "name":
 			if s.Name = value; value == "" || strings.ContainsAny(value, ":/") {
-				return s, fmt.Errorf("a name is not empty, and has neither : nor /, not %q", value)
+				return s, fmt.Errorf("a name is not empty, and has neither : nor /, not %.60q", value)
 			}
 		case "weight":
 			if s.Weight, err = strconv.Atoi(value); err != nil || s.Weight < 1 {
-				return s, fmt.Errorf("a weight is a whole number from 1, not %q", value)
+				return s, fmt.Errorf("a weight is a whole number from 1, not %.60q", value)
 			}
 		default:
-			return s, fmt.Errorf("after the address come name=NAME and weight=N, not %q", w)
+			return s, fmt.Errorf("after the address come name=NAME and weight=N, not %.60q", w)
 		}
 	}
 	return s, nil
@@ -217,14 +225,14 @@ func endpoint(text string) (string, error) {
 	if err != nil {
 		host, port = strings.Trim(text, "[]"), usualPort
 		if _, noAddress := netip.ParseAddr(host); strings.Contains(host, ":") && (noAddress != nil || !strings.HasPrefix(text, "[")) {
-			return "", fmt.Errorf("%q is no address: write host:port or [ipv6]:port", text)
+			return "", fmt.Errorf("%.60q is no address: write host:port or [ipv6]:port", text)
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || strconv.Itoa(n) != port {
-		return "", fmt.Errorf("a port is a number between 1 and 65535, not %q", port)
+		return "", fmt.Errorf("a port is a number between 1 and 65535, not %.60q", port)
 	}
 	if host == "" || strings.ContainsAny(host, "/=@") {
-		return "", fmt.Errorf("%q is no address: write host:port or [ipv6]:port", text)
+		return "", fmt.Errorf("%.60q is no address: write host:port or [ipv6]:port", text)
 	}
 	return net.JoinHostPort(host, port), nil
 }

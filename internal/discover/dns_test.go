@@ -261,6 +261,12 @@ func TestFile(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, is, want)
 		}
 	}
+	long := strings.Repeat("x", 1<<19)
+	for _, text := range []string{"a:1 " + long, "a:1 weight=" + long, "a:1 name=:" + long, "a:" + long, long + "/", long + "::1"} {
+		if _, err := parseList("x", []byte(text)); err == nil || len(err.Error()) > 200 {
+			t.Errorf("%.20s: no short error", text)
+		}
+	}
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/dev/zero")); err == nil || err.Error() != "read /dev/zero: it is no regular file" {
 		t.Error(err)
 	}

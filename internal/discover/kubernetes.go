@@ -311,7 +311,7 @@ func (a *Asker) cluster() (*Cluster, error) {
 
 // connect creates the HTTP client.
 func (c *Cluster) connect() {
-	t := &http.Transport{TLSHandshakeTimeout: askTime, IdleConnTimeout: time.Minute, MaxIdleConns: 4}
+	t := &http.Transport{TLSHandshakeTimeout: askTime, IdleConnTimeout: time.Minute, MaxIdleConns: 4, MaxResponseHeaderBytes: 64 << 10}
 	if c.CAFile != "" {
 		pem, err := os.ReadFile(c.CAFile)
 		pool := x509.NewCertPool()
@@ -359,7 +359,7 @@ func (c *Cluster) get(ctx context.Context, s serverlist.Source, query url.Values
 	case http.StatusUnauthorized:
 		why = ": the token of the pod is not accepted"
 	}
-	return nil, fmt.Errorf("the Kubernetes API replied %s%s", reply.Status, why)
+	return nil, fmt.Errorf("the Kubernetes API replied %d %s%s", reply.StatusCode, http.StatusText(reply.StatusCode), why)
 }
 
 // watch calls changed for each change of the service's endpoints after the list with the version

@@ -57,8 +57,8 @@ type feed struct {
 	source  config.Source // with the settings that are in force
 	list    serverlist.List
 	version uint64                      // number of changes of list
-	good    serverlist.List             // the list that was last part of a valid configuration; the zero List: none was
-	unfit   string                      // why a later list did not fit the configuration; empty: list is part of it, or Fit was not called yet
+	good    []serverlist.Server         // the servers of the source that are part of the configuration in force; nil: none are
+	unfit   string                      // why a later list did not fit the configuration; empty: the last one did, or Fit was not called yet
 	asking  bool                        // a lookup is running
 	at      time.Time                   // when the last lookup that gave an answer ended; the zero Time: none did
 	lookups map[serverlist.State]uint64 // number of lookups since the start, by the state after each
@@ -116,17 +116,20 @@ func (w *Watch) find(pool, source string) *feed {
 // Fit returns f with the servers that its sources have now. If they do not fit, such as two sources
 // with one name for different servers, the sources at fault keep the servers that they had before. So a
 // wrong source does not affect others. The error is that of f without servers of any source at fault.
-func (w *Watch) Fit(f *config.File) (*config.File, error) {
-	type state struct {
-		*feed
-		now, good serverlist.List
-		version   uint64
-		unfit     error
-	}
+// With accept, answers that are held count.
+//
+// Fit itself changes nothing. If the text of the result is that of the configuration in force, or comes into
+// force, the caller must call settle, with whether the servers of the result are in force.
+func (w *Watch) Fit(f *config.File, accept bool) (_ *config.File, settle func(inForce bool), err error) {
 	w.mu.Lock()
-	all := make([]*state, 0, len(w.feeds))
+	var all []*fitting
 	for _, one := range w.feeds {
-		all = append(all, &state{feed: one, now: one.list, good: one.good, version: one.version})
+		if p := f.Pool(one.pool); p == nil || !slices.ContainsFunc(p.Sources, func(s config.Source) bool { return s.Text == one.text.Text }) {
+			continue // only a file that was rejected has it, or one that is not in force yet
+		}
+		s := &fitting{feed: one, list: one.list, good: one.good, version: one.version}
+		s.accepted = accept && s.list.Accept(time.Now(), one.source.Settings)
+		all = append(all, s)
 	}
 	w.mu.Unlock()
 	fresh := len(all) // the sources from this index on have the servers that they had before
@@ -136,9 +139,9 @@ func (w *Watch) Fit(f *config.File) (*config.File, error) {
 				switch {
 				case s.pool != pool || s.text.Text != source:
 				case i < fresh && s.unfit == nil:
-					return s.now.Servers()
+					return s.list.Servers()
 				default:
-					return s.good.Servers()
+					return s.good, len(s.good) > 0
 				}
 			}
 			return nil, false
@@ -149,37 +152,70 @@ func (w *Watch) Fit(f *config.File) (*config.File, error) {
 		for fresh = range all {
 			last := all[fresh]
 			fresh++
-			if _, last.unfit = with(); last.unfit != nil && slices.Equal(serversOf(last.now), serversOf(last.good)) {
+			if _, last.unfit = with(); last.unfit != nil && slices.Equal(serversOf(&last.list), last.good) {
 				last.unfit = nil // something else is wrong
 			}
 		}
 		fresh = len(all)
 		if g, err = with(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range all {
-		switch {
-		case s.feed.version != s.version: // it has changed since; Changed has a message
-		case s.unfit == nil:
-			s.feed.good, s.feed.unfit = s.now, ""
-		default:
-			s.feed.list = s.good
-			s.feed.list.Fail(s.unfit)
-			if s.feed.unfit != s.unfit.Error() { // else the log has it already
-				s.feed.unfit = s.unfit.Error()
-				w.log.Warn("the servers of a source stay as they are", "pool", s.pool, "source", s.text.Text, "servers", len(serversOf(s.good)), "error", s.unfit)
-			}
+	return g, func(inForce bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, s := range all {
+			s.settle(inForce)
 		}
-	}
-	return g, nil
+	}, nil
 }
 
-func serversOf(l serverlist.List) []serverlist.Server {
+// fitting is a source while Fit looks whether its servers fit.
+type fitting struct {
+	*feed
+	list     serverlist.List
+	good     []serverlist.Server
+	version  uint64
+	accepted bool  // list is an answer that was held
+	unfit    error // why list does not fit
+}
+
+// settle records the result of Fit. The caller holds mu.
+func (s *fitting) settle(inForce bool) {
+	f := s.feed
+	changed := f.version != s.version // it has changed since; Changed has a message
+	if s.accepted && inForce && f.list.Accept(time.Now(), f.source.Settings) {
+		f.version++
+		f.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.text.Text)
+		poke(f.Changed) // the source may have answered since
+	}
+	switch {
+	case s.unfit == nil:
+		if inForce {
+			f.good = serversOf(&s.list)
+		}
+		if f.unfit != "" && !changed {
+			f.answersAgain()
+		}
+	case changed:
+	default:
+		f.list.Revert(s.good, s.unfit)
+		if f.unfit != s.unfit.Error() { // else the log has it already
+			f.unfit = s.unfit.Error()
+			f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.text.Text, "servers", len(s.good), "error", s.unfit)
+		}
+	}
+}
+
+func serversOf(l *serverlist.List) []serverlist.Server {
 	servers, _ := l.Servers()
 	return servers
+}
+
+// answersAgain logs that the servers of the source are in force again. The caller holds mu.
+func (f *feed) answersAgain() {
+	f.unfit = ""
+	f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.text.Text)
 }
 
 // First returns channels that are closed when the first lookup of each source of f has ended. Use must
@@ -205,20 +241,6 @@ func (w *Watch) Why(pool string) string {
 		}
 	}
 	return ""
-}
-
-// Accept puts all held answers in force. It reports whether there were some.
-func (w *Watch) Accept() (some bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, f := range w.feeds {
-		if f.list.Accept(time.Now(), f.source.Settings) {
-			some = true
-			f.version++
-			w.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.source.Text)
-		}
-	}
-	return some
 }
 
 // Lists returns the servers of all sources.
@@ -395,8 +417,8 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	f.lookups[f.list.State]++
 	switch is := f.list.State; {
 	case is == serverlist.Failing:
-	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound && f.unfit == "":
-		f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.source.Text)
+	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound && (f.unfit == "" || slices.Equal(serversOf(&f.list), f.good)):
+		f.answersAgain()
 		f.at = now
 	default:
 		f.at = now

@@ -97,8 +97,14 @@ func TestWatch(t *testing.T) {
 	if is := await("held"); is.Added != 1 || is.Removed != 3 || is.Servers != 3 {
 		t.Errorf("%+v", is)
 	}
-	if !w.Accept() || w.Accept() {
-		t.Error("the held answer was not accepted once")
+	for _, inForce := range []bool{false, true, true} { // the first configuration is rejected, and the last one has nothing to accept
+		_, settle, err := w.Fit(f, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if settle(inForce); !inForce && w.States()[0].State != "held" {
+			t.Error("a rejected configuration has accepted the answer")
+		}
 	}
 	awaitList(t, w, source, "10.0.0.7:11211")
 	if log.count("operator accepted") != 1 || log.count("level=WARN") != 2 {
@@ -153,8 +159,9 @@ func TestPipe(t *testing.T) {
 // TestUnfitSource checks that a source with servers that do not fit the configuration affects no other
 // source: its pool keeps the servers that it had.
 func TestUnfitSource(t *testing.T) {
+	log := &logged{}
 	one, two := serverlist.Server{Name: "10.0.0.1:1", Address: "10.0.0.1:1"}, serverlist.Server{Name: "10.0.0.2:1", Address: "10.0.0.2:1"}
-	w := NewWatch(&Asker{}, quiet)
+	w := NewWatch(&Asker{}, slog.New(slog.NewTextHandler(log, nil)))
 	f, err := config.Parse("f", []byte("listen: 127.0.0.1:1\npools:\n  a: {distribution: jump, servers: [10.0.0.9:1, file+/a]}\n  b: {distribution: jump, servers: [file+/b]}\nroutes: [{prefix: \"a\", pool: a}, {pool: b}]\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -165,10 +172,11 @@ func TestUnfitSource(t *testing.T) {
 	}
 	fits := func(pools ...string) {
 		t.Helper()
-		g, err := w.Fit(f)
+		g, settle, err := w.Fit(f, false)
 		if err != nil {
 			t.Fatal(err)
 		}
+		settle(true)
 		for i := range g.Pools {
 			var names []string
 			for _, s := range g.Pools[i].Servers {
@@ -193,6 +201,91 @@ func TestUnfitSource(t *testing.T) {
 	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{one, three}}) // both pools eject, so they can't share a server
 	w.feeds[1].take(time.Now(), answer{servers: []serverlist.Server{one, two}})
 	fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
+
+	// Each mistake and each recovery is logged once.
+	for i := range 2 {
+		if n := log.count("stay as they are"); n != i+2 {
+			t.Errorf("round %d: %d warnings\n%s", i, n, log.b.String())
+		}
+		for range 2 {
+			w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three}})
+			fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
+		}
+		if n := log.count("answers again"); n != i+2 {
+			t.Errorf("round %d: %d recoveries\n%s", i, n, log.b.String())
+		}
+		for range 2 {
+			w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three, bad}})
+			fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
+		}
+	}
+
+	// A server that has returned is not removed at once after a wrong answer, although it was gone for a time.
+	b := w.feeds[1]
+	now := time.Now()
+	b.source.Keep = time.Minute
+	for _, step := range []struct {
+		after   time.Duration
+		servers []serverlist.Server
+	}{
+		{0, []serverlist.Server{one}},             // the server two is gone
+		{0, []serverlist.Server{one, two}},        // it returns
+		{time.Hour, []serverlist.Server{three}},   // a wrong answer: the pool a has this server
+		{time.Hour, []serverlist.Server{one}},     // it is gone again
+		{time.Hour + 1, []serverlist.Server{one}}, // not for long
+	} {
+		b.take(now.Add(step.after), answer{servers: step.servers})
+		fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
+	}
+}
+
+// TestRejectedFile checks that servers that were only part of a rejected file do not replace those in force,
+// and that a source that only that file has is not used.
+func TestRejectedFile(t *testing.T) {
+	parsed := func(fixed string) *config.File {
+		f, err := config.Parse("f", []byte("listen: 127.0.0.1:1\npools: {a: {distribution: jump, servers: ["+fixed+"file+/a]}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	inForce, rejected := parsed("10.0.0.9:1, "), parsed("")
+	s := inForce.Pools[0].Sources[0]
+	s.MaxChange = 100
+	w := NewWatch(&Asker{}, quiet)
+	for _, pool := range []string{"a", "b"} {
+		w.feeds = append(w.feeds, &feed{Watch: w, pool: pool, text: s.Source, source: s, tried: make(chan struct{}), lookups: map[serverlist.State]uint64{}})
+	}
+	list := func(f *config.File, adopted bool) (names string) {
+		g, settle, err := w.Fit(f, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f == inForce {
+			settle(adopted)
+		}
+		for _, s := range g.Pools[0].Servers {
+			names += s.Address.Address + " "
+		}
+		return names
+	}
+	one, bad := serverlist.Server{Name: "10.0.0.1:1", Address: "10.0.0.1:1"}, serverlist.Server{Name: "10.0.0.9:1", Address: "10.0.0.9:1"}
+	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{one}})
+	if is := list(inForce, true); is != "10.0.0.9:1 10.0.0.1:1 " {
+		t.Error(is)
+	}
+	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{one, bad}})
+	if is := list(rejected, false); is != "10.0.0.1:1 10.0.0.9:1 " {
+		t.Error(is)
+	}
+	for range 2 {
+		if is := list(inForce, false); is != "10.0.0.9:1 10.0.0.1:1 " {
+			t.Error(is)
+		}
+	}
+	if w.feeds[1].good != nil || len(w.feeds[0].good) != 1 {
+		t.Errorf("in force: %v, %v", w.feeds[0].good, w.feeds[1].good)
+	}
 }
 
 func TestFileIsWatched(t *testing.T) {

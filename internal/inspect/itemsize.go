@@ -118,7 +118,7 @@ func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) 
 	}
 	defer c.Close()
 	if p.TLS.On() {
-		config, err := secure.ServerConfig(p.TLS, s.Address)
+		config, err := secure.ServerConfig(p.TLS, secure.Verified(s.Address, at))
 		if err != nil {
 			return 0, err
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/config"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
@@ -61,7 +62,13 @@ func TestFilesBeside(t *testing.T) {
 	one := &table.Pool{Connections: 1, Servers: []table.Target{server(1), server(2)}}
 	two := &table.Pool{Connections: 4, Servers: []table.Target{server(2)}}
 	all := &table.Table{Pools: []*table.Pool{one, two}, Listeners: make([]table.Listener, 2)}
-	if got, want := filesBeside(all, 3), 32+32+3*(8+64)+2*2*3+3*(2+5); got != want {
-		t.Errorf("%d, want %d", got, want)
+	f, err := config.Parse("f", []byte("listen: :1\npools: {m: {distribution: ketama, servers: [dns+a:1, dnssrv+b, file+/c]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for files, ofAdmin := range map[int]int{1 << 20: 256 + 16, 1024: 128, 200: 32} {
+		if got, want := filesBeside(f, all, 3, files), 32+ofAdmin+3*(8+64)+2*2*3+3*(2+5)+3+16+3; got != want {
+			t.Errorf("with %d files: %d, want %d", files, got, want)
+		}
 	}
 }

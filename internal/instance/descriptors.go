@@ -7,8 +7,12 @@ package instance
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 
+	"ringside/config"
+	"ringside/internal/discover"
+	"ringside/proxy/admin"
 	"ringside/proxy/loop"
 	"ringside/proxy/table"
 )
@@ -17,14 +21,15 @@ import (
 // clients.
 const (
 	filesOfProcess = 32 // for standard streams, the Go runtime, and files that are read
-	filesOfAdmin   = 32 // for concurrent scrapes, health checks and commands at the admin interface
+	filesOfAdmin   = 32 // for the admin interface of a process that may open few files: see filesBeside
 	filesOfLoop    = 8  // for each loop: its poller, and some in reserve
 	filesOfBurst   = 64 // for each loop: clients over the limit, between their accept and their rejection
 )
 
-// filesBeside returns how many descriptors an instance with the table t needs in addition
-// to those of its clients.
-func filesBeside(t *table.Table, loops int) int {
+// filesBeside returns how many descriptors an instance with the configuration f and its table t needs in
+// addition to those of its clients. files is how many it may open. The admin interface gets as many as it
+// can hold, but at most an eighth of them, so that clients can connect.
+func filesBeside(f *config.File, t *table.Table, loops, files int) int {
 	connections := map[string]int{} // by address, because the connections of a server are shared by all its pools
 	for _, p := range t.Pools {
 		for _, s := range p.Servers {
@@ -32,9 +37,14 @@ func filesBeside(t *table.Table, loops int) int {
 			connections[at] = max(connections[at], p.Connections)
 		}
 	}
-	n := filesOfProcess + filesOfAdmin + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
+	n := filesOfProcess + max(filesOfAdmin, min(admin.MostConnections, files/8)) + loops*(filesOfLoop+filesOfBurst) + len(t.Listeners)*2*loops
 	for _, c := range connections {
 		n += loops * (c + 1) // one more than its connections, because an old connection may still wait for a late reply
+	}
+	for i := range f.Pools {
+		for _, s := range f.Pools[i].Sources {
+			n += discover.Files(s.Source)
+		}
 	}
 	if slices.ContainsFunc(t.Listeners, func(l table.Listener) bool { return l.TLS != nil }) {
 		n += loops * loop.HandshakesMost
@@ -42,14 +52,14 @@ func filesBeside(t *table.Table, loops int) int {
 	return n
 }
 
-// fitClients lowers limits.clients in the table t if the process may not open enough
+// fitClients lowers limits.clients in the table t of the configuration f if the process may not open enough
 // files for so many clients.
-func fitClients(t *table.Table, loops int, log *slog.Logger) error {
+func fitClients(f *config.File, t *table.Table, loops int, log *slog.Logger) error {
 	files, known := openFiles()
 	if !known {
 		return nil
 	}
-	beside := filesBeside(t, loops)
+	beside := filesBeside(f, t, loops, int(min(files, math.MaxInt32)))
 	if files >= uint64(beside+t.Limits.Clients) {
 		return nil
 	}

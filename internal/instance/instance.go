@@ -48,7 +48,7 @@ type Instance struct {
 	logging      *logSettings
 	watch        fileWatch    // detects changes of the configuration file; without a path, there is no file
 	started      *config.File // the configuration with which the process was started
-	file         *config.File // the configuration that is in force now
+	file         *config.File // the configuration that is in force now; written under mu
 	sources      *discover.Watch
 	listRejected bool                              // the last change of the servers of sources was rejected
 	dial         atomic.Pointer[map[string]string] // where to connect to servers that are not at their address in the table
@@ -112,7 +112,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		sources.Stop()
 		return nil, err
 	}
-	if err := fitClients(t, f.Engine.Loops, log); err != nil {
+	if err := fitClients(f, t, f.Engine.Loops, log); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
@@ -418,7 +418,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		return time.After(is.Unsettled)
 	}
 	accept := slices.ContainsFunc(r.askers, func(q reloadRequest) bool { return q.accept })
-	f, pending, err := r.load(accept)
+	f, settle, pending, err := r.load(accept)
 	if pending != nil {
 		if !again {
 			r.log.Info("reload delayed: new sources of servers are asked first")
@@ -432,6 +432,9 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	}
 	var a reloadAnswer
 	a.done, a.err = r.adopt(f, moves, err)
+	if a.err == nil {
+		settle(true)
+	}
 	r.listRejected = false
 	r.sources.Use(r.file, true)
 	for _, q := range r.askers {
@@ -483,7 +486,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 			return nil, false, err
 		}
 	}
-	if err := fitClients(t, r.started.Engine.Loops, r.log); err != nil {
+	if err := fitClients(f, t, r.started.Engine.Loops, r.log); err != nil {
 		return nil, false, err
 	}
 	take, err := r.open(f, t)
@@ -530,7 +533,7 @@ func (r *Instance) refit() {
 	r.files = files
 	t, err := r.file.Build()
 	if err == nil {
-		err = fitClients(t, r.started.Engine.Loops, r.log)
+		err = fitClients(r.file, t, r.started.Engine.Loops, r.log)
 	}
 	if err != nil {
 		r.log.Error("limits.clients not adapted to the new limit of open files", "open_files", files, "error", err)

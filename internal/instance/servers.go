@@ -34,7 +34,8 @@ func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, l
 		case <-limited.Done():
 		}
 	}
-	if g, err := sources.Fit(f); err == nil {
+	if g, settle, err := sources.Fit(f, false); err == nil {
+		settle(true)
 		f = g
 	} else {
 		log.Error("the servers that sources have now do not fit the configuration", "error", err)
@@ -48,10 +49,11 @@ func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, l
 
 // load reads the configuration file, with the servers that its sources have now. If it has new sources,
 // they are asked first, and the channel pending receives when their first lookups have ended. With
-// accept, answers that change too much are accepted.
-func (r *Instance) load(accept bool) (f *config.File, pending <-chan time.Time, err error) {
+// accept, answers that change too much are accepted. If the configuration comes into force, settle must be
+// called.
+func (r *Instance) load(accept bool) (f *config.File, settle func(inForce bool), pending <-chan time.Time, err error) {
 	if f, err = r.watch.load(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	r.sources.Use(f, false)
 	first := r.sources.First(f)
@@ -66,35 +68,32 @@ func (r *Instance) load(accept bool) (f *config.File, pending <-chan time.Time, 
 				}
 				all <- time.Now()
 			}()
-			return nil, all, nil
+			return nil, nil, all, nil
 		}
 	}
-	if accept {
-		r.sources.Accept()
-	}
-	if f, err = r.sources.Fit(f); err != nil {
-		return nil, nil, err
+	if f, settle, err = r.sources.Fit(f, accept); err != nil {
+		return nil, nil, nil, err
 	}
 	for _, pool := range f.Unknown() {
 		if before := r.file.Pool(pool); before == nil || !before.Unknown() { // a pool that has servers does not lose them
-			return nil, nil, fmt.Errorf("%s: pools.%s: the servers are not known: %s", r.watch.path, pool, r.sources.Why(pool))
+			return nil, nil, nil, fmt.Errorf("%s: pools.%s: the servers are not known: %s", r.watch.path, pool, r.sources.Why(pool))
 		}
 	}
-	return f, nil, nil
+	return f, settle, nil, nil
 }
 
 // relist puts the servers that the sources have now in force. While instances may be in different stages
 // of the handover of an earlier change, no change is possible. In this case relist returns a channel that
 // fires when it must be tried again, with the servers of that time.
 func (r *Instance) relist() (later <-chan time.Time) {
-	f, err := r.sources.Fit(r.file)
+	f, settle, err := r.sources.Fit(r.file, false)
 	switch {
 	case err != nil:
 		r.adopt(nil, false, err)
 		return nil
 	case len(config.Changes(r.file, f)) == 0: // at most, a server has another address
-		r.file = f
-		r.follow(f)
+		r.moved(f)
+		settle(true)
 		if r.listRejected { // the servers are again those in force
 			r.mu.Lock()
 			r.reload.Err, r.listRejected = nil, false
@@ -102,15 +101,23 @@ func (r *Instance) relist() (later <-chan time.Time) {
 		}
 		return nil
 	}
-	r.file = r.file.At(f) // servers that stay may be elsewhere, even if the change of the list is rejected
-	r.follow(r.file)
+	r.moved(r.file.At(f)) // servers that stay may be elsewhere, even if the change of the list is rejected
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		return time.After(is.Unsettled)
 	}
 	f, moves, err := r.apply(f, false)
 	r.adopt(f, moves, err)
+	settle(err == nil)
 	r.listRejected = err != nil
 	return nil
+}
+
+// moved replaces the configuration in force by f, which differs only in where servers are.
+func (r *Instance) moved(f *config.File) {
+	r.mu.Lock()
+	r.file = f
+	r.mu.Unlock()
+	r.follow(f)
 }
 
 // follow makes the driver connect to the servers of f where they are now. Connections to servers that

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/bradfitz/gomemcache/memcache"
 
+	"ringside/config"
 	"ringside/internal/discover"
 	"ringside/internal/memnode"
 	"ringside/internal/testenv"
@@ -126,6 +128,31 @@ func TestServersAreNotKnown(t *testing.T) {
 	eventually(t, "the source fails", func() bool { return s.sources.States()[0].State == "failing" })
 	if s.names() != "a" {
 		t.Error(s.names())
+	}
+}
+
+// TestConfigWhileServersMove checks, with -race, that the admin interface can read the configuration while
+// servers move.
+func TestConfigWhileServersMove(t *testing.T) {
+	f, err := config.Parse("f", []byte("listen: :1\npools: {main: {distribution: ketama, servers: [a]}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Instance{file: f, sources: discover.NewWatch(asker, slog.New(slog.DiscardHandler))}
+	ended := make(chan bool)
+	go func() {
+		for range 20 {
+			r.relist()
+		}
+		close(ended)
+	}()
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+			r.config()
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ type connection struct {
 const (
 	maxConnections   = 256
 	spareConnections = 16
+
+	// MostConnections is how many connections the admin interface holds at most.
+	MostConnections = maxConnections + spareConnections
 )
 
 // maxWrite is the largest number of bytes that are written at once. A client that reads a long

@@ -104,7 +104,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}
 	d.handshakes = handshakes{engine: e, post: d.post}
-	d.introductions = introductions{post: d.post}
+	d.introductions = introductions{post: d.post, opts: &d.opts}
 	if err := d.open(); err != nil {
 		d.closeOwn()
 		return nil, err

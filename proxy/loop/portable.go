@@ -98,7 +98,7 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}
 	d.handshakes = handshakes{engine: e, post: d.post}
-	d.introductions = introductions{post: d.post}
+	d.introductions = introductions{post: d.post, opts: &d.opts}
 	d.timer = time.AfterFunc(time.Hour, func() { d.with(func(*proxy.Engine) {}) })
 	return d, nil
 }

@@ -80,7 +80,7 @@ type handshake struct {
 // greeter is a driver's socket of a client during its handshake.
 type greeter interface {
 	Peer() string
-	flush()               // sends what Conn.Out has, as far as the socket accepts it
+	flush()               // sends what Conn.Out has, as far as the socket accepts it, and reads on after Conn.Full
 	welcome()             // passes the client to the engine: its handshake is complete
 	drop()                // closes the socket, and calls handshakes.forget
 	refuse(answer string) // sends the answer, and closes the socket as drop does

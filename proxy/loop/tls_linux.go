@@ -11,6 +11,7 @@ import (
 
 // Sizes of the buffers that the TLS connections of a loop share.
 const (
+	shakenRead  = 16 << 10  // most encrypted bytes of one read during the handshake
 	sealedRead  = 68 << 10  // most encrypted bytes of one read from a socket
 	sealedWrite = 256 << 10 // most plain bytes that are encrypted before the socket is written to
 )
@@ -31,8 +32,12 @@ func (d *epoll) shake(s *sock, events uint32) {
 	if s.state != sockShaking || events&(unix.EPOLLIN|unix.EPOLLHUP|unix.EPOLLERR) == 0 {
 		return
 	}
-	buf := d.sealedSpace()
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), ptr(&buf[0]), uintptr(len(buf)))
+	var n uintptr
+	var errno unix.Errno
+	buf := d.sealedSpace()[:shakenRead]
+	if s.events&unix.EPOLLIN != 0 { // else paused: epoll reports only the end of the connection
+		n, _, errno = unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), ptr(&buf[0]), uintptr(len(buf)))
+	}
 	switch {
 	case errno == unix.EAGAIN || errno == unix.EINTR:
 	case errno != 0 || n == 0:
@@ -50,6 +55,16 @@ func (d *epoll) shake(s *sock, events uint32) {
 		d.handshakes.arrived(s.tls.greeting, buf[:n])
 	default:
 		s.tls.Feed(buf[:n])
+	}
+	if s.state == sockShaking && s.tls.Full() {
+		d.watch(s, s.events&^unix.EPOLLIN)
+	}
+}
+
+// flushShaken sends what the handshake of s has written, and reads on if the handshake was Full.
+func (d *epoll) flushShaken(s *sock) {
+	if d.flushSealed(s); !s.tls.over {
+		d.watch(s, s.events|unix.EPOLLIN)
 	}
 }
 
@@ -75,7 +90,7 @@ type clientSock struct {
 }
 
 func (c clientSock) Peer() string { return c.s.Peer() }
-func (c clientSock) flush()       { c.flushSealed(c.s) }
+func (c clientSock) flush()       { c.flushShaken(c.s) }
 func (c clientSock) drop()        { c.close(c.s) }
 
 func (c clientSock) refuse(answer string) {
@@ -310,7 +325,7 @@ type serverSock struct {
 	s *sock
 }
 
-func (c serverSock) flush() { c.flushSealed(c.s) }
+func (c serverSock) flush() { c.flushShaken(c.s) }
 
 // greetServer begins the TLS handshake with a server that is connected.
 func (d *epoll) greetServer(s *sock) {

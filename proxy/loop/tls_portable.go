@@ -26,6 +26,9 @@ func (d *portable) arrivedSealed(s *stream, b []byte, err error) {
 	case len(b) > 0:
 		s.tls.Feed(b)
 	}
+	if s.tls.shaking && s.tls.Full() {
+		s.pause(true)
+	}
 	switch {
 	case err == nil || s.closed:
 	case x != nil:
@@ -118,6 +121,13 @@ func (d *portable) flushSealed(s *stream) {
 	s.out <- buf // never blocks: the writer is free
 }
 
+// flushShaken passes what the handshake of s has written to the writer, and reads on if the handshake was
+// Full.
+func (d *portable) flushShaken(s *stream) {
+	s.pause(false)
+	d.flushSealed(s)
+}
+
 // wroteSealed is called when the writer is free, after an error if err is not nil.
 func (d *portable) wroteSealed(s *stream, err error) {
 	s.busy = false
@@ -186,7 +196,7 @@ type clientStream struct {
 }
 
 func (c clientStream) Peer() string { return c.s.Peer() }
-func (c clientStream) flush()       { c.flushSealed(c.s) }
+func (c clientStream) flush()       { c.flushShaken(c.s) }
 
 func (c clientStream) drop() {
 	c.tellAtOnce(c.s, c.s.tls.Out()) // an alert with the reason
@@ -215,7 +225,7 @@ type serverStream struct {
 	s *stream
 }
 
-func (c serverStream) flush() { c.flushSealed(c.s) }
+func (c serverStream) flush() { c.flushShaken(c.s) }
 
 // greetServer begins the TLS handshake with a server that is connected.
 func (d *portable) greetServer(s *stream) {

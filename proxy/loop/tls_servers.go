@@ -23,6 +23,7 @@ var serverTurns = secure.NewTurns(max(1, runtime.NumCPU()/2))
 // session of the first. Like the engine, only one goroutine at a time uses it.
 type introductions struct {
 	post    func(f func(e *proxy.Engine))
+	opts    *Options
 	servers secure.Servers
 	open    map[string][]*introduction // by address; the first runs
 	failed  map[string]bool            // addresses with which the last handshake has failed
@@ -38,7 +39,7 @@ type introduction struct {
 
 // introduced is a driver's socket of a server during its handshake.
 type introduced interface {
-	flush()        // sends what Conn.Out has, as far as the socket accepts it
+	flush()        // sends what Conn.Out has, as far as the socket accepts it, and reads on after Conn.Full
 	met(err error) // passes the server to the engine, or closes the socket after an error
 }
 
@@ -48,8 +49,8 @@ const retryWithin = 50 * time.Millisecond
 
 // begin begins the handshake with the server of l.
 func (h *introductions) begin(server introduced, l *link.Link) (*introduction, error) {
-	_, address := l.Server().Target()
-	c, err := h.servers.Conn(l.Server().Security(), address)
+	network, address := l.Server().Target()
+	c, err := h.servers.Conn(l.Server().Security(), secure.Verified(address, h.opts.locate(network, address)))
 	if err != nil {
 		return nil, err
 	}

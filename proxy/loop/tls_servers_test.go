@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"os/exec"
@@ -30,18 +31,22 @@ func TestTLSServers(t *testing.T) {
 		return err == nil
 	})
 	each(t, func(t *testing.T, o Options) {
+		o.Locate = func(string) string { return at }
 		for _, c := range map[string]struct {
 			settings table.ServerTLS
 			ok       bool
+			named    string // address of the server in the table; empty: where it is
 		}{
-			"full":         {table.ServerTLS{CA: string(ca.PEM)}, true},
-			"other name":   {table.ServerTLS{CA: string(ca.PEM), Name: "cache.example"}, false},
-			"ca":           {table.ServerTLS{CA: string(ca.PEM), Name: "cache.example", Verify: table.VerifyCA}, true},
-			"other ca":     {table.ServerTLS{CA: string(testenv.NewCA(t, "x").PEM)}, false},
-			"other ca, ca": {table.ServerTLS{CA: string(testenv.NewCA(t, "x").PEM), Verify: table.VerifyCA}, false},
-			"off":          {table.ServerTLS{Verify: table.VerifyOff}, true},
+			"full":         {table.ServerTLS{CA: string(ca.PEM)}, true, ""},
+			"a name":       {table.ServerTLS{CA: string(ca.PEM)}, true, "a@main:0"},
+			"a host":       {table.ServerTLS{CA: string(ca.PEM)}, false, "cache.example:11211"},
+			"other name":   {table.ServerTLS{CA: string(ca.PEM), Name: "cache.example"}, false, ""},
+			"ca":           {table.ServerTLS{CA: string(ca.PEM), Name: "cache.example", Verify: table.VerifyCA}, true, ""},
+			"other ca":     {table.ServerTLS{CA: string(testenv.NewCA(t, "x").PEM)}, false, ""},
+			"other ca, ca": {table.ServerTLS{CA: string(testenv.NewCA(t, "x").PEM), Verify: table.VerifyCA}, false, ""},
+			"off":          {table.ServerTLS{Verify: table.VerifyOff}, true, ""},
 		} {
-			tab := tableOf(at)
+			tab := tableOf(cmp.Or(c.named, at))
 			tab.Pools[0].TLS = table.Secure(c.settings)
 			d, err := net.Dial("tcp", start(t, o, tab))
 			if err != nil {

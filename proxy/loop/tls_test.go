@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -216,6 +217,74 @@ func TestStalledHandshakes(t *testing.T) {
 			t.Errorf("counted %+v, want about %d crowded out", is, stalled-HandshakesMost)
 		}
 	})
+}
+
+// TestHandshakeIsBounded checks that little is read from clients whose handshakes wait for a turn to compute.
+// A client that sends a long first message is served later.
+func TestHandshakeIsBounded(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		s := startSecured(t, o, nil)
+		for range cap(clientTurns) {
+			clientTurns <- struct{}{}
+		}
+		release := sync.OnceFunc(func() {
+			for range cap(clientTurns) {
+				<-clientTurns
+			}
+		})
+		defer release()
+		flood, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer flood.Close()
+		flood.Write(helloOf(t, s.ca))
+		for sent, junk := 0, make([]byte, 1<<20); err == nil; sent += len(junk) {
+			if sent > 32<<20 { // the kernel holds less
+				t.Fatal("there is no bound")
+			}
+			flood.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
+			_, err = flood.Write(junk)
+		}
+		raw, err := net.Dial("tcp", s.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer raw.Close()
+		config := s.ca.Client()
+		for range 200 {
+			config.NextProtos = append(config.NextProtos, strings.Repeat("p", 255))
+		}
+		greeted, ended := make(chan bool, 10), make(chan error, 1)
+		long := tls.Client(telling{raw, greeted}, config)
+		raw.SetDeadline(time.Now().Add(testenv.Hang))
+		go func() { ended <- long.Handshake() }()
+		<-greeted
+		for range 10 { // the loop reads as much as it wants
+			s.snapshot(t)
+		}
+		release()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		says(t, long, "set a 0 0 100000\r\n"+strings.Repeat("v", 100_000)+"\r\n", "STORED\r\n")
+		testenv.Eventually(t, "the other client is closed", func() bool { return s.snapshot(t).failed == 1 })
+	})
+}
+
+// telling is a connection that tells about each write.
+type telling struct {
+	net.Conn
+	wrote chan bool
+}
+
+func (c telling) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	select {
+	case c.wrote <- true:
+	default:
+	}
+	return n, err
 }
 
 // helloOf returns the first bytes of a TLS client.

@@ -41,7 +41,8 @@ func newConn() *Conn {
 }
 
 // Handshake starts the handshake. It computes only when it has one of the turns. From another
-// goroutine, it calls send whenever there are bytes to be sent (Out), and done once, at the end.
+// goroutine, it calls send whenever there are bytes to be sent (Out), or Full has become false, and done
+// once, at the end.
 func (c *Conn) Handshake(turns Turns, send func(), done func(error)) {
 	c.pipe.turns, c.pipe.send = turns, send
 	go func() {
@@ -72,6 +73,14 @@ func (c *Conn) Cancel() { c.pipe.end(net.ErrClosed) }
 // Feed adds encrypted bytes that have arrived from the other end. After Established the Conn does
 // not copy b: the caller must call Read until it returns no bytes before it changes b.
 func (c *Conn) Feed(b []byte) { c.pipe.feed(b) }
+
+// Full reports whether the handshake has enough bytes that it has not read. The caller must not Feed more
+// until the handshake calls send or done.
+func (c *Conn) Full() bool {
+	c.pipe.mu.Lock()
+	defer c.pipe.mu.Unlock()
+	return c.pipe.full
+}
 
 // End records that the other end sends no more bytes.
 func (c *Conn) End() { c.pipe.end(io.EOF) }
@@ -176,15 +185,20 @@ type pipe struct {
 	ended error      // why no more bytes arrive; nil: more may arrive
 	cut   bool       // crypto/tls has read to the end
 	waits bool       // the handshake runs: Read waits for bytes
+	full  bool       // the handshake has not read in completely since in had enoughIn bytes
 	turns Turns
 	send  func()
 }
+
+// enoughIn is how many bytes may wait for the handshake. Both ends of an ordinary handshake send less.
+const enoughIn = 16 << 10
 
 func (p *pipe) feed(b []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waits || len(p.in) > 0 {
 		p.in = append(p.in, b...)
+		p.full = p.waits && len(p.in) >= enoughIn
 		p.more.Signal()
 		return
 	}
@@ -240,7 +254,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.waits && len(p.in) == 0 && p.ended == nil {
-		send := p.start < len(p.out)
+		send := p.full || p.start < len(p.out)
+		p.full = false
 		p.mu.Unlock()
 		<-p.turns
 		if send {

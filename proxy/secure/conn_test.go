@@ -218,6 +218,43 @@ func TestCancelledHandshake(t *testing.T) {
 	}
 }
 
+// TestFull checks that a handshake that waits for its turn says when it has enough bytes, and when it
+// needs more. The first message of the client is long.
+func TestFull(t *testing.T) {
+	ca := testenv.NewCA(t, "ca")
+	pair := ca.Named(t, "127.0.0.1")
+	l, err := NewListener(&table.ListenerTLS{Cert: pair.CertPEM, Key: pair.KeyPEM}, &Tickets{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := ca.Client()
+	for range 3 * enoughIn / 256 {
+		config.NextProtos = append(config.NextProtos, string(make([]byte, 255)))
+	}
+	server, client := l.Conn(), Client(config)
+	turns, wrote, sent := NewTurns(1), make(chan bool, 100), make(chan bool, 100)
+	turns <- struct{}{}
+	server.Handshake(turns, func() { sent <- true }, func(error) {})
+	client.Handshake(NewTurns(1), func() { wrote <- true }, func(error) {})
+	<-wrote
+	hello := client.Out()
+	server.Feed(hello[:enoughIn-1])
+	if server.Full() {
+		t.Error("it is full too early")
+	}
+	server.Feed(hello[enoughIn-1 : enoughIn])
+	if !server.Full() {
+		t.Error("it is not full")
+	}
+	<-turns
+	<-sent // it has read all bytes, and has nothing to send
+	if server.Full() {
+		t.Error("it is still full")
+	}
+	server.Cancel()
+	client.Cancel()
+}
+
 // TestTickets checks that sessions are resumed after the certificate has changed, and in a process that
 // has inherited the key.
 func TestTickets(t *testing.T) {

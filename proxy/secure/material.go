@@ -201,7 +201,7 @@ type serverConfig struct {
 // mostConfigs is the number of settings that are kept. There are more only after many reloads.
 const mostConfigs = 4096
 
-// Conn returns the TLS connection to the server at address, with these settings.
+// Conn returns the TLS connection to a server, with these settings. address is from Verified.
 func (s *Servers) Conn(security table.Security, address string) (*Conn, error) {
 	key := serverConfig{security, address}
 	c := s.configs[key]
@@ -218,7 +218,17 @@ func (s *Servers) Conn(security table.Security, address string) (*Conn, error) {
 	return Client(c), nil
 }
 
-// ServerConfig returns the settings of crypto/tls for connections to the server at address.
+// Verified returns the address with the host that the certificate of a server must have. address is that
+// in the table, and at is where the server is. The port 0 in the table means that a source of servers
+// has only a name for the server, which is no host.
+func Verified(address, at string) string {
+	if strings.HasSuffix(address, ":0") {
+		return at
+	}
+	return address
+}
+
+// ServerConfig returns the settings of crypto/tls for connections to a server. address is from Verified.
 func ServerConfig(security table.Security, address string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"ringside/ring"
 )
@@ -81,8 +83,15 @@ func (l *List) Fail(err error) (warn string) {
 	return l.problem(Failing, err.Error())
 }
 
+// Revert replaces the servers in force by those of an earlier time, because the last answer is unusable.
+func (l *List) Revert(servers []Server, why error) {
+	l.servers = servers
+	l.Fail(why)
+}
+
 // problem records why an answer is not in force. It returns the problem the first time.
 func (l *List) problem(s State, what string) (warn string) {
+	what = what[:min(len(what), mostProblem)]
 	if l.State != s {
 		warn = what
 	}
@@ -128,6 +137,9 @@ func usable(answer []Server) ([]Server, error) {
 	}
 	seen := map[string]Server{}
 	for _, s := range answer {
+		if !visible(s.Name) || !visible(s.Address) {
+			return nil, fmt.Errorf("it has a server with an unusable name or address: %.60q, %.60q", s.Name, s.Address)
+		}
 		s.Weight = max(s.Weight, 1)
 		if is, ok := seen[s.Name]; ok && is != s {
 			return nil, fmt.Errorf("it has the server %s twice, at %s and at %s", s.Name, is.Address, s.Address)
@@ -138,6 +150,18 @@ func usable(answer []Server) ([]Server, error) {
 		return nil, fmt.Errorf("it has no servers")
 	}
 	return sorted(slices.Collect(maps.Values(seen))), nil
+}
+
+// mostText is the largest length in bytes of a name or address, and mostProblem that of a problem.
+const (
+	mostText    = 300
+	mostProblem = 1000
+)
+
+// visible reports whether text can be the name or the address of a server: people can read it in logs and
+// metrics.
+func visible(text string) bool {
+	return text != "" && len(text) <= mostText && utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) })
 }
 
 func sorted(list []Server) []Server {

@@ -137,6 +137,22 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// TestUnusableText checks that names and addresses are readable, and that a problem is short.
+func TestUnusableText(t *testing.T) {
+	for name, want := range map[string]State{"a": Sound, "é": Sound, "a\u202eb": Failing, "a\u200b": Failing, "a b": Failing, "a\x1b": Failing, "a\xff": Failing, "": Failing, strings.Repeat("a", 301): Failing} {
+		for _, s := range []Server{{Name: name, Address: "a"}, {Name: "a", Address: name}} {
+			l := &List{}
+			if l.Answer(time.Unix(1, 0), []Server{s}, Settings{}); l.State != want || len(l.Problem) > 200 {
+				t.Errorf("%+q: %v, %s", name, l.State, l.Problem)
+			}
+		}
+	}
+	l := &List{}
+	if warn := l.Fail(errors.New(strings.Repeat("x", 1<<20))); len(warn) != mostProblem || l.Problem != warn {
+		t.Errorf("a problem with %d bytes", len(warn))
+	}
+}
+
 func TestManyServers(t *testing.T) {
 	l := &List{}
 	var list []Server
