@@ -142,7 +142,7 @@ func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
 	e.Count.TooLarge++
 	s.Swallow = r.Swallow
-	if r.Op != wire.Set && (r.Dialect == wire.Text || r.Flags&wire.Binary != 0) { // for these commands memcached keeps the old value
+	if r.Op != wire.Set { // memcached keeps the old value, except for meta commands; keeping it there too loses no lock
 		e.local(s, r.Answer, stats.ClientFault)
 		return
 	}

@@ -20,6 +20,7 @@ import (
 	"ringside/internal/discover"
 	"ringside/internal/memnode"
 	"ringside/internal/testenv"
+	"ringside/proxy"
 )
 
 // source is the content of the files of sources, which a test changes.
@@ -138,7 +139,12 @@ func TestConfigWhileServersMove(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Instance{file: f, sources: discover.NewWatch(asker, slog.New(slog.DiscardHandler))}
+	quiet := slog.New(slog.DiscardHandler)
+	table, err := f.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Instance{file: f, proxy: proxy.NewProxy(table, "test", quiet), sources: discover.NewWatch(asker, quiet)}
 	ended := make(chan bool)
 	go func() {
 		for range 20 {

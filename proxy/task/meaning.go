@@ -154,22 +154,16 @@ func Expiring(b []byte, rep *wire.Reply) bool {
 	return ok && (string(at.Of(b)) == "0" || string(at.Of(b)) == "1") || rep.Letters.Has('X')
 }
 
-// LeavesValue reports whether r, if it runs late, can replace a newer value or create one.
-// A cas with an old token can't, but a cas that also stores under an old token (I) can. An append
-// and the like only change the value that is there, late or not, unless they create an item on a
-// miss (N). A touch and a delete leave no value. An incr or decr that creates a counter on a miss can
-// leave one too, but it counts as one that can't: a late delete would be worse than one increment
-// too many, because it would remove increments for which other clients got replies.
+// LeavesValue reports whether r, if it runs late, can replace a newer value, so that a late delete
+// must follow it. A cas with an old token can't, but a cas that also stores under an old token (I) can.
+// A touch and a delete leave no value.
+//
+// An add, and an incr, append or the like that creates a missing item (N), can leave a value, but never
+// replace one. They count as commands that can't, because a late delete would be worse: the item that
+// it finds is often that of another client, such as a lock that was granted or a counter with
+// increments that were answered. What the command itself has created stays until it expires.
 func LeavesValue(r *wire.Request) bool {
-	switch r.Op {
-	case wire.Set, wire.Add, wire.Replace:
-		return true
-	case wire.Cas:
-		return r.Letters.Has('I')
-	case wire.Append, wire.Prepend:
-		return r.Letters.Has('N')
-	}
-	return false
+	return r.Op == wire.Set || r.Op == wire.Replace || r.Op == wire.Cas && r.Letters.Has('I')
 }
 
 // UncheckedFlags returns the error for a meta command with flags that Ringside must check itself, because
