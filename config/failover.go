@@ -311,7 +311,9 @@ func (d *document) checkResize(f *File, p *Pool) {
 	why := ""
 	switch {
 	case o.Mode == table.FailFast:
-		why = fmt.Sprintf("needs failover.mode rehash or gutter: with %s (%s), the instances do not agree about servers", o.Mode, o.WhyMode)
+		why = fmt.Sprintf("needs failover.mode rehash: with %s (%s), the instances do not agree about servers", o.Mode, o.WhyMode)
+	case o.Mode == table.Gutter:
+		why = "needs failover.mode rehash: a gutter is not flushed, so it keeps values of earlier outages, which another server's outage could bring back after the change"
 	case len(f.copiesIn(p.Name)) > 0:
 		why = "is not possible in a pool with replicated keys, because the flush would remove replicas: give these routes another pool, or leave this out"
 	case !slices.Contains(f.served(), p.Name):

@@ -257,7 +257,7 @@ func poolKeys() []key[Pool] {
 		set("max_move", "reject a reload that moves more than this share of the pool's keys to other servers; ringside reload --accept allows it",
 			percentage(), func(p *p) *float64 { return &p.MaxMove }),
 		set("resize", "what happens to keys with one copy when a reload gives them other servers", group(Resize{},
-			set("mode", "plain: each instance uses the new servers at once, and a later change can bring back old values. flush: all instances change together, after the servers that gain keys are flushed; needs failover.mode rehash or gutter",
+			set("mode", "plain: each instance uses the new servers at once, and a later change can bring back old values. flush: all instances change together, after the servers that gain keys are flushed; needs failover.mode rehash",
 				named(table.ResizeMode.String, table.ResizePlain, table.ResizeFlush), func(r *Resize) *table.ResizeMode { return &r.Mode }),
 		), func(p *p) *Resize { return &p.Resize }),
 		set("tls", "whether connections to the servers use TLS", poolTLSValue(), func(p *p) *PoolTLS { return &p.TLS }),

@@ -130,7 +130,7 @@ func (l *rule) byToken(t *task.Task) {
 		l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
 			switch s.Void = s.Tags != stamp.Stands; {
 			case !l.answered(t, r):
-			case l.nothing(t, s) && t.Req.Letters.Has('N'): // an incr or decr that creates its item, for which memcached ignores the cas
+			case l.nothing(t, s) && t.Req.Letters.Has('N') && (t.Op == wire.Incr || t.Op == wire.Decr): // memcached ignores the cas if the command creates its item
 				l.create(t, s)
 			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
