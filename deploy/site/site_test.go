@@ -123,7 +123,7 @@ func TestSite(t *testing.T) {
 	}
 }
 
-// TestSearch runs the search of the site on its index, and checks the first result.
+// TestSearch runs the search of the site on its index. The wanted page is one of the first two results.
 func TestSearch(t *testing.T) {
 	dir, _ := render(t)
 	for _, c := range []struct{ query, want string }{
@@ -143,8 +143,8 @@ func TestSearch(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
-		first, _, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
-		if first != c.want {
+		found := strings.Fields(string(out))
+		if first := found[:min(2, len(found))]; len(found) > 0 && c.want == "" || c.want != "" && !slices.Contains(first, c.want) {
 			t.Errorf("%q finds first %q, want %q (all: %s)", c.query, first, c.want, out)
 		}
 	}
