@@ -173,7 +173,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool, writesE
 			e.ForgetRoute(c)
 		}
 		e.near.Keep(lst, e.Shared.near, len(e.Shared.Engines()))
-		lst.Users = l.Users
+		lst.Users, lst.Certificates = l.Users, l.TLS != nil && len(l.TLS.ClientCA) > 0
 		e.Listeners[name], e.InOrder = lst, append(e.InOrder, lst)
 	}
 	for name, lst := range old {

@@ -33,7 +33,7 @@ func (e *Engine) permit(s *client.Session) {
 	switch names := s.CertificateNames(); {
 	case known:
 		s.Front = &permitted{d, e.gen.Permissions.OfUser(id)}
-	case d.Users == nil && names != nil:
+	case d.Users == nil && (names != nil || d.Certificates): // a client that connected before certificates were needed may do nothing
 		s.Front = &permitted{d, e.gen.Permissions.OfCertificate(names)}
 	}
 }
@@ -106,7 +106,7 @@ func (d *permitted) allows(raw []byte) bool {
 }
 
 // allowsKey reports whether the user may use key, which is spelled as in the request. An invalidation
-// of a tag needs all routes with tags, because values of each of them may have the tag.
+// of a tag needs the routes with tags of all listeners, because values of each of them may have the tag.
 func (d *permitted) allowsKey(key []byte) bool {
 	if d.Req.Flags&wire.Base64 != 0 {
 		key, _ = wire.DecodeKey(nil, key)
@@ -121,9 +121,11 @@ func (d *permitted) allowsKey(key []byte) bool {
 	if rt.Tags == nil || !rt.Tags.Command {
 		return d.may.AllowsRoute(table.RouteName(rt.Prefix, rt.Match))
 	}
-	for i := range d.Routes {
-		if o := &d.Routes[i]; o.Tags != nil && !o.Tags.Command && !d.may.AllowsRoute(table.RouteName(o.Prefix, o.Match)) {
-			return false
+	for _, lst := range d.Listeners {
+		for i := range lst.Routes {
+			if o := &lst.Routes[i]; o.Tags != nil && !o.Tags.Command && !d.may.AllowsRoute(table.RouteName(o.Prefix, o.Match)) {
+				return false
+			}
 		}
 	}
 	return true

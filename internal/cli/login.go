@@ -63,8 +63,18 @@ func (l *Login) Client(network, address string, file *config.File) (*admin.Clien
 	if !ok || user == "" || password == "" {
 		return nil, Usage(fmt.Errorf("%s must have user:password", from))
 	}
+	if t == nil && !isLocal(network, address) {
+		return nil, Usage(fmt.Errorf("%s is not sent to %s without TLS: name the CA of the admin interface with --ca", from, address))
+	}
 	c.LogIn(user, password)
 	return c, nil
+}
+
+// isLocal reports whether nothing that is sent to address leaves this machine.
+func isLocal(network, address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return network == "unix" || err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
 // firstLogin returns the first user of an auth_file with a password that is not hashed, or "".

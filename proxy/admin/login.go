@@ -55,6 +55,10 @@ func (s *Server) checkLogin(r *http.Request) error {
 	}
 	p := s.proxy
 	s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin login rejected: wrong user or password", "client", r.RemoteAddr)
+	if c, _ := r.Context().Value(connectionKey{}).(*connection); c != nil { // it may be closed meanwhile, so delayed logins keep no other client away
+		c.block(1)
+		defer c.block(-1)
+	}
 	select {
 	case <-time.After(loginDelay):
 	case <-r.Context().Done():

@@ -19,6 +19,7 @@ import (
 	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/fault"
+	"ringside/proxy/table"
 )
 
 // serve runs s on a listener of its own and returns its address.
@@ -414,6 +415,11 @@ func TestProbesBesideWaitingConnections(t *testing.T) {
 		end            // the end of a handler
 		reply          // the first byte of a reply
 	)
+	const wrongLogin = "a wrong login, whose reply is delayed"
+	users, err := table.ParseUsers([]byte("ops:s"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name, sends string
 		await       int
@@ -427,10 +433,15 @@ func TestProbesBesideWaitingConnections(t *testing.T) {
 		{"half a body after an unknown expectation", "GET /x HTTP/1.1\r\nHost: x\r\nExpect: x\r\nContent-Length: 10\r\n\r\nabc", reply},
 		{"half a body that is read", "POST /control/faults HTTP/1.1\r\nHost: 127.0.0.1\r\nRingside-Control: 1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", begin},
 		{"a body that is awaited", "POST /control/reload HTTP/1.1\r\nHost: 127.0.0.1\r\nRingside-Control: 1\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n", begin},
+		{wrongLogin, "GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Basic b3BzOm5v\r\n\r\n", begin},
 		{"replies that are not read", strings.Repeat("GET "+script+" HTTP/1.1\r\nHost: x\r\n\r\n", 4), begin},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := New(running(), Options{Access: Access{Faults: true}, FaultSet: new(fault.Set)})
+			access := Access{Faults: true}
+			if c.name == wrongLogin {
+				access.Users = users
+			}
+			s := New(running(), Options{Access: access, FaultSet: new(fault.Set)})
 			// The channels are large enough for the requests of all connections.
 			events := map[int]chan bool{begin: make(chan bool, 1<<16), end: make(chan bool, 1<<16)}
 			h := s.http.Handler
@@ -475,6 +486,18 @@ func TestProbesBesideWaitingConnections(t *testing.T) {
 			}
 			for range maxConnections + spareConnections {
 				hold()
+			}
+			if c.name == wrongLogin { // other clients are served too
+				r, _ := http.NewRequest("GET", "http://"+l.Addr().String()+"/metrics", nil)
+				r.SetBasicAuth("ops", "s")
+				answer, err := http.DefaultTransport.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				answer.Body.Close()
+				if answer.StatusCode != 200 {
+					t.Fatalf("a right login: %s", answer.Status)
+				}
 			}
 			for range 8 {
 				for _, path := range []string{"/healthz", "/readyz"} {

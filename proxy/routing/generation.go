@@ -27,6 +27,8 @@ type Listener struct {
 	Pools    []*BoundPool // the pools of the routes, including gutters
 	Users    *table.Users // the users that may log in; nil: no login is needed
 
+	Certificates bool // clients need a certificate
+
 	suffixes []string // separators after which clients append tags to a key
 
 	InOrder bool // a pool has multiget_order: request, so values are sent in the order of the requested keys

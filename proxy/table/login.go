@@ -2,7 +2,10 @@ package table
 
 // This file defines the login to servers.
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Login is the user with which Ringside authenticates to the servers of a pool. The zero Login is none.
 type Login struct {
@@ -19,12 +22,13 @@ func (l Login) AppendRequest(b []byte) []byte {
 	return fmt.Appendf(b, "set auth x x %d\r\n%s %s\r\n", len(l.User)+1+len(l.Password), l.User, l.Password)
 }
 
-// Refusal explains the reply of a server that has not accepted the login.
+// Refusal explains the reply of a server that has not accepted the login. The text does not have the
+// password, also if the server sends it back.
 func (l Login) Refusal(reply string) string {
 	if reply == "CLIENT_ERROR bad command line format" {
 		return "it does not ask for a login: start it with -Y, or remove auth from its pool"
 	}
-	return fmt.Sprintf("it rejects the login of user %s: %s", l.User, reply)
+	return fmt.Sprintf("it rejects the login of user %s: %s", l.User, strings.ReplaceAll(reply, l.Password, "…"))
 }
 
 // String returns the user without the password.
