@@ -117,7 +117,7 @@ func (w *sizing) meta() sized {
 			}
 		}
 		send := request(tagged)
-		return sized{brief(send), send, w.store(request(key), key, len(v), true, tooLargeForCache), false}
+		return sized{brief(send), send, w.store(request(key), key, len(v), mode == "" || mode == " MS", tooLargeForCache), false}
 	case n < 7 || guarded(key):
 		request := func(key string) []byte {
 			key, b := spell(key)

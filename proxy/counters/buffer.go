@@ -171,6 +171,8 @@ func outcomeOf(r *upstream.Result) (o outcome, n uint64) {
 		o = unsent
 	case r.Bytes == nil:
 		o = inDoubt
+	case r.Unsent: // Ringside itself has rejected a value that is too large for the server: see upstream.Conn.RejectItem
+		o = rejected
 	case r.Reply.Kind == wire.NotStored || r.Reply.Kind == wire.Error || r.Reply.Kind == wire.ClientError:
 		o = rejected
 	}

@@ -51,7 +51,7 @@ type Attempt struct {
 // latedelete.go.
 type late struct {
 	behind      LateAction // what is sent after the mutation, if it may run late: a delete, a tombstone or nothing
-	LeavesValue bool       // the mutation, if it runs late, can leave a value: see task.LeavesValue
+	LeavesValue bool       // the mutation, if it runs late, can replace a newer value: see task.LeavesValue
 }
 
 // timing has the deadline of an attempt (see Conn.postpone), and the times of its steps, on the loop's

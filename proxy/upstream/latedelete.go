@@ -57,7 +57,7 @@ const (
 )
 
 // Unguarded reports whether a late delete, or a tombstone, must be sent after a: no client waits for
-// a any more, a may run late and leave a value, and nothing was sent after it yet.
+// a any more, a may run late and replace a newer value, and nothing was sent after it yet.
 func (a *Attempt) Unguarded() bool { return a.LeavesValue && a.To == nil && a.behind != Nothing }
 
 // deleteLate adds to the end of the queue of c, for each unguarded mutation in the queue, the delete or
@@ -88,7 +88,7 @@ func (c *Conn) deleteLateOne(a *Attempt) {
 }
 
 // mayArrive reports whether the server's kernel may have received all bytes of a mutation on c that
-// could leave a value if it runs late. If not, an Abort of c is enough: bytes that are still in this
+// could replace a newer value if it runs late. If not, an Abort of c is enough: bytes that are still in this
 // machine's kernel then never arrive.
 func (c *Conn) mayArrive() bool {
 	switch first := c.find(func(a *Attempt) bool { return a.LeavesValue && a.behind != Nothing }); {
