@@ -356,8 +356,7 @@
 // two clients never both hold a lock, even if one replica was evicted or restarted empty, or
 // the primary is changing. At a replica that is not read, a value does not refuse the add,
 // but a tombstone does, because a delete is in progress. An add that is not acknowledged is
-// undone where it was granted. If the caller no longer counts its success, Withdraw removes the
-// value, too.
+// undone where it was granted.
 //
 // # Cas tokens
 //

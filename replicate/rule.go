@@ -178,17 +178,16 @@ const (
 	burying   // class "buries": store a tombstone at each replica
 	verifying
 	unearthing
-	granting    // class "grants": the add stores a tombstone (claim) at one replica after the other
-	storing     // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
-	withdrawing // class "grants": remove what the add has stored, because its reply no longer counts
-	leading     // class "leads" or "alone": the primary was asked
-	remarking   // the command has changed a tombstone: a fresh tombstone replaces it
-	emptying    // the dirty primary has no source for a repair, so the key is removed there
-	peeking     // check that a primary that may lack values has the key, before the command creates it
-	looking     // the primary does not have the key: the other replicas are asked
-	following   // class "leads": the followers were asked
-	sweeping    // remove the old value from replicas that have refused the new one
-	claiming    // first stage of a copy: store a tombstone at replicas that lack the key, or look at the item to replace
+	granting  // class "grants": the add stores a tombstone (claim) at one replica after the other
+	storing   // class "grants": the client's value replaces the tombstones (claims) that the add has stored, the primary's first
+	leading   // class "leads" or "alone": the primary was asked
+	remarking // the command has changed a tombstone: a fresh tombstone replaces it
+	emptying  // the dirty primary has no source for a repair, so the key is removed there
+	peeking   // check that a primary that may lack values has the key, before the command creates it
+	looking   // the primary does not have the key: the other replicas are asked
+	following // class "leads": the followers were asked
+	sweeping  // remove the old value from replicas that have refused the new one
+	claiming  // first stage of a copy: store a tombstone at replicas that lack the key, or look at the item to replace
 	fetching
 	filling
 	checking
@@ -474,10 +473,6 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 		r.handleGrant(m)
 	case storing:
 		r.handleStore(ask)
-	case withdrawing:
-		if o.Kind == Deleted || o.Kind == NotFound {
-			r.held &^= m
-		}
 	case emptying:
 		r.handleEmpty(m, o.Kind)
 	case leading, remarking:

@@ -547,30 +547,3 @@ func (r *Rule) revoke(m Mask) {
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
 }
-
-// Withdraw removes what a successful add has stored. The caller calls it in place of the reply, if
-// it is no longer sure that the replicas are those of all instances. Each value is removed by its
-// own cas, so the items of other commands stay. Without this, a lock of which the client knows
-// nothing would remain until it expires. Withdraw returns false, and does nothing, if the command is
-// no add or has stored nothing. Otherwise the rule is settled as Unmet.
-func (r *Rule) Withdraw() bool {
-	if r.class != grants || r.verdict != Answered || r.asks[r.answer].step != Store || r.asks[r.answer].kind != Stored {
-		return false
-	}
-	r.held = r.stored
-	r.from, r.overwrite = r.lead, r.stored&^(1<<r.lead) // another command may have copied the value: a repair copies what the primary has then
-	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
-	r.verdict, r.answer = Unmet, -1
-	r.revoke(r.held)
-	r.stage = withdrawing
-	return true
-}
-
-// ChangedNothing reports whether the command is an add that has ended, and that has certainly left
-// nothing at the replicas: it was rejected, or withdrawn. It can start again.
-func (r *Rule) ChangedNothing() bool {
-	if r.class != grants || !r.IsDone() {
-		return false
-	}
-	return r.stage == withdrawing && r.held == 0 || r.verdict == Answered && r.asks[r.answer].kind == NotStored
-}

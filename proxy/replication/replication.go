@@ -64,7 +64,6 @@ type command struct {
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, translated to a cas of the primary; nil: the client has sent no token
-	withdrawn  bool           // the command is an add whose success no longer counts: what it has stored is removed
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
@@ -238,9 +237,8 @@ func (c *command) advance(t *task.Task) {
 	if s.Dirty|s.Undo|s.Overwrite != 0 {
 		c.e.disableDirectReads()
 	}
-	if !t.ClientDone && c.settle(t, s) {
-		c.advance(t)
-		return
+	if !t.ClientDone {
+		c.settle(t, s)
 	}
 	if c.rule.IsDone() {
 		c.finish(t, s)
@@ -432,29 +430,24 @@ var replyTo = map[replicate.Kind]wire.Kind{
 }
 
 // settle answers the client with the result of the rule, unless the result no longer counts. A
-// read then starts again with the new states of the replicas. An add is withdrawn, and starts again
-// too. No other write can start again, because it may have run. settle returns true if the rule has
-// new asks.
-func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
+// read then starts again with the new states of the replicas. A write can't start again, because
+// it may have run.
+func (c *command) settle(t *task.Task, s replicate.Settlement) {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
-	if c.withdrawn || told && !c.sure(t, s) {
+	if told && !c.sure(t, s) {
 		switch e := c.e; {
-		case (!c.writes || c.rule.ChangedNothing()) && c.rule.IsDone() && e.Now < t.Deadline:
+		case !c.writes && c.rule.IsDone() && e.Now < t.Deadline:
 			e.DispatchAgain(t)
 		case !c.writes:
 			t.Fail("what the server said is not sure any more", stats.Unavailable)
-		case c.withdrawn && !c.rule.IsDone():
-		case !c.withdrawn && c.rule.Withdraw():
-			c.withdrawn = true
-			return true
 		default:
 			t.Fail("not sure that everybody sees the write", stats.Unavailable)
 		}
-		return false
+		return
 	}
 	if told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
 		if c.rule.IsDone() && c.e.awaitHandover(t, true) || !c.rule.IsDone() && c.e.handover != nil {
-			return false
+			return
 		}
 	}
 	switch s.Verdict {
@@ -465,7 +458,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 				k = task.MissKind(t)
 			}
 			t.AnswerKind(k)
-			return false
+			return
 		}
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
@@ -487,7 +480,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		t.WaitReason = "a server with a replica of the key can't be reached, and other instances may still read there"
 		if c.rule.IsDone() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
-			return false
+			return
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
@@ -499,7 +492,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		if s.Answer >= 0 && c.asks[s.Answer].result.Bytes != nil {
 			t.Answer(&c.asks[s.Answer].result, nil)
-			return false
+			return
 		}
 		for i := range c.asks {
 			if a := &c.asks[i].result; a.Bytes == nil && a.Why != "" {
@@ -508,7 +501,6 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		t.Fail(why, o)
 	}
-	return false
 }
 
 // finish ends a command after its last ask has an outcome. It records in the ledger which
