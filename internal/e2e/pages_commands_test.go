@@ -38,7 +38,7 @@ var shownCommands = []shownCommand{
 	{command: "./ringside reload -c ringside.yaml", place: "own"},
 	{command: "ringside plan new.yaml", place: "own", run: "(cat ringside.yaml; echo '      - 10.0.0.3:11211') > new.yaml; ringside plan new.yaml", output: `of the keys move`},
 
-	{command: "go run -v ./cmd/ringside demo", place: "demo", run: "ringside demo > demo.out & until grep Ctrl-C demo.out; do sleep 0.1; done", output: `Ctrl-C`},
+	{command: "go run ./cmd/ringside demo", place: "demo", run: "ringside demo > demo.out & until grep Ctrl-C demo.out; do sleep 0.1; done", output: `Ctrl-C`},
 	{command: `php -r '$m = new Memcached; $m->addServer("127.0.0.1", 11211); $m->set("greeting", "hello"); echo $m->get("greeting"), "\n";'`, place: "demo", output: `hello`},
 	{command: "./ringside drill --fault hang", place: "demo", run: "ringside drill --fault hang --for 3s", output: `(?i)hang`},
 	{command: "ringside drill --fault hang --for 10s", place: "demo", run: "ringside drill --fault hang --for 3s", output: `(?i)hang`},
