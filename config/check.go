@@ -39,7 +39,7 @@ func (d *document) checkListeners(f *File) {
 	d.checkTraces(f)
 	d.checkCircle(f)
 	d.checkAdminLogin(&f.Admin)
-	if a := &f.Admin; a.AuthFile != "" || a.TLS.ClientCA != "" { // nobody can use it without a login or a certificate
+	if a := &f.Admin; a.AuthFile != "" || a.TLS.ClientCA != "" { // it can be used only with a login or a certificate
 	} else if a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
 	} else if a.Address.everywhere() {

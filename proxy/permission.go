@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-// permitted is a handler for a client of which the configuration says what it may do. A client without
+// permitted is a handler for a client with limits: the configuration says what it may do. A client without
 // such limits does not use it, so they cost other clients nothing.
 type permitted struct {
 	*handler
