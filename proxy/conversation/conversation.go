@@ -29,6 +29,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/health"
 	stages "ringside/proxy/health/barrier"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/replicate"
@@ -85,6 +86,7 @@ import (
 //	wait 500ms      the clock advances
 //	handover pauses   all instances have the table and pause writes to keys that move;
 //	                or: handover is done
+//	list moves      the instances change to the pools' next server lists; list unknown: the list in force is not known
 //	order POOL s1 drain   an operator sets an override on s1 of POOL: drain, down or restore
 //	marks met other 2, taken add 1   the counters of replica tombstones so far, by event and user; none: all are 0
 //	opaques         the file includes the opaques of Ringside's own meta commands, in requests and replies; without this line the harness removes and adds them
@@ -338,6 +340,15 @@ func (s *Harness) Line(line string) {
 		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
 		return
 	}
+	if word == "list" {
+		for _, w := range s.Proxy.Agents() {
+			w.View.SetResize(map[string]resize.Status{
+				"moves":   {State: resize.State{N: 3, List: 1, Next: 2}, Mine: 1, Wish: 2},
+				"unknown": {State: resize.State{N: 4, List: 3}, Mine: 1, Wish: 1},
+			}[rest], false)
+		}
+		return
+	}
 	if word == "marks" {
 		s.countsMarks(rest)
 		return
@@ -502,6 +513,13 @@ func (s *Harness) Pool(f []string) {
 				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
 				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
 			}
+		case "next":
+			next := &table.List{}
+			for _, srv := range strings.Split(value, ",") {
+				next.Servers = append(next.Servers, table.Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
+			}
+			next.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(next.Servers))}
+			p.Next = next
 		case "auth":
 			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
 		case "failover":

@@ -171,6 +171,13 @@ func (v *View) Resize() resize.Status {
 // Moves reports whether some keys of the pool are not served now, because the server list changes.
 func (v *View) Moves() bool { return v.moves.Load() }
 
+// SetResize publishes the progress of a change of the server list. force is the rule that tests turn
+// off.
+func (v *View) SetResize(is resize.Status, force bool) {
+	v.moves.Store(is.Mine != 0 && is.Serves() != resize.All && !(force && is.Serves() == resize.Nothing))
+	v.resize.Store(&is)
+}
+
 // SetLists passes to the keeper the hash of the list by which this process finds servers (mine), and that
 // of the list that its configuration requires. Both are 0 in a pool that does not coordinate changes.
 func (v *View) SetLists(mine, wish uint32) { v.lists.Store(&[2]uint32{mine, wish}) }
@@ -248,8 +255,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	}
 	v.Handover.Publish(&k.barrier)
 	if is := k.resize.Status; v.Resize() != is {
-		v.moves.Store(is.Mine != 0 && is.Serves() != resize.All && !(k.off.Force && is.Serves() == resize.Nothing))
-		v.resize.Store(&is)
+		v.SetResize(is, k.off.Force)
 	}
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign)

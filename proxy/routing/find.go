@@ -97,6 +97,26 @@ func (bp *BoundPool) Serving(key []byte) resize.Service {
 	return s
 }
 
+// UnknownList is the reason for which a pool rejects a command for all its servers.
+const UnknownList = "the list of servers in force is not known here"
+
+// Entire returns the service that a command for all servers of bp gets while the server list changes.
+// Nothing means that this process does not know all servers. more are the servers that only the next
+// list has: an instance that is one stage ahead may have stored values there.
+func (bp *BoundPool) Entire() (s resize.Service, more []*upstream.Server) {
+	if bp.View == nil || !bp.View.Moves() {
+		return resize.All, nil
+	}
+	if s = bp.View.Resize().Serves(); s == resize.Staying {
+		for _, srv := range bp.NextServers {
+			if !slices.Contains(bp.Servers, srv) {
+				more = append(more, srv)
+			}
+		}
+	}
+	return s, more
+}
+
 // moves reports whether a key has another server in the list that the configuration requires.
 func (bp *BoundPool) moves(key []byte) bool {
 	next := bp.Pool.Next

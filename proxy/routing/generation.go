@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/near"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -332,7 +333,7 @@ func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal stri
 
 // EachInUse calls f for every server that has keys of l now, once per address. It skips servers
 // that are out in every pool of l that contains them. It adds the gutter servers that are not
-// out, in pools in which some server is not IN.
+// out, in pools in which some server is not IN, and the servers that keys move to.
 func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal string)) {
 	used := map[*upstream.Server]bool{}
 	for _, p := range l.Pools {
@@ -340,11 +341,24 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 			used[srv] = used[srv] || p.View == nil || p.View.Phase(i) != health.Out
 		}
 	}
+	unknown := slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { s, _ := p.Entire(); return s == resize.Nothing })
 	l.Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
+		if unknown && refusal == "" {
+			refusal = "server " + srv.Label() + ": " + UnknownList
+		}
 		if used[srv] {
 			f(srv, p, refusal)
 		}
 	})
+	for _, p := range l.Pools {
+		_, more := p.Entire()
+		for _, srv := range more {
+			if _, done := used[srv]; !done {
+				used[srv] = true
+				f(srv, p.Pool, "")
+			}
+		}
+	}
 	for _, p := range l.Pools {
 		if p.View == nil || p.View.AllIn() {
 			continue

@@ -13,6 +13,7 @@ import (
 	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/routing"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
@@ -106,8 +107,16 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 		if p.View != nil {
 			members = p.View.Len()
 		}
+		service, more := p.Entire()
+		if service == resize.Nothing {
+			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.UnknownList})
+		}
 		for i := range members {
 			n.ask(tags, p, i, deadline)
+		}
+		for _, srv := range more {
+			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
+			n.send(tags, p, srv, 0, deadline)
 		}
 	}
 	n.ended()
@@ -160,6 +169,13 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 		n.answers[at].Why = why
 		return
 	}
+	n.send(tags, p, srv, number, deadline)
+}
+
+// send deletes tags on srv, for the values that are stored there under the given path number. The
+// result is that of the last answer.
+func (n *invalidation) send(tags []stamp.Tag, p *routing.BoundPool, srv *upstream.Server, number uint64, deadline int64) {
+	at := len(n.answers) - 1
 	c, why, _ := srv.Pick(0, true)
 	if c == nil {
 		n.answers[at].Why = why
