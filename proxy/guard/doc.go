@@ -39,7 +39,11 @@
 //	incr, decr  unchanged, with the longer time; if there is no number: look; with stale: look, ma k C<cas>
 //	touch       look, then unchanged, with the longer time
 //	gat         as get; of a value: mg T with the longer time; a placeholder, X: read again
-//	cas, mg with N or R, ms with C or I, md with I or C, me: unchanged
+//	mg with N or R, me: unchanged
+//	cas, ms with C, md with C, ma with C: unchanged; on EX or CLIENT_ERROR: look; a placeholder, X: NF; an ma with N creates the item
+//	ms with C and I: look; a placeholder, X: without I
+//	md with I: look; a placeholder: md k C<cas>, and NF; X, with stale: md k I C<cas>, and NF
+//	ms with I and without C: memcached ignores I, so it is left out
 //
 // A deleted value (X) is kept for stale and lease, and served while it has more than a
 // lease left. So the set of a rebuild that began while it was served finds it.

@@ -222,6 +222,9 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 // without a guard.
 func (l *rule) start(t *task.Task) bool {
 	why := unfit(t)
+	if t.Op.Stores() && t.Op != wire.Cas && why == "" {
+		t.Rewrite(withoutInvalidate(t)...)
+	}
 	switch {
 	case !passes(t) && why == "":
 		l.rewrite(t)
@@ -231,6 +234,9 @@ func (l *rule) start(t *task.Task) bool {
 		t.Reject(wire.AppendClientError(nil, why))
 	case l.copies == nil && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
 		t.Reject(wire.AppendClientError(nil, ownFlags))
+	case t.Req.Letters.Has('I') && (t.Op == wire.Cas || t.Op == wire.Delete):
+		l.rewrite(t)
+		l.invalidate(t)
 	case compares(t) || changes(t) && l.misses(t) != nil:
 		l.rewrite(t)
 		l.byToken(t)
@@ -259,17 +265,27 @@ func passes(t *task.Task) bool {
 	case t.Op == wire.Get:
 		return has('N') || has('R')
 	case t.Req.Flags&wire.Binary == 0 && (t.Op == wire.Add || t.Op == wire.Append || t.Op == wire.Prepend): // a placeholder counts as a missing key: memcached ignores the cas of an add then, and rejects an append with NS
-		return has('I')
+		return false
 	case t.Op == wire.Incr || t.Op == wire.Decr:
 		return has('C') && t.Route.Tags == nil // the server can't count a value that has a head
 	}
 	return has('C') || has('I')
 }
 
-// compares reports whether t is a cas command, or a binary command with a cas. Such a command
+// compares reports whether t is a cas command, or a meta or binary command with a cas. Such a command
 // changes only the version of the item that its client has seen.
 func compares(t *task.Task) bool {
-	return t.Op == wire.Cas || t.Req.Flags&wire.Binary != 0 && t.Req.Letters.Has('C')
+	return t.Op == wire.Cas || t.Op != wire.Get && t.Req.Letters.Has('C')
+}
+
+// withoutInvalidate returns the edit that removes the flag I from an ms that is no cas: memcached
+// ignores the flag there. It returns nil if t has no such flag.
+func withoutInvalidate(t *task.Task) []task.Edit {
+	at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'I')
+	if !ok || t.Req.Dialect != wire.Meta {
+		return nil
+	}
+	return []task.Edit{{At: wire.Span{Start: at.Start - uint32(len(" I")), End: at.End}}}
 }
 
 // unfit returns the error for a meta command with flags that can't be used on t's route; "" if

@@ -112,7 +112,7 @@ func (l *rule) lookAfter(t *task.Task, r *upstream.Result) {
 	l.look(t, (*rule).looked)
 }
 
-// byToken sends t as its client wrote it, and then handles the reply. If t is a cas command and
+// byToken sends t as its client wrote it, and then handles the reply. If t compares a cas and
 // the server reports another version, byToken reads the item. If that is a placeholder or
 // deleted, the client gets NOT_FOUND.
 func (l *rule) byToken(t *task.Task) {
@@ -138,6 +138,44 @@ func (l *rule) byToken(t *task.Task) {
 				t.Answer(&kept, token)
 			}
 		})
+	})
+}
+
+// invalidate serves an md with I, or a cas with I. Both could succeed on an item that is none for
+// clients: a placeholder, a tombstone, or a value that is deleted or has expired on a route with stale. So
+// invalidate looks first. If there is such an item, a cas loses its I, so that the server compares the
+// token, and an md without a token removes the placeholder, or marks the old value again. A rebuild that
+// has begun is then not stored, as after any delete.
+func (l *rule) invalidate(t *task.Task) {
+	t.Rule = l
+	l.look(t, func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+		s.Void = s.Tags != stamp.Stands
+		byHand := s.IsInvalidated() && !s.IsPlaceholder() && l.Stale == 0 // a client has marked the value with md I
+		switch {
+		case !l.answered(t, r):
+		case s.IsAbsent() || byHand || !l.isGone(s):
+			l.byToken(t)
+		case t.Op == wire.Cas:
+			t.Rewrite(withoutInvalidate(t)...)
+			l.byToken(t)
+		case t.Req.Letters.Has('C'):
+			l.byToken(t)
+		default:
+			flags := " C" + string(s.Cas)
+			if !s.IsPlaceholder() && !s.IsTombstone() {
+				flags = " I" + flags
+			}
+			l.ask(t, t.Meta("md", l.name, flags, nil), func(l *rule, t *task.Task, r *upstream.Result) {
+				switch {
+				case !l.answered(t, r):
+				case r.Reply.Kind != wire.Exists || l.tries == maxTries:
+					l.deleted(t, wire.NotFound)
+				default: // the item has changed since the look
+					l.tries++
+					l.invalidate(t)
+				}
+			})
+		}
 	})
 }
 
