@@ -18,6 +18,10 @@ import (
 //	own         ms k 0 ME F<M> T1 c    stores a placeholder; if there is an item already: mg k s f c
 //	substitute  mg key' v f t s c
 //	own         ms k C F T             or md k C if there is nothing to copy
+//
+// A request that stores a placeholder may time out and run late. No late delete follows it: the delete
+// could remove the value of another client, such as a lock that was granted. The placeholder replaces
+// nothing, and expires (health.PlaceholderLife).
 type backfill struct {
 	t    *task.Task
 	l    *single
@@ -129,7 +133,6 @@ func (f *backfill) send(a replicate.Ask) {
 		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
-	c.Tail.LeavesValue = a.Step == replicate.Claim // if the request to store a placeholder times out, a late delete follows: the server may still run the request, and reads would find the placeholder in every phase
 }
 
 func (f *backfill) Client() uint64 { return f.t.Asker }

@@ -108,6 +108,9 @@
 //
 //   - An instance stops for seconds between the check and the sending of a placeholder.
 //     Instances in IN then show it until its owner removes it, at most for its TTL.
+//   - The request that stores a placeholder times out, and the server runs it more than a second later.
+//     Instances in IN may then show the placeholder, for at most its TTL. No late delete follows the
+//     request, because it could remove the value of another client.
 //   - A gat, touch or mg T extends the TTL of a placeholder, and both the owner of the placeholder
 //     and the instance of the command die before the placeholder is removed. Reads may then find an
 //     empty item with the flags of a placeholder until the extended TTL has passed.
