@@ -44,6 +44,31 @@ func TestBrokenProtocol(t *testing.T) {
 	}
 }
 
+// TestNewReason checks that the log and errors have the new reason of a server that is down already, and
+// that the same reason is logged once.
+func TestNewReason(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1", "auth=app:s3cret", "get_errors=error"})
+	s.Line("s1 refuses")
+	s.Begin()
+	const rejects = "it rejects the login of user app: CLIENT_ERROR authentication failure"
+	for _, line := range []string{
+		"c1 > get a1", `c1 < SERVER_ERROR server s1 is down: connection refused`,
+		"s1 accepts", "wait 100ms", `s1 < set auth x x 10\r\napp s3cret`, "s1 > CLIENT_ERROR authentication failure", "s1 aborted",
+		"c1 > get a1", "c1 < SERVER_ERROR server s1 is down: " + rejects,
+		"wait 200ms", `s1 < set auth x x 10\r\napp s3cret`, "s1 > CLIENT_ERROR authentication failure", "s1 aborted",
+	} {
+		s.Line(line)
+	}
+	for _, why := range []string{"why=\"connection refused\"", "why=\"" + rejects + "\""} {
+		if n := strings.Count(logs.String(), "msg=\"server down\" server=s1 address=s1 "+why); n != 1 {
+			t.Errorf("%d lines with %s in\n%s", n, why, logs.String())
+		}
+	}
+}
+
 // TestLogLimited checks that the first line is written at once. Of the lines in the
 // next ten seconds only the last is written, in their original order. Lines of other
 // servers are not delayed.

@@ -304,6 +304,9 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 		s.refused.last = now
 	}
 	k.markSuspect(server, why, now)
+	if !s.down && !s.stranger { // the server may fail for another reason now, for example because it was started again with another password
+		s.suspectWhy = why
+	}
 	k.step(now)
 }
 

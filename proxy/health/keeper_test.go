@@ -130,6 +130,10 @@ func TestTroubleIsSuspicion(t *testing.T) {
 	if !v.Suspect || v.Why != "refused" || v.Since != w.now || k.Gen() == gen {
 		t.Errorf("%+v, gen %d after %d", v, k.Gen(), gen)
 	}
+	w.input(w.proxies[0], func() { k.ServerFailed(1, false, "it rejects the login", w.now) })
+	if next := k.Verdict(1); next.Why != "it rejects the login" || next.Since != v.Since {
+		t.Errorf("a new reason: %+v", next)
+	}
 	gen = k.Gen()
 	w.run(w.now + 2*sec)
 	if k.Verdict(1).Suspect || k.Gen() == gen || k.Verdict(1).N != 0 {

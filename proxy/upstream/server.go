@@ -243,9 +243,12 @@ func (srv *Server) goDown(why string, refused bool) {
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
 		srv.before = srv.Count.Refused + srv.Count.Failed
-		e.LogLimited(slog.LevelWarn, srv.Label(), "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
+		srv.logDown(srv.Label(), why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
+		if srv.Why != srv.whyDown(why) {
+			srv.logDown(srv.Label()+" still", why)
+		}
 	}
 	srv.Down = true
 	srv.items.max = 0 // the server may be restarted with another size
@@ -259,6 +262,12 @@ func (srv *Server) goDown(why string, refused bool) {
 		c.abort("is down: "+why, stats.Unavailable)
 	}
 	srv.e.Observer.Down(srv, why, refused)
+}
+
+// logDown logs that the server is down, for the reason why. Another reason of the same outage has another
+// subject `of`, so that its line does not wait for ten seconds.
+func (srv *Server) logDown(of, why string) {
+	srv.e.LogLimited(slog.LevelWarn, of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 }
 
 // Reject marks the server as down for the reason why, because of something that it has replied.
