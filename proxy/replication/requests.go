@@ -147,7 +147,10 @@ func (a *copyAsk) show(t *task.Task, letter byte, more string) (edit task.Edit) 
 }
 
 // tombstoneTTL returns the TTL of a tombstone, in seconds. The TTL is longer than the deadline of
-// a command, so the command ends before its tombstone expires.
+// a command, so the command ends before its tombstone expires. With a usual deadline it also covers the
+// new deadline of what follows the reply (command.finish), and memcached may expire an item a second
+// early. A tombstone without a reply stays that long: its server may still store it, and only its cas,
+// which is not known then, would allow to remove no other item.
 func tombstoneTTL(t *task.Task) int {
 	return max(5, int((t.Route.Pool.Timeouts.Deadline+time.Second-1)/time.Second)+2)
 }
