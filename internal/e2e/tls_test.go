@@ -304,7 +304,7 @@ func TestServersWithLogin(t *testing.T) {
 	testenv.WriteFile(t, password, []byte("wrong\n"))
 	r.reloaded(t, reloadsDone, done)
 	asks("get k\r\n", "VALUE k 0 1\r\n2\r\nEND\r\n") // on the connections with the last password
-	servers[1].Kill() // the log has no line about this server yet, so the next one does not wait for ten seconds
+	servers[1].Kill()                                // the log has no line about this server yet, so the next one does not wait for ten seconds
 	servers[1].restart(t)
 	r.logged(t, "server down.*it rejects the login of user app: CLIENT_ERROR authentication failure")
 	eventually(t, "the server is down", func() bool {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -32,7 +33,8 @@ const usualItemSize = 1 << 20
 // returns a warning for each address with a size that does not fit limits.value. A size below
 // limits.value causes a warning only if it is also below memcached's default. Otherwise there
 // would be a warning for every usual server, because the default of limits.value is larger than
-// that of memcached. A usual server itself rejects a value that is too large. dial has the addresses of
+// that of memcached. A usual server itself rejects a value that is too large. ItemSizes also warns if
+// servers with replicas of the same keys have different sizes. dial has the addresses of
 // servers that are not at their address in the table: see config.File.Dial.
 func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
 	return itemSizes(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) (int, error) {
@@ -41,8 +43,15 @@ func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []st
 }
 
 func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (int, error)) []string {
-	return eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
+	var lock sync.Mutex
+	sizes := map[string]int{} // by address
+	list := eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
 		size, err := ask(ctx, s, p)
+		if err == nil {
+			lock.Lock()
+			sizes[s.Address] = size
+			lock.Unlock()
+		}
 		switch limit := t.Limits.Value; {
 		case errors.Is(err, errHandshake), errors.Is(err, errLogin):
 			return fmt.Sprintf("server %s: %v", s.Address, err)
@@ -54,6 +63,36 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 		}
 		return ""
 	})
+	return append(list, unequalSizes(t, sizes)...)
+}
+
+// unequalSizes returns a warning for each set of pools that keep replicas of the same keys, if their
+// servers store items of different sizes. sizes has the sizes by address, of the servers that have replied.
+func unequalSizes(t *table.Table, sizes map[string]int) (list []string) {
+	for _, l := range t.Listeners {
+		for _, rt := range l.Routes {
+			if rt.Copies.Copies == 0 {
+				continue
+			}
+			var small, large string
+			for _, p := range append([]*table.Pool{rt.Pool}, rt.Also...) {
+				for _, s := range p.Servers {
+					size, ok := sizes[s.Address]
+					if ok && (small == "" || size < sizes[small]) {
+						small = s.Address
+					}
+					if ok && (large == "" || size > sizes[large]) {
+						large = s.Address
+					}
+				}
+			}
+			w := fmt.Sprintf("servers of pool %s keep replicas of the same keys, but server %s stores items of up to %d bytes (item_size_max) and server %s of up to %d bytes; start them with the same -I", rt.Pool.Name, small, sizes[small], large, sizes[large])
+			if sizes[small] != sizes[large] && !slices.Contains(list, w) {
+				list = append(list, w)
+			}
+		}
+	}
+	return list
 }
 
 // eachServer calls warn once for each address of a server in the table t, for all at the same time. It

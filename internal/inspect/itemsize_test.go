@@ -12,10 +12,12 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy/table"
+	"ringside/replicate"
 )
 
 // TestItemSizes checks which servers are reported: one that stores more than limits.value,
-// and one that stores less than that and less than memcached's default.
+// one that stores less than that and less than memcached's default, and different sizes of servers with
+// replicas of the same keys.
 func TestItemSizes(t *testing.T) {
 	const limit = 8 << 20
 	sizes := map[string]int{"larger": 32 << 20, "equal": limit, "usual": 1 << 20, "smaller": 512 << 10}
@@ -23,13 +25,16 @@ func TestItemSizes(t *testing.T) {
 	for _, name := range []string{"larger", "equal", "usual", "smaller", "gone", "larger"} {
 		servers = append(servers, table.Target{Network: "tcp", Address: name})
 	}
-	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{{Servers: servers}}}, func(_ context.Context, s table.Target, _ *table.Pool) (int, error) {
+	pool := &table.Pool{Name: "main", Servers: servers}
+	routes := []table.Route{{Pool: pool, Copies: replicate.Policy{Copies: 2}}, {Pool: pool, Copies: replicate.Policy{Copies: 3}}, {Pool: pool}}
+	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{pool}, Listeners: []table.Listener{{Routes: routes}}}, func(_ context.Context, s table.Target, _ *table.Pool) (int, error) {
 		if size, ok := sizes[s.Address]; ok {
 			return size, nil
 		}
 		return 0, errors.New("refused")
 	})
-	if len(list) != 2 || !strings.HasPrefix(list[0], "server larger stores items of up to 33554432 bytes") || !strings.HasPrefix(list[1], "server smaller stores items of up to 524288 bytes only") {
+	const unequal = "servers of pool main keep replicas of the same keys, but server smaller stores items of up to 524288 bytes (item_size_max) and server larger of up to 33554432 bytes; start them with the same -I"
+	if len(list) != 3 || list[2] != unequal || !strings.HasPrefix(list[0], "server larger stores items of up to 33554432 bytes") || !strings.HasPrefix(list[1], "server smaller stores items of up to 524288 bytes only") {
 		t.Errorf("warnings: %q", list)
 	}
 }

@@ -129,7 +129,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		return
 	}
 	if takesOwn {
-		t.Refuse(ownFlags)
+		t.Refuse(wire.AppendClientError(nil, ownFlags))
 		command = task.CommandOf(t)
 	}
 	if e.proceed(); !command.Reads() && e.awaitHandover(t, false) {
@@ -137,6 +137,16 @@ func (e *Replicator) Handle(t *task.Task) {
 	}
 	c.stage = e.stage
 	c.replicas = e.copiesOf(c.room.replicas[:0], t.Route, t.Key)
+	if srv := c.tooSmall(t); srv != nil {
+		line := wire.AppendServerError(nil, "object too large for cache: server "+srv.Label()+" stores smaller items than other servers of its pool (memcached's option -I)")
+		if t.Op != wire.Set {
+			t.Reject(line)
+			e.Unclaim(t, task.KeyLine(t.Hash))
+			return
+		}
+		t.Refuse(line)
+		command = task.CommandOf(t)
+	}
 	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
 	served := false
@@ -185,6 +195,27 @@ func (e *Replicator) Handle(t *task.Task) {
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
 		c.hedge(t, e.Now+int64(policy.Hedge))
 	}
+}
+
+// tooSmall returns a replica's server that would reject the value of t because it is too large there,
+// while another replica may store it. Without this check, the value would remain on some servers after
+// the client has got an error. tooSmall returns nil if there is no such server.
+func (c *command) tooSmall(t *task.Task) (srv *upstream.Server) {
+	if !t.Op.Stores() {
+		return nil
+	}
+	fits, flags := false, wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0
+	for i, m := range c.replicas {
+		if m.Server.KnownToExceed(len(c.keyAt(t, i)), t.Req.Body.Len(), flags) {
+			srv = m.Server
+		} else {
+			fits = true
+		}
+	}
+	if !fits {
+		return nil // all servers reject the value themselves
+	}
+	return srv
 }
 
 // lateAfter is the time after which a reply counts as late. Another command may then have run

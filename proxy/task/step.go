@@ -41,6 +41,9 @@ func (t *Task) endStep(r *upstream.Result, token Token) {
 		return
 	}
 	t.ClientDone = true
+	if t.instead != nil && r.Bytes != nil { // the set was refused, and the key is deleted
+		r = t.Result(nil, t.instead)
+	}
 	t.release()
 	of := t.step.of
 	of.Open--

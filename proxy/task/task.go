@@ -237,12 +237,12 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 	return t
 }
 
-// Refuse turns t into a task that deletes its key. The client then gets a CLIENT_ERROR with the
-// text why, unless it has sent a text command with noreply. t is no step.
-func (t *Task) Refuse(why string) {
+// Refuse turns t into a task that deletes its key. The client, or the task that t is a step of, then gets
+// the error line, unless the client has sent a text command with noreply.
+func (t *Task) Refuse(line []byte) {
 	t.instead = []byte{} // not nil, because nil would mean the server's reply
-	if t.Req.Dialect != wire.Text || t.x.Flags&wire.Quiet == 0 {
-		t.instead = wire.AppendClientError(nil, why)
+	if t.step != nil || t.Req.Dialect != wire.Text || t.x.Flags&wire.Quiet == 0 {
+		t.instead = line
 	}
 	t.Raw = t.Meta("md", t.Key, "", nil)
 	t.Loop.Wire.Next(t.Raw, &t.Req)

@@ -105,6 +105,11 @@ func (srv *Server) ExceedsItem(key, value int, flags bool) bool {
 	return most > 0 && size > most
 }
 
+// KnownToExceed is like ExceedsItem, but returns false while the size of the server's items is not known.
+func (srv *Server) KnownToExceed(key, value int, flags bool) bool {
+	return srv.items.max > 0 && srv.ExceedsItem(key, value, flags)
+}
+
 // RemovesItem reports whether the server would reject the request r, and remove the item of its key:
 // r is an ms that stores under a condition, and its item is too large. r was parsed from line.
 func (srv *Server) RemovesItem(r *wire.Request, line []byte) bool {
