@@ -253,6 +253,7 @@ func TestCertificateRenewal(t *testing.T) {
 // TestServersWithLogin changes the password for servers, with replicas, and then ends a server and starts
 // it again. No request may fail. A wrong password makes the servers down, with the reason in the log.
 func TestServersWithLogin(t *testing.T) {
+	testenv.OnlyFull(t, "the conversation login covers the protocol, and TestNewReason in package proxy the log")
 	t.Parallel()
 	dir := t.TempDir()
 	users, password := filepath.Join(dir, "users"), filepath.Join(dir, "password")
