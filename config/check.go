@@ -41,7 +41,7 @@ func (d *document) checkListeners(f *File) {
 	d.checkAdminLogin(&f.Admin)
 	if a := &f.Admin; a.AuthFile != "" || a.TLS.ClientCA != "" { // it can be used only with a login or a certificate
 	} else if a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
-		d.warn(d.place(&a.Address, a), "admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys")
+		d.warn(d.place(&a.Address, a), "admin listens on every address, so every host that reaches it can control this instance, take profiles or see keys")
 	} else if a.Address.everywhere() {
 		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
 	}
@@ -175,13 +175,13 @@ var expression = regexp.MustCompile(`^\^|\$$|\.\*|\.\+|\\[dwsbDWS.]|\[[^\]]*-[^\
 func (d *document) checkKeys(f *File, r *Route) {
 	at := d.place(&r.Match, &r.Prefix, r)
 	if strings.Contains(r.Prefix, "*") {
-		d.warn(at, "a * in prefix stands for itself: for any bytes, write match: %s", quote(strings.TrimRight(r.Prefix, "*")+"*"))
+		d.warn(at, "a * in prefix is an ordinary character: for any bytes, write match: %s", quote(strings.TrimRight(r.Prefix, "*")+"*"))
 	}
 	if expression.MatchString(r.Match) {
 		d.warn(at, "match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters stand for themselves")
 	}
 	if r.begins(divert.Reserved) {
-		d.failAt(at, "keys that begin with %s are Ringside's own: clients can't use them, so no route takes them", divert.Reserved)
+		d.failAt(at, "keys that begin with %s are reserved for Ringside: clients can't use them, so no route takes them", divert.Reserved)
 	} else if r.Strip && len(r.Prefix) == f.Limits.Key {
 		d.failAt(at, "no key has anything left behind this prefix of %d bytes, the most that a key can have", len(r.Prefix))
 	}

@@ -116,7 +116,7 @@ func TestLeastFile(t *testing.T) {
 	want.Admin.Address = Address{"tcp4", "127.0.0.1:9151"}
 	pool := defaultPool()
 	pool.Name, pool.Distribution = "main", "ketama"
-	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default of ketama, which stands for an existing client", "the default"
+	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default of ketama, which is that of an existing client", "the default"
 	pool.Servers = []Server{
 		{Address: Address{"tcp", "10.0.0.1:11211"}, Weight: 1},
 		{Address: Address{"tcp", "10.0.0.2:11211"}, Name: "b", Weight: 2},

@@ -237,7 +237,7 @@ func (d *document) readMixed(items []*node, path func(i int) string, p *Pool) {
 			brief.read(d, item, path(i), &s.Source)
 		}
 		if slices.ContainsFunc(p.Sources[:at-1], func(o Source) bool { return o.Text == s.Text && s.Text != "" }) {
-			d.failAt(item, "%s: the source %s stands here a second time", path(i), s.Text)
+			d.failAt(item, "%s: the source %s is listed twice", path(i), s.Text)
 			continue
 		}
 		var known bool

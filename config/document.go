@@ -320,7 +320,7 @@ func (d *document) expandPairs(from *yaml.Node, to *node) {
 			continue
 		}
 		if first := seen[key.text]; first != nil {
-			d.fail(key.line, key.column, "%s stands here a second time; the first is in line %d", quote(key.text), first.line)
+			d.fail(key.line, key.column, "%s is here a second time; the first is in line %d", quote(key.text), first.line)
 			continue
 		}
 		seen[key.text] = key

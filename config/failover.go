@@ -141,7 +141,7 @@ func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
 	case !preset.New:
-		return table.FailFast, "the default of " + p.Distribution + ", which stands for an existing client"
+		return table.FailFast, "the default of " + p.Distribution + ", which is that of an existing client"
 	case len(p.Sources) > 0: // the number of servers changes, and the mode should not change with it
 		return table.Rehash, "the default of " + p.Distribution + " for a pool with discovered servers"
 	case p.addresses() < manyServers:

@@ -102,7 +102,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(at, "guard has no place beside preset: counters, autocreate or buffer: a missing counter starts again, no client rebuilds it, and an incr does not wait for a set; give them different prefixes")
 		return
 	case r.Copies.Copies != 0 && g.Stale > 0:
-		d.failAt(d.place(&g.Stale, g, r), "guard.stale has no place beside replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")
+		d.failAt(d.place(&g.Stale, g, r), "guard.stale can't be combined with replicas and pools: a repair could copy a stale value to servers that have deleted it; leave out stale, or keep one replica")
 		return
 	}
 	for _, s := range []struct {
@@ -120,7 +120,7 @@ func (d *document) checkGuard(f *File, r *Route) {
 		d.failAt(d.place(&g.Wait, g, r), "guard.wait (%s) must be less than pools.%s.timeouts.deadline (%s), after which the command has failed", short(g.Wait), p.Name, short(p.Timeouts.Deadline))
 	}
 	if g.Lease < 3*g.Wait {
-		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): who waits may meet the end of the lease, and rebuild beside the first", short(g.Lease), short(g.Wait))
+		d.warn(d.place(&g.Lease, &g.Wait, g, r), "guard.lease (%s) is less than three times guard.wait (%s): the lease can end while clients wait, and then a second one rebuilds at the same time", short(g.Lease), short(g.Wait))
 	}
 	if n := d.where[&g.Late]; n != nil && g.Late != table.LateMiss && g.Wait == 0 {
 		d.failAt(n, "late: %s has no effect with wait: off, which holds no get", g.Late)

@@ -53,7 +53,7 @@ func placementKeys() []key[Pool] {
 			text("a salt"), func(p *p) *string { return &p.Placement.Salt }),
 		set("char", "how C hash functions read bytes above 127: signed as on x86, unsigned as on ARM",
 			oneOf(option[bool]{"signed", false}, option[bool]{"unsigned", true}), func(p *p) *bool { return &p.Placement.UnsignedChars }),
-		set("hash_tag", `two characters, such as "{}": of a key that has both, only what stands between them is hashed`,
+		set("hash_tag", `two characters, such as "{}": of a key that has both, only the text between them is hashed`,
 			hashTag(), func(p *p) *string { return &p.Placement.HashTag }),
 		set("hash_stop", `hash only the part of a key before this text, such as "|#|"`, text("text in keys"), func(p *p) *string { return &p.Placement.HashStop }),
 		set("hash_strip_prefix", "prefixes that clients send but do not hash; one or a list",

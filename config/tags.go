@@ -32,7 +32,7 @@ func tagsValue() value[Tags] {
 	type t = Tags
 	long := group(defaultTags(),
 		set("suffix", "separator between a key and the tags that a client gives its value, themselves separated by commas; or off",
-			orOff(visible("what stands between a key and its tags, or off", maxName)), func(t *t) *string { return &t.Suffix }),
+			orOff(visible("the text between a key and its tags, or off", maxName)), func(t *t) *string { return &t.Suffix }),
 		set("patterns", "tags derived from the key", listOf(patternValue(), 0), func(t *t) *[]TagPattern { return &t.Patterns }),
 		set("prefix_tag", "all keys of the route have a tag with the name of its prefix", yesNo(), func(t *t) *bool { return &t.PrefixTag }),
 	)
@@ -74,7 +74,7 @@ func (d *document) checkTags(f *File, r *Route) {
 	case t.PrefixTag && r.Prefix == "":
 		d.failAt(d.place(&t.PrefixTag, t, r), "prefix_tag needs a prefix")
 	case t.Suffix != "" && strings.Contains(r.Prefix, t.Suffix):
-		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q stands in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
+		d.failAt(d.place(&t.Suffix, t, r), "tags.suffix %q is in the prefix %q: every key would be cut there", t.Suffix, r.Prefix)
 	case r.begins(f.Tags.Command):
 		d.failAt(d.place(&r.Match, &r.Prefix, &f.Tags.Command, r), "%s begins with tags.command %q: no key of the route could be stored", r.keys(), f.Tags.Command)
 	}

@@ -66,7 +66,7 @@ func poolTLSValue() value[PoolTLS] {
 		set("cert", "file with the certificate that Ringside shows to servers, followed by the CAs between it and the root; needed if servers demand one", visible("a path", 4096), func(t *t) *string { return &t.Cert }),
 		set("key", "file with the key of cert in PEM, without a password", visible("a path", 4096), func(t *t) *string { return &t.Key }),
 		set("name", "name that the certificate of each server must have, or auto: the host of its address", visible("a host name", 253), func(t *t) *string { return &t.Name }),
-		set("verify", "what is checked of the certificates of servers. full: CA and name. ca: only the CA. off: nothing, so anybody can pretend to be a server",
+		set("verify", "what is checked of the certificates of servers. full: CA and name. ca: only the CA. off: nothing, so any host can pretend to be a server",
 			named(table.Verify.String, table.VerifyFull, table.VerifyCA, table.VerifyOff), func(t *t) *table.Verify { return &t.Verify }),
 	)
 	brief := wordOr("a mapping of its settings", option[PoolTLS]{"on", usualPoolTLS}, option[PoolTLS]{"off", PoolTLS{}})
@@ -110,7 +110,7 @@ func (d *document) readPoolTLS(p *Pool) (none table.Security) {
 		d.failAt(at(&t.CA), "tls.ca has no effect with verify: off: write verify: full, or verify: ca")
 		return none
 	case t.Verify == table.VerifyOff:
-		d.warn(at(&t.Verify), "tls.verify is off: anybody who controls the network can pretend to be a server; write verify: full, with the ca of the servers")
+		d.warn(at(&t.Verify), "tls.verify is off: an attacker in the network can pretend to be a server; write verify: full, with the ca of the servers")
 	}
 	m := table.ServerTLS{Verify: t.Verify}
 	if t.Name != usualName {

@@ -23,9 +23,9 @@ func TestWarnings(t *testing.T) {
 		{"patterns that are none", `listen: localhost:1
 pools: {main: {distribution: ketama, servers: [a]}}
 routes: [{prefix: "user:*", pool: main}, {match: "^home:", pool: main}, {match: "page:[0-9]+:*", pool: main}, {match: "a.*", pool: main}, {match: "(x|y)$", pool: main}, {match: "v[1]:(a)*", pool: main}, {pool: main}]`, []string{
-			"f:3:19: a * in prefix stands for itself: for any bytes, write match: \"user:*\"", noExpression(50), noExpression(81), noExpression(119), noExpression(147)}},
+			"f:3:19: a * in prefix is an ordinary character: for any bytes, write match: \"user:*\"", noExpression(50), noExpression(81), noExpression(119), noExpression(147)}},
 		{"admin for all, open", "listen: localhost:1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{
-			"f:2:18: admin listens on every address, and lets everybody who reaches it steer, take profiles or see keys"}},
+			"f:2:18: admin listens on every address, so every host that reaches it can control this instance, take profiles or see keys"}},
 	} {
 		f, err := Parse("f", []byte(c.text))
 		if err != nil {

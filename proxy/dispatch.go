@@ -137,8 +137,8 @@ func (e *Engine) place(lst *routing.Listener, key []byte) (rt *routing.Route, sr
 }
 
 const (
-	noKey       = "the key is nothing but the prefix that its route strips"
-	reservedKey = "keys that begin with __rs are Ringside's own"
+	noKey       = "the key is only the prefix that its route strips"
+	reservedKey = "keys that begin with __rs are reserved for Ringside"
 )
 
 // ask sends the request in e.Req to the server of its key, or creates a task for it.

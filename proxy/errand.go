@@ -30,7 +30,7 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 		srv := e.ByAddress[t.Network+" "+t.Address]
 		switch {
 		case srv == nil:
-			done(nil, "no pool names it any more")
+			done(nil, "it is not in a pool any more")
 			return
 		case srv.Draining():
 			done(nil, "drained by an operator")

@@ -157,5 +157,5 @@ func (m *statsMerge) Answer(dst []byte) ([]byte, stats.Outcome) {
 	case m.refusal != nil:
 		return append(dst, m.refusal...), stats.ClientFault
 	}
-	return wire.AppendServerError(dst, fmt.Sprintf("none of %d servers answers: %s", m.asked, m.why)), stats.Unavailable
+	return wire.AppendServerError(dst, fmt.Sprintf("no server replied (%d asked): %s", m.asked, m.why)), stats.Unavailable
 }

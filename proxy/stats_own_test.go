@@ -284,7 +284,7 @@ func TestGatherBound(t *testing.T) {
 		want string
 	}{
 		{1 << 20, items + items + "END\r\n"},
-		{1 << 10, "SERVER_ERROR none of 2 servers answers: server a (a:11211): no room for its answer: out of memory: limits.memory is reached\r\n"},
+		{1 << 10, "SERVER_ERROR no server replied (2 asked): server a (a:11211): no room for its answer: out of memory: limits.memory is reached\r\n"},
 	} {
 		var before int64
 		h.on(0, func(e *proxy.Engine) {

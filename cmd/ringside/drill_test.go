@@ -247,7 +247,7 @@ func TestDrillThroughSeveral(t *testing.T) {
 	}
 	undisturbed(t, func() error {
 		code, out, errs := typed(slices.Concat([]string{"drill", "-c", paths[0], "--through", at[1], "--fault", "refuse"}, short)...)
-		if code != 0 || !strings.Contains(out, "refuse on one: ") || !strings.Contains(out, "verdict: ") || strings.Contains(out, "NOT GOOD") || !strings.Contains(out, "nobody read anything that was never written") {
+		if code != 0 || !strings.Contains(out, "refuse on one: ") || !strings.Contains(out, "verdict: ") || strings.Contains(out, "NOT GOOD") || !strings.Contains(out, "no read returned a value that was never written") {
 			return fmt.Errorf("exit %d\n%s%s", code, out, errs)
 		}
 		return nil

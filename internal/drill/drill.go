@@ -498,7 +498,7 @@ func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, l
 		err := look()
 		for c, is := range ended {
 			if is {
-				err = errors.Join(err, fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it", c.Address()))
+				err = errors.Join(err, fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or an operator removed the fault", c.Address()))
 			}
 		}
 		return err

@@ -423,7 +423,7 @@ func TestUnseen(t *testing.T) {
 // reload removes the server. The error says so.
 func TestEnds(t *testing.T) {
 	for ends, want := range map[string]string{
-		"restart": "the fault has ended early: the instance at %s does not have it any more, because it was started again, or somebody has lifted it",
+		"restart": "the fault has ended early: the instance at %s does not have it any more, because it was started again, or an operator removed the fault",
 		"removed": `there is no server "s1" any more at %s: a reload has removed or renamed it`,
 	} {
 		l := &liar{ends: ends}
@@ -446,7 +446,7 @@ func TestVerdict(t *testing.T) {
 		want    string
 		good    bool
 	}{
-		{Result{Requests: 7993}, none, 1, "good: no request failed; nobody read", true},
+		{Result{Requests: 7993}, none, 1, "good: no request failed; no read returned", true},
 		{Result{Requests: 7993, Errors: 700, Refused: 45}, none, 1, "745 of 7993 requests failed, and no limit says whether that is good", true},
 		{Result{Requests: 7993, Errors: 700, Refused: 45}, limited, 1, "good: within the limits", true},
 		{Result{Requests: 7993}, none, 3, "NONE: 2 of 3 faults have no result", false},

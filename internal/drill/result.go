@@ -370,7 +370,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	default:
 		words = fmt.Sprintf("%d of %d requests failed, and no limit says whether that is good (--max-errors, --max-refused, --max-errors-ms)", failed, requests)
 	}
-	words += "; nobody read anything that was never written, through " + faults
+	words += "; no read returned a value that was never written, through " + faults
 	if twice > 0 {
 		words += fmt.Sprintf("; %d locks were granted to a second client, because a lock with one replica is lost with its server", twice)
 	}

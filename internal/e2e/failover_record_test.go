@@ -96,7 +96,7 @@ func TestFailoverWithoutFlush(t *testing.T) {
 			o.calm(t, 50)
 			s.comeBack(t)
 			o.settled(t)
-			o.ringsides[0].logged(t, "it refuses to be flushed and is renamed")
+			o.ringsides[0].logged(t, "it rejects flush_all, so its old keys are no longer used")
 			if n := o.keeps(t, at, gone); n != 0 {
 				t.Errorf("%d values from before are back", n)
 			}

@@ -15,7 +15,7 @@ func TestPageOfCopies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ what, routes, says string }{
 		{"some", "routes: [{prefix: 's:', pool: main, replicas: 2, replicas_on: server}, {pool: main}]", "are served by their other replicas, where they have some; the others m"},
-		{"all", "routes: [{pool: main, replicas: 2, replicas_on: server}]", "are served by their other replicas. Restore brings it back, emptied."},
+		{"all", "routes: [{pool: main, replicas: 2, replicas_on: server}]", "are served by their other replicas. Restore brings it back, flushed."},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()

@@ -219,9 +219,19 @@ func listenText(address string) string {
 // another address if another process has taken the port.
 func startRingside(t testing.TB, driver, config string) *ringside {
 	t.Helper()
+	binary, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startBinary(t, driver, config, binary)
+}
+
+// startBinary starts another binary as startRingside does.
+func startBinary(t testing.TB, driver, config, binary string) *ringside {
+	t.Helper()
 	for try := 0; ; try++ {
 		address := freeAddress(t, ownHost())
-		r, err := tryRingside(t, driver, []string{address}, fmt.Sprintf("listen: %s\n%s", address, config))
+		r, err := runRingside(t, driver, []string{address}, fmt.Sprintf("listen: %s\n%s", address, config), binary)
 		if err == nil {
 			return r
 		} else if try == 3 || !strings.Contains(err.Error(), "address already in use") {

@@ -197,7 +197,7 @@ func TestTagsCommands(t *testing.T) {
 		c.ask("add "+key+" 0 0 1\r\n1", "STORED")
 		c.holds(key, "1")
 	}
-	c.ask("mg n N30 v", "CLIENT_ERROR flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out")
+	c.ask("mg n N30 v", "CLIENT_ERROR flags N, R and I control the guard, which is not possible on a route with tags: leave them out")
 }
 
 // django is an application that uses tags only in its deletes.

@@ -119,7 +119,7 @@ func TestTakeOverFromStranger(t *testing.T) {
 	for _, c := range []struct{ what, more, root, user string }{
 		{what: "give", more: "tcp LISTEN,admin tcp ADMIN", root: "of user 65534, not of user 0: both must be of the same user"},
 		{what: "give", more: "tcp LISTEN", root: "of user 65534, not of user 0: both must be of the same user", user: "are not of this address"},
-		{what: "name", more: "/run/dbus/system_bus_socket", root: "which is not a Ringside's"},
+		{what: "name", more: "/run/dbus/system_bus_socket", root: "which is not of a Ringside instance"},
 		{what: "name", more: "@ringside-nothing", root: "connection refused"},
 		{what: "other", more: other.admin, root: "are not of this address"},
 		{what: "text", root: "no JSON"},

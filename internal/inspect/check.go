@@ -454,7 +454,7 @@ func doubtsOf(r *table.Route) (list []string) {
 		why string
 	}{
 		{!several, "replicas: 1 keeps one replica: what its server holds is lost with it"},
-		{!errs, "get_errors: miss says of a key whose servers can't be asked that it is not there, and what is written next takes its place"},
+		{!errs, "get_errors: miss reports a miss if the servers of a key do not reply, and the next write then replaces its value"},
 		{several && !c.ReadThrough && c.Read != replicate.Fastest, "read_through: false returns a miss if one replica misses, also after an eviction or a restart"},
 		{several && c.RepairRate == 0, "repair: off does not fill a server that returns: it lacks its replicas until their keys are written"},
 		{several && !r.Pool.Failover.Strict && addresses(r.Pool) > 2, "consistency: relaxed lets an instance that is cut off from the others, or was paused, continue with old server states: it may read old values, count twice and grant a lock twice"},

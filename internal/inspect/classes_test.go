@@ -118,7 +118,7 @@ func TestCheckSaysDoubts(t *testing.T) {
 		{"a, b, c", "", "preset: counters", nil},
 		{"a, b, c", ", get_errors: miss", "preset: sessions", nil}, // the preset sets get_errors of the route
 		{"a, b, c", "", "preset: sessions, get_errors: miss, read_through: false, repair: off",
-			[]string{voided + "get_errors: miss says", voided + "read_through: false returns a miss", voided + "repair: off does not fill"}},
+			[]string{voided + "get_errors: miss reports", voided + "read_through: false returns a miss", voided + "repair: off does not fill"}},
 		{"a, b, c", "", "preset: sessions, replicas: 1", []string{voided + "replicas: 1 keeps one replica"}},
 		{"a, b, c", ", failover: {consistency: relaxed}", "preset: counters", []string{voided + "consistency: relaxed lets"}},
 	} {

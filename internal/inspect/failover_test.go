@@ -54,10 +54,10 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 	out, _ := runFile(t, failoverFile, "check")
 	for _, want := range []string{
 		"pool three: jump, 3 servers\n  failover: rehash (the default of jump from three servers on)\n  a server that returns is flushed before it serves again\n  consistency: strict (by preset sessions, with 3 view servers)\n",
-		"pool two: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but servers are ejected because keys are replicated\n  a server that returns is flushed before it serves again\n  consistency: relaxed (preset sessions is strict from three view servers on; here: 2)\n",
+		"pool two: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which is that of an existing client), but servers are ejected because keys are replicated\n  a server that returns is flushed before it serves again\n  consistency: relaxed (preset sessions is strict from three view servers on; here: 2)\n",
 		"pool rebuilt: ketama, 5 servers\n  failover: rehash (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: strict (as the file says)\n",
 		"pool spared: ketama, 2 servers\n  failover: gutter spare (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: relaxed (the default)\n",
-		"pool extra: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which stands for an existing client), but",
+		"pool extra: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which is that of an existing client), but",
 		`"sess:": pool three, 2 replicas on different hosts, read first, ack all` + "\n",
 		`"pair:": pool two, 2 replicas on different hosts, read nearest (which is first here: no server is in zone z9), ack all, hedged after 20ms, no repair`,
 		`"all:": pool three, a replica on every server, read fastest, ack all` + "\n",

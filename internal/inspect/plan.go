@@ -85,7 +85,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 				return cli.Usage(fmt.Errorf("--max-move %s: want a share from 0%% to 100%%", most))
 			}
 			if from == "-" && keys == "-" || args[0] == "-" && (from == "-" || keys == "-") {
-				return cli.Usage(errors.New("- stands for standard input: use it once"))
+				return cli.Usage(errors.New("- is standard input: use it once"))
 			}
 			if from != "" && (cmd.Flags().Changed("admin") || cmd.Flags().Changed("config")) {
 				return cli.Usage(errors.New("--from names the old configuration; --admin and -c select an instance that has it: use one of them"))

@@ -102,7 +102,7 @@ func pickListener(t *table.Table, address string) (*table.Listener, error) {
 // each line of the reader `in`, that is standard input.
 func eachKey(args []string, in io.Reader, f func(key string) error) error {
 	if slices.Contains(args, "-") && len(args) > 1 {
-		return cli.Usage(errors.New("- stands for the keys on standard input: give it alone"))
+		return cli.Usage(errors.New("- is the keys on standard input: use it alone"))
 	}
 	if args[0] != "-" {
 		for _, key := range args {

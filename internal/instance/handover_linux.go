@@ -296,7 +296,7 @@ const socketPrefix = "@ringside-"
 // connects only to sockets of Ringside, whatever name the admin interface has returned.
 func take(socket string) (*takeover, error) {
 	if !strings.HasPrefix(socket, socketPrefix) {
-		return nil, fmt.Errorf("it names the socket %.100q, which is not a Ringside's", socket)
+		return nil, fmt.Errorf("it names the socket %.100q, which is not of a Ringside instance", socket)
 	}
 	c, err := dialOffer(socket)
 	if errors.Is(err, syscall.ECONNREFUSED) { // no process listens on the socket any more: the offer has ended

@@ -143,7 +143,7 @@ func TestTakeRefusesOtherSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if _, err := take(path); err == nil || !strings.Contains(err.Error(), "which is not a Ringside's") {
+	if _, err := take(path); err == nil || !strings.Contains(err.Error(), "which is not of a Ringside instance") {
 		t.Errorf("it connects to any socket: %v", err)
 	}
 }

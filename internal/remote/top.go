@@ -37,8 +37,8 @@ func newTop() *cobra.Command {
 of one pool with their traffic and memory; recent events.
 
 Keys: 1 to 6 enlarge one part. The arrows select a server, Enter opens it, d drains it,
-u restores it (both ask first). r h p q m e n sort. / searches. t follows keys, like
-ringside trace. + and - change the interval. ? shows this help. x ends.
+u restores it (both ask first). r h p w m e n sort. / searches. t follows keys, like
+ringside trace. + and - change the interval. ? shows this help. q quits.
 
 --once prints one screen and ends; --once --json prints an object for scripts. The exit
 status is then 0 if all pools are fine, 1 if the instance does not reply, and 3 if there

@@ -47,7 +47,7 @@ func refuseOtherSites(r *http.Request) error {
 	site, origin := r.Header.Get("Sec-Fetch-Site"), r.Header.Get("Origin")
 	at, err := url.Parse(origin)
 	if site != "" && site != "same-origin" && site != "none" || origin != "" && (err != nil || !strings.EqualFold(at.Host, r.Host)) {
-		return refuse(http.StatusForbidden, "another site's page asks for this: what it shows is for Ringside's own page")
+		return refuse(http.StatusForbidden, "rejected: a page of another site sent this request, and only Ringside's own page may")
 	}
 	return nil
 }

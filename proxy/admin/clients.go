@@ -61,7 +61,7 @@ func (s *Server) getClients(r *http.Request) (int, any, error) {
 	by, ok := stats.ClientOrders["held"], true
 	if name := q.Get("sort"); name != "" {
 		if by, ok = stats.ClientOrders[name]; !ok {
-			return 0, nil, refuse(http.StatusBadRequest, "clients can't be sorted by %.100q; by %s they can", name, strings.Join(ClientOrders(), ", "))
+			return 0, nil, refuse(http.StatusBadRequest, "clients can't be sorted by %.100q: want one of %s", name, strings.Join(ClientOrders(), ", "))
 		}
 	}
 	most := DefaultClients

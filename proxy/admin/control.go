@@ -209,7 +209,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	case force != "" && force != "true":
 		return 0, nil, refuse(http.StatusBadRequest, "force is true, or not there")
 	case force != "" && o == health.Restore:
-		return 0, nil, refuse(http.StatusBadRequest, "force is for drain and down: %s takes nothing away that it could spare", o)
+		return 0, nil, refuse(http.StatusBadRequest, "force is for drain and down: leave it out for %s", o)
 	}
 	pool, t, err := s.find(r.URL.Query().Get("pool"), r.PathValue("server"), true)
 	if err != nil {
@@ -271,7 +271,7 @@ func addressOnly(r *http.Request, known ...string) error {
 		return err
 	}
 	if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
-		return refuse(http.StatusBadRequest, "this has no body: the address says it all")
+		return refuse(http.StatusBadRequest, "this request must have no body: its address has all parameters")
 	}
 	return nil
 }

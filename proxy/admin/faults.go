@@ -121,7 +121,7 @@ func readJSON(r *http.Request, to any) error {
 	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 		return refuse(http.StatusRequestEntityTooLarge, "the body is larger than %d bytes", large.Limit)
 	}
-	return refuse(http.StatusBadRequest, "the body is not what it should be: %.200s", strings.TrimPrefix(err.Error(), "json: "))
+	return refuse(http.StatusBadRequest, "the body is invalid: %.200s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 func (s *Server) deleteFaults(*http.Request) (int, any, error) {
@@ -134,7 +134,7 @@ func (s *Server) deleteFaults(*http.Request) (int, any, error) {
 func (s *Server) deleteFault(r *http.Request) (int, any, error) {
 	id, err := strconv.Atoi(r.PathValue("id"))
 	if err != nil || !s.options.FaultSet.Lift(id) {
-		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it was lifted, or never was", r.PathValue("id"))
+		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it has ended, or never existed", r.PathValue("id"))
 	}
 	s.proxy.Log.Info("fault removed", "id", id)
 	return http.StatusOK, s.faults(), nil

@@ -209,7 +209,7 @@ type complaints struct{ s *Server }
 
 func (c complaints) Write(text []byte) (int, error) {
 	p := c.s.proxy
-	c.s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin interface", "complaint", strings.TrimSpace(string(text)))
+	c.s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin interface error", "error", strings.TrimSpace(string(text)))
 	return len(text), nil
 }
 
@@ -244,14 +244,14 @@ func (s *Server) withHeaders(h http.Handler) http.Handler {
 func (s *Server) index(w http.ResponseWriter, r *http.Request) {
 	page := "<!DOCTYPE html>\n<title>Ringside</title>\n<h1>Ringside " + html.EscapeString(s.version) + "</h1>\n<ul>\n" +
 		`<li><a href="metrics">metrics</a>: for Prometheus` + "\n" +
-		`<li><a href="healthz">healthz</a>: do the loops answer?` + "\n" +
-		`<li><a href="readyz">readyz</a>: may clients come here?` + "\n"
+		`<li><a href="healthz">healthz</a>: do the event loops respond?` + "\n" +
+		`<li><a href="readyz">readyz</a>: is this instance ready for clients?` + "\n"
 	access := s.access.Load()
 	if who := access.Pprof; who == Loopback || who == Everybody {
 		page += `<li><a href="debug/pprof/">debug/pprof/</a>: Go profiles (` + string(who) + ")\n"
 	}
 	if who := access.Control; who == Loopback || who == Everybody {
-		page += `<li><a href="control/servers">control/servers</a>, <a href="control/clients">control/clients</a>, <a href="control/faults">control/faults</a>: steering (` + string(who) + ")\n"
+		page += `<li><a href="control/servers">control/servers</a>, <a href="control/clients">control/clients</a>, <a href="control/faults">control/faults</a>: control (` + string(who) + ")\n"
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Content-Security-Policy", "default-src 'none'")

@@ -40,17 +40,17 @@ func (s *Session) waits() stats.Wait {
 	}
 	switch {
 	case s.Full && s.Out.Size+s.Handed > 0:
-		return wait(stats.Client, "the client to take %d bytes of its answers", s.Out.Size+s.Handed)
+		return wait(stats.Client, "the client to read %d bytes of its replies", s.Out.Size+s.Handed)
 	case s.unknown:
-		return wait(stats.Login, "the client to say who it is")
+		return wait(stats.Login, "the client to log in")
 	case s.Head != nil: // the client waits for servers, or for its other commands on the key: not reported here
 		return stats.Wait{}
 	case s.Swallow > 0:
-		return wait(stats.Command, "%d more bytes of a command that was refused", s.Swallow)
+		return wait(stats.Command, "%d more bytes of a rejected command", s.Swallow)
 	case s.In != nil && s.Need > s.In.Len():
-		return wait(stats.Command, "the rest of a command: %d of %d bytes are here", s.In.Len(), s.Need)
+		return wait(stats.Command, "the rest of a command: %d of %d bytes have arrived", s.In.Len(), s.Need)
 	case s.In != nil:
-		return wait(stats.Command, "the end of a command's line: %d bytes are here", s.In.Len())
+		return wait(stats.Command, "the end of a command line: %d bytes have arrived", s.In.Len())
 	}
 	return stats.Wait{}
 }

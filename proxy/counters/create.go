@@ -100,7 +100,7 @@ func (c *creation) send(t *task.Task, m making) {
 	t.Step(line, func(r *upstream.Result, token task.Token) {
 		rep := &r.Reply
 		next, what := m.next(rep.Kind, wire.NotNumber(rep.Line.Of(r.Bytes)), r.Foreign, wire.PlainKey(t.Key), t.Rule != nil)
-		if c.why = "the counter comes and goes"; rep.Kind == wire.ClientError {
+		if c.why = "the counter is created and deleted repeatedly"; rep.Kind == wire.ClientError {
 			c.why = "server: " + string(rep.Line.Of(r.Bytes))
 		}
 		switch what {

@@ -414,7 +414,7 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 	srv := e.ByAddress[m.Network+" "+m.Address]
 	if srv == nil { // a reload has just removed the server
 		w.firstPing(r.Server, false)
-		w.Keeper.Unanswered(r.ID, true, "no pool names it any more", e.Now)
+		w.Keeper.Unanswered(r.ID, true, "it is not in a pool any more", e.Now)
 		return
 	}
 	c := srv.Conns[0]

@@ -194,7 +194,7 @@ const (
 // phases require. Before a command that depends on the existing value it may start a backfill.
 func (l *single) Begin(t *task.Task) {
 	if !l.Sure(t) {
-		t.Fail("not sure who serves the key now", stats.Unavailable)
+		t.Fail("it is not certain which server has the key now", stats.Unavailable)
 		return
 	}
 	if l.Role == health.Returning {
@@ -218,7 +218,7 @@ func (l *single) Begin(t *task.Task) {
 			case what == fillLate:
 				l.dispatchLater(t)
 			case what == fillUnsure || !l.Sure(t):
-				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be brought back", stats.Unavailable)
+				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be copied back", stats.Unavailable)
 			default:
 				t.AnswerKind(task.MissKind(t))
 			}
@@ -398,7 +398,7 @@ func (l *single) end(t *task.Task) {
 	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
 		t.Loop.DispatchAgain(t) // the client's later commands on the key still wait for t
 	case l.read && !sure:
-		t.Fail("what the server said is not sure any more", stats.Unavailable)
+		t.Fail("the server may not have the key any more, so its reply does not count", stats.Unavailable)
 	case l.failed == nil && sure && l.told != wire.NoReply:
 		t.AnswerKind(l.told)
 	case l.failed == nil && sure && l.removed && l.main.Reply.Kind == wire.NotFound:
@@ -414,7 +414,7 @@ func (l *single) end(t *task.Task) {
 		if l.failed != nil {
 			t.Fail(l.failed.Why, l.failed.Outcome)
 		} else {
-			t.Fail("not sure that everybody sees the write: it was undone", stats.Unavailable)
+			t.Fail("other instances may not see the write: the key was deleted", stats.Unavailable)
 		}
 	}
 }

@@ -294,9 +294,9 @@ func unfit(t *task.Task) string {
 	switch has := t.Req.Letters.Has; {
 	case t.Req.Dialect == wire.Text:
 	case has('E'):
-		return "flag E chooses the cas, on which the guard of this route rests: leave it out"
+		return "flag E sets the cas token, which the guard of this route needs: leave it out"
 	case t.Route.Tags != nil && (t.Op <= wire.Gats && (has('N') || has('R')) || t.Op.Stores() && has('I')):
-		return "flags N, R and I run the guard by hand, which can't be on a route with tags: leave them out"
+		return "flags N, R and I control the guard, which is not possible on a route with tags: leave them out"
 	}
 	return t.UncheckedFlags()
 }

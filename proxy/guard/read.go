@@ -190,7 +190,7 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 		if s.HasLease() {
 			l.g.cancelLease(l.RouteGuard, l.here(t), s)
 		}
-		l.failed(t, "what the server said is not sure any more", stats.Unavailable)
+		l.failed(t, "the server may not have the key any more, so its reply does not count", stats.Unavailable)
 		return
 	}
 	switch {

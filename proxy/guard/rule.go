@@ -186,7 +186,7 @@ func (l *rule) finish(t *task.Task, r *upstream.Result) {
 	switch {
 	case r != nil && !l.answered(t, r):
 	case l.copies == nil && !l.Sure(t):
-		l.failed(t, "not sure that everybody sees the write: it was undone", stats.Unavailable)
+		l.failed(t, "other instances may not see the write: the key was deleted", stats.Unavailable)
 	case l.kept.Bytes != nil:
 		t.Answer(&l.kept, l.token())
 	default:
@@ -219,7 +219,7 @@ func (l *rule) failed(t *task.Task, why string, o stats.Outcome) {
 func (l *rule) again(t *task.Task) {
 	switch l.tries++; {
 	case l.tries > maxTries:
-		l.failed(t, "others change this key all the time", stats.QueueFull)
+		l.failed(t, "other clients change this key at each attempt", stats.QueueFull)
 	case l.bound != nil: // nothing was stored yet, but the miss is used up
 		l.stamp(t)
 	case t.Op <= wire.Gats:

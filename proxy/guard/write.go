@@ -14,7 +14,7 @@ import (
 	"ringside/proxy/wire"
 )
 
-const ownFlags = "these flags are Ringside's own"
+const ownFlags = "these client flags are reserved for Ringside"
 
 // takesOwn reports whether t would store client flags that Ringside reserves for its
 // own items.

@@ -291,9 +291,9 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 	switch {
 	case done:
 	case until == 0:
-		s.step = next + ", waits for a server to take its record"
+		s.step = next + ", waits for a server to store the view record"
 	default:
-		s.step = next + ", waits until all instances must have read the record"
+		s.step = next + ", waits until all instances must have read the view record"
 		s.until = until
 	}
 	return done
@@ -316,18 +316,18 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	opinion := k.countVotes(i, now)
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
-		s.step = "is to be emptied, but can't be: " + serverNoMeta
+		s.step = "must be flushed, but can't be: " + serverNoMeta
 	case k.parting:
-		s.step = "stays: by a reload the keys of the pool move no more"
+		s.step = "stays: since a reload, the keys of the pool do not move"
 	case k.pool == poolNoMeta:
 		s.step = "suspect for this instance only: " + serverNoMeta
 	case unfit && k.onlyCopy(i, now):
-		s.step = "is to be emptied, when the other servers are complete"
+		s.step = "will be flushed when the other servers are complete"
 	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
-		s.step = "is to be emptied, when others can take over"
+		s.step = "will be flushed when other servers can take over"
 	case unfit:
 		s.step = "next: LEAVING"
-		return "it has missed more writes than are remembered, and is emptied", true
+		return "it has missed more writes than are remembered, so it is flushed", true
 	case s.stranger:
 		s.step = "next: LEAVING"
 		return s.suspectWhy, true
@@ -424,7 +424,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case opinion == rejected:
 		s.step = "stays out: most instances don't reach it"
 	case opinion == noData:
-		s.step = "next: RETURN, when the other instances have said whether they reach it"
+		s.step = "next: RETURN, when the other instances have reported whether they reach it"
 	case k.strict() && now >= k.quorum:
 		s.step = "stays out: this instance reaches too few of the others"
 	default:
@@ -435,8 +435,8 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 }
 
 var (
-	errAlone = errors.New("no other server could take over: bring one back first")
-	errFew   = errors.New("this instance reaches too few of the other servers: give the order to another one")
+	errAlone = errors.New("no other server could take over: restore one first")
+	errFew   = errors.New("this instance reaches too few of the other servers: use another instance")
 )
 
 // override applies an operator's override o to server i. It returns an error if no other server can

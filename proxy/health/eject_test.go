@@ -183,7 +183,7 @@ func TestWhoCanOnlyBeEmptiedAndCannotLeave(t *testing.T) {
 	k := w.proxies[0].k
 	k.servers[0].unfit = true
 	w.stays(0, In, 10*sec)
-	if v := k.Verdict(0); v.Suspect || v.Step != "is to be emptied, but can't be: a server doesn't know meta commands" {
+	if v := k.Verdict(0); v.Suspect || v.Step != "must be flushed, but can't be: a server doesn't know meta commands" {
 		t.Errorf("%+v", v)
 	}
 	w.cutAll(0, true)
@@ -271,7 +271,7 @@ func TestPartingTakesNobodyOut(t *testing.T) {
 	}
 	w.cutAll(1, true)
 	w.stays(1, In, 20*sec)
-	if v := w.proxies[0].k.Verdict(1); !v.Suspect || v.Step != "stays: by a reload the keys of the pool move no more" {
+	if v := w.proxies[0].k.Verdict(1); !v.Suspect || v.Step != "stays: since a reload, the keys of the pool do not move" {
 		t.Errorf("%+v", v)
 	}
 	w.cutAll(0, false)

@@ -66,7 +66,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	settled := max(s.goodSince+settleTime, f.retryAt)
 	switch {
 	case s.renamed == s.n:
-		k.flushed(i, "renamed, and all instances know it", now)
+		k.flushed(i, "its old keys are not used, and all instances know it", now)
 	case k.off.Flush:
 		k.flushed(i, "ablation", now)
 	case f.step != flushIdle:
@@ -76,7 +76,7 @@ func (k *Keeper) driveFlush(i int, now int64) {
 	case s.needed && now < s.since+onlyTime:
 		s.step, s.until = "next: flush, when the servers of another pool are complete, which may have the only copy of a key here", s.since+onlyTime
 	case now < settled:
-		s.step, s.until = "next: flush, when what is on its way has arrived", settled
+		s.step, s.until = "next: flush, when requests on their way have arrived", settled
 	case k.mayFlush(i, s.record.incarnation, now):
 		k.askThreads(i, now)
 	default:
@@ -181,7 +181,7 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 		// them reads from the server, because writes are then deleted there under the new names.
 		e := s.entry
 		e.renamed = e.n
-		k.publish(i, e, "it refuses to be flushed and is renamed: "+answer, now)
+		k.publish(i, e, "it rejects flush_all, so its old keys are no longer used: "+answer, now)
 	default:
 		k.flushLater(i, now)
 	}

@@ -119,7 +119,7 @@ func TestStrangerIsTakenByOrder(t *testing.T) {
 	k.servers[0].stranger = true
 	w.input(w.proxies[0], func() { k.markSuspect(0, "another memcached", w.now) })
 	w.stays(0, In, 10*sec)
-	if v := k.Verdict(0); !v.Suspect || v.Step != "is to be emptied, when others can take over" {
+	if v := k.Verdict(0); !v.Suspect || v.Step != "will be flushed when other servers can take over" {
 		t.Errorf("%+v", v)
 	}
 	w.input(w.proxies[0], func() {

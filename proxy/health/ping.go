@@ -242,7 +242,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	k.askMemory(i, now)
 	for j, e := range r.entries {
 		if m := k.adopted(j, e, first); m != k.servers[j].entry {
-			k.become(j, m, "the record on "+k.members[i].Name+" says so", now)
+			k.become(j, m, "the view record on "+k.members[i].Name+" says so", now)
 		}
 	}
 	k.recount()

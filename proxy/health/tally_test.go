@@ -54,7 +54,7 @@ func TestCounterThatIsNoNumber(t *testing.T) {
 	w.run(w.now + 3*sec)
 	w.cutAll(1, true)
 	w.until(1, Out)
-	if !w.logged("no number") {
+	if !w.logged("not a number") {
 		t.Error("it was not logged")
 	}
 }

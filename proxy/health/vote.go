@@ -125,7 +125,7 @@ func (k *Keeper) discard(a ask, answer []byte, now int64) {
 	case askRefused:
 		key = k.keys.Refused[a.about]
 	}
-	k.event(a.server, "counter", "trouble", "the counter "+key+" was no number, and is removed")
+	k.event(a.server, "counter", "trouble", "the counter "+key+" was not a number, so it is removed")
 	k.send(ask{kind: askDiscard, server: a.server, about: a.about}, now, fmt.Appendf(nil, "md %s\r\n", key))
 }
 

@@ -80,7 +80,7 @@ var (
 		"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "{server} leaves the ring", More: "{why}"},
 		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server} is out: its keys are on other servers now", More: "{why}", Mark: true},
 		"OUT>RETURN":  {Tone: Warn, Kind: "return", Text: "{server} rejoins", More: "{why}"},
-		"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "{server} is emptied and takes writes", More: "{why}"},
+		"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "{server} is flushed and gets writes", More: "{why}"},
 		"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "{server} is read from again", More: "{why}"},
 		"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "{server} is in again", More: "{why}", Mark: true},
 	}

@@ -69,15 +69,15 @@ func TestHealth(t *testing.T) {
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
 			Health{Bad, "b does not answer", reach + " 3 requests in a row were not answered in time, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"wants a login", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) {
-			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with CLIENT_ERROR unauthenticated"
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is CLIENT_ERROR unauthenticated"
 		},
-			Health{Bad, "b answers with an error", "Ringside does not log in to servers. Start memcached there without authentication (-Y): Ringside does the rest. It greets with CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+			Health{Bad, "b answers with an error", "Set auth of its pool, or start memcached there without -Y: Ringside does the rest. Its first reply is CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"is full, and out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) {
-			k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR Too many open connections"
+			k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR Too many open connections"
 		},
-			Health{Bad, "b is out", "Raise memcached's limit of connections there (-c), or close some: Ringside does the rest. It greets with ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
-		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: it greets with ERROR" },
-			Health{Bad, "b answers with an error", "Check that memcached runs at its address: Ringside does the rest. It greets with ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+			Health{Bad, "b is out", "Raise memcached's limit of connections there (-c), or close some: Ringside does the rest. Its first reply is ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
+		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR" },
+			Health{Bad, "b answers with an error", "Check that memcached runs at its address: Ringside does the rest. Its first reply is ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
 		{"out", table.Rehash, [3]string{Up, "out", Up}, nil,
@@ -91,7 +91,7 @@ func TestHealth(t *testing.T) {
 		{"out and drained", table.Rehash, [3]string{Drained, "out", Up}, nil,
 			Health{Bad, "b is out", start + " Connection refused, 19 s ago. Its 33.3 % of the keys are on c until it is back; then it starts empty. a is drained by an operator."}},
 		{"returning", table.Rehash, [3]string{Up, "return", Up}, nil,
-			Health{Warn, "b is rejoining", "It answers again and is being emptied, so that nothing old is served."}},
+			Health{Warn, "b is rejoining", "It answers again and is being flushed, so that no old value is served."}},
 		{"drained", table.Rehash, [3]string{Up, Drained, Up}, nil,
 			Health{Warn, "b is drained", "By an operator, 19 s ago: ringside server restore brings it back. Its 33.3 % of the keys are on a and c until then; it starts empty. " + flow}},
 		{"drained and dead", table.Rehash, [3]string{Up, Drained, Up}, func(k *Tick) {

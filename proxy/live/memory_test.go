@@ -49,7 +49,7 @@ func TestMemory(t *testing.T) {
 	// Without spare memory; and a restarted server has no rates.
 	then = parseStats(answersOf(150, 12, 0), start.Add(5*time.Second))
 	then.rates(first)
-	if w := warn("a", then); w == nil || w.Text != "evicts 10 items/s and no class has memory to spare: it is too small for what it is given." {
+	if w := warn("a", then); w == nil || w.Text != "evicts 10 items/s and no class has memory to spare: it needs more memory for these items." {
 		t.Errorf("warns %+v", w)
 	}
 	first.Uptime = 1000

@@ -33,8 +33,8 @@ func (of *Topo) questions() map[string]Question {
 			kept++
 		}
 	}
-	moves, after := "move to other servers and miss once each", "Restore brings it back, emptied."
-	back := "It is emptied first, then takes back its {share} of the keys. "
+	moves, after := "move to other servers and miss once each", "Restore brings it back, flushed."
+	back := "It is flushed first, then gets its {share} of the keys again. "
 	if of.Failover == table.FailFast.String() {
 		moves = "miss, and writes to them fail, until it is restored"
 	}
@@ -44,16 +44,16 @@ func (of *Topo) questions() map[string]Question {
 	case kept > 0:
 		moves, back = "are served by their other replicas, where they have some; the others "+moves, back+"Each that has no other replica misses once."
 	case of.Failover == table.FailFast.String():
-		after = "It keeps what it holds."
-		back = "It gets its {share} of the keys again, with the values that it holds: those written elsewhere meanwhile are not among them."
+		after = "It keeps its items."
+		back = "It gets its {share} of the keys again, with its old values; values that other servers got meanwhile are not copied to it."
 	default:
 		back += "Each of them misses once."
 	}
 	text := "Its {share} of the keys, now {rps} requests/s, " + moves + ". " + after
 	return map[string]Question{
 		"drain":   {"Drain {server}?", text, "Drain {server}"},
-		"down":    {"Take {server} down at once?", "What is in flight to it fails. " + text, "Take it down"},
+		"down":    {"Take {server} down at once?", "Its requests in flight fail. " + text, "Take it down"},
 		"restore": {"Restore {server}?", back, "Restore {server}"},
-		"hang":    {"Make {server} hang?", "Only this instance is affected. For 10 s it gets no replies from the server: now {rps} requests/s.", "Let it hang"},
+		"hang":    {"Make {server} hang?", "Only this instance is affected. For 10 s it gets no replies from the server: now {rps} requests/s.", "Make it hang"},
 	}
 }

@@ -16,10 +16,10 @@ func TestQuestions(t *testing.T) {
 		replicas       []int
 		drain, restore string
 	}{
-		{table.FailFast, []int{1}, "requests/s, miss, and writes to them fail, until it is restored. It keeps what it holds.", "with the values that it holds"},
-		{table.Rehash, []int{1}, "requests/s, move to other servers and miss once each. Restore brings it back, emptied.", "Each of them misses once."},
-		{table.Rehash, []int{2, 1}, "where they have some; the others move to other servers and miss once each. Restore brings it back, emptied.", "Each that has no other replica misses once."},
-		{table.FailFast, []int{2}, "are served by their other replicas. Restore brings it back, emptied.", "Their other replicas serve them meanwhile."},
+		{table.FailFast, []int{1}, "requests/s, miss, and writes to them fail, until it is restored. It keeps its items.", "with its old values"},
+		{table.Rehash, []int{1}, "requests/s, move to other servers and miss once each. Restore brings it back, flushed.", "Each of them misses once."},
+		{table.Rehash, []int{2, 1}, "where they have some; the others move to other servers and miss once each. Restore brings it back, flushed.", "Each that has no other replica misses once."},
+		{table.FailFast, []int{2}, "are served by their other replicas. Restore brings it back, flushed.", "Their other replicas serve them meanwhile."},
 	} {
 		of := &Topo{Failover: c.mode.String()}
 		for _, n := range c.replicas {

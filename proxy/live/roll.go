@@ -71,7 +71,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	}
 	switch {
 	case !from.Where:
-		is.Text = "No server of the pool can say which other instances there are."
+		is.Text = "No server of the pool can report which other instances there are."
 	case is.Of == 1:
 		is.Text = "No other instance serves this pool."
 	default:

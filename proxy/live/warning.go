@@ -48,7 +48,7 @@ func warn(name string, s *Said) *Warning {
 			return nil
 		}
 		return &Warning{Server: name, weight: lost,
-			Text: fmt.Sprintf("evicts %s items/s and no class has memory to spare: it is too small for what it is given.", Count(math.Round(10*lost)/10))}
+			Text: fmt.Sprintf("evicts %s items/s and no class has memory to spare: it needs more memory for these items.", Count(math.Round(10*lost)/10))}
 	}
 	slices.SortFunc(idle, func(a, b Class) int { return int(b.Free*b.Chunk - a.Free*a.Chunk) })
 	from, to, got := math.Inf(1), 0.0, 0.0

@@ -47,17 +47,17 @@ var Vocabulary = Words{
 		"leaving": {Tone: Bad, Sign: "△", Away: true, Next: "it is out when all instances know it"},
 		"out":     {Tone: Bad, Sign: "✗", Away: true, Moved: true, Next: "it is flushed, and returns, when it answers again"},
 		"return": {Tone: Warn, Sign: "←", Back: true, Next: "it serves when all instances know it",
-			Does: "It answers again and is being emptied, so that nothing old is served."},
+			Does: "It answers again and is being flushed, so that no old value is served."},
 		"warm": {Tone: Warn, Sign: "←", Back: true, Next: "the values of its keys are copied to it from their substitute servers",
-			Does: "It is empty and takes writes; keys that it does not have yet are read from their substitute servers."},
+			Does: "It is empty and gets writes; keys that it does not have yet are read from their substitute servers."},
 		"settle": {Tone: Warn, Sign: "←", Back: true, Next: "it is up when no late reply of a substitute server can arrive any more",
 			Does: "It serves its keys again; the substitute servers delete them."},
 	},
 	Reasons: []Word{
-		{"evicted", "memcached needed the room: its counter of evictions moved"}, {"expired", "the time was over"}, {"deleted", "somebody deleted it"},
-		{"flushed", "the server was flushed"}, {"out", "the server was out, or is"}, {"moved", "a reload gave it to another server"},
+		{"evicted", "memcached evicted it: its eviction counter has grown"}, {"expired", "its TTL has ended"}, {"deleted", "a client deleted it"},
+		{"flushed", "the server was flushed"}, {"out", "the server was ejected, or is"}, {"moved", "a reload gave it to another server"},
 		{"invalidated", "a tag was invalidated"}, {"never", "it was never set here"},
-		{"unsure", "no cause is known: remembered for too short a time, or removed past Ringside"},
+		{"unsure", "no cause is known: not observed long enough, or removed without Ringside"},
 	},
 	Letters: map[string]string{
 		"M": "miss", "L": "lock won by add", "l": "lock refused", "W": "written", "w": "write refused", "U": "unlocked by delete", "H": "hit", "D": "deleted",
@@ -85,11 +85,11 @@ type problem struct {
 
 // greets is the beginning of the reason if the server replies with an error to the first request of
 // a connection.
-const greets = "it greets with "
+const greets = "its first reply is "
 
 // problems are all kinds of reasons. The first one that fits counts, and the last one always fits.
 var problems = []problem{
-	{[]string{greets, "unauthenticated"}, "answers with an error", "Ringside does not log in to servers. Start memcached there without authentication (-Y)"},
+	{[]string{greets, "unauthenticated"}, "answers with an error", "Set auth of its pool, or start memcached there without -Y"},
 	{[]string{greets, "Too many open connections"}, "answers with an error", "Raise memcached's limit of connections there (-c), or close some"},
 	{[]string{greets}, "answers with an error", "Check that memcached runs at its address"},
 	{[]string{"refused"}, "refuses connections", "Start memcached there"},

@@ -88,7 +88,7 @@ type copyAsk struct {
 	result    upstream.Result
 }
 
-const ownFlags = "these flags are Ringside's own"
+const ownFlags = "these client flags are reserved for Ringside"
 
 // Handle serves t if the keys of its route have several replicas. The loop that owns the
 // key is the only one of the process that runs commands on it.
@@ -312,7 +312,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	}
 	srv := c.replicas[ask.Replica].Server
 	if ask.Step == replicate.Fetch && (!c.replicas[ask.Replica].canBeSource(t.Loop.Moment()) || ask.Replica == c.primary && c.handedOver(t)) {
-		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "what the server said is not sure any more", Outcome: stats.Unavailable, Unsent: true}})
+		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "the server may not have the key any more, so its reply does not count", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}
 	line := c.line(t, &c.asks[id])
@@ -470,9 +470,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		case !c.writes && c.rule.IsDone() && e.Now < t.Deadline:
 			e.DispatchAgain(t)
 		case !c.writes:
-			t.Fail("what the server said is not sure any more", stats.Unavailable)
+			t.Fail("the server may not have the key any more, so its reply does not count", stats.Unavailable)
 		default:
-			t.Fail("not sure that everybody sees the write", stats.Unavailable)
+			t.Fail("other instances may not see the write", stats.Unavailable)
 		}
 		return
 	}

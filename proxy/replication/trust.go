@@ -197,7 +197,7 @@ func (c *command) lacks(t *task.Task, states []replicate.Replica) bool {
 		case states[i].State == replicate.Out || states[i].State == replicate.Gone || srv.Down:
 		case srv.Release == (wire.Release{}):
 			c.e.Keepers.Identify(srv)
-			return c.e.await(t, "server "+srv.Label()+" has not said its version yet", func() bool { return srv.Release != (wire.Release{}) || srv.Down })
+			return c.e.await(t, "server "+srv.Label()+" has not reported its version yet", func() bool { return srv.Release != (wire.Release{}) || srv.Down })
 		case t.Req.Needs()&^srv.Release.Features() != 0:
 			t.Reject(wire.AppendClientError(nil, "server "+srv.Label()+" is of version "+srv.Version+", "+wire.TooOld))
 			c.e.Unclaim(t, task.KeyLine(t.Hash))
@@ -235,7 +235,7 @@ func (c *command) unidentified(t *task.Task, states []replicate.Replica) int {
 func (c *command) awaitIdentity(t *task.Task, i int) {
 	srv, was := c.replicas[i].Server, c.outlook(t)
 	c.e.Keepers.Identify(srv)
-	c.e.await(t, "server "+srv.Label()+" has not said yet since when it runs, which cas tokens depend on", func() bool {
+	c.e.await(t, "server "+srv.Label()+" has not reported its start time yet, on which cas tokens depend", func() bool {
 		return srv.StartedAt != 0 && !srv.Unidentified || srv.Down || c.outlook(t) != was
 	})
 }

@@ -63,7 +63,7 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 		default:
 			a := answers[i]
 			t.Clients.LogLimited(slog.LevelWarn, "", "tag not invalidated everywhere", "tag", string(name), "why", a.Why)
-			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; repeat until DELETED, the others have it", name, a.Why)))
+			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; the other servers have invalidated it: repeat until DELETED", name, a.Why)))
 		}
 	})
 }
@@ -100,7 +100,7 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 		if v := p.View; v != nil && v.Foreign() {
 			n.foreign = true
 			if p.Pool.Failover.Strict {
-				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": instances have different lists of servers, and it is not sure that it has reached all of them"})
+				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": instances have different lists of servers, so it may not have reached all of them"})
 			}
 		}
 		members := len(p.Servers)

@@ -20,7 +20,7 @@ func TestTagsOtherLists(t *testing.T) {
 		bad                uint64
 	}{
 		{"relaxed", "", "DELETED", 0},
-		{"strict", " strict=true", "SERVER_ERROR tag x: pool main: instances have different lists of servers, and it is not sure that it has reached all of them; repeat until DELETED, the others have it", 1},
+		{"strict", " strict=true", "SERVER_ERROR tag x: pool main: instances have different lists of servers, so it may not have reached all of them; the other servers have invalidated it: repeat until DELETED", 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := conversation.New(t)

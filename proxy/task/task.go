@@ -138,7 +138,7 @@ func (e *Tasks) dispatch(t *Task) {
 	}
 	if v := t.Route.UnlearnedView(); v != nil {
 		if e.Now >= t.Deadline {
-			e.refuse(t, "the servers have not said yet who of them is in use")
+			e.refuse(t, "the states of the servers are not known yet")
 			e.Unclaim(t, KeyLine(t.Hash))
 		} else {
 			e.Park(t, t.Deadline, v.Gen)

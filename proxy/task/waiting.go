@@ -13,7 +13,7 @@ import (
 // commands on its key.
 func (e *Tasks) Waits(tell func(client uint64, w stats.Wait)) {
 	for _, p := range e.Parked {
-		why := cmp.Or(p.t.WaitReason, "the servers to say who of them is in use")
+		why := cmp.Or(p.t.WaitReason, "the servers to report which of them are in use")
 		tell(p.t.Asker, stats.Wait{Phase: stats.Phase, For: e.age(p.t), Why: why})
 	}
 	for _, l := range e.Lines {

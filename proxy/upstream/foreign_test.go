@@ -21,7 +21,7 @@ s1 < version
 s1 < get a1
 s1 > HTTP/1.1 400 Bad Request
 s1 aborted
-c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
+c1 < SERVER_ERROR server s1 is down: it sent an invalid reply to version
 `)
 	wait := "100ms"
 	for _, next := range []string{"200ms", "400ms", "800ms"} {
@@ -40,7 +40,7 @@ s1 < version
 s1 < get a1
 s1 > HTTP/1.1 400 Bad Request
 s1 aborted
-c1 < SERVER_ERROR server s1 is down: it sent what is no answer to version
+c1 < SERVER_ERROR server s1 is down: it sent an invalid reply to version
 `)
 	s.Line("wait 10s") // repeated lines are delayed by up to ten seconds
 	var got []string

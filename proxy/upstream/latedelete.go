@@ -107,7 +107,7 @@ func (c *Conn) mayArrive() bool {
 func (c *Conn) onLate(stuck bool) {
 	switch {
 	case stuck && c.LateDeletes == 0 && !c.mayArrive():
-		c.abort("server "+c.Server.Label()+": aborted, for what was sent does not arrive there", stats.Lost)
+		c.abort("server "+c.Server.Label()+": aborted, because it does not acknowledge what was sent", stats.Lost)
 	case stuck && !c.Lingering:
 		c.deleteLate()
 		c.linger("server " + c.Server.Label() + ": too many connections wait for late answers")

@@ -42,7 +42,7 @@ func (c *Conn) refusal(a *Attempt, line string) string {
 		c.login, c.held = nil, nil
 		return c.Server.login.Refusal(line)
 	case line == "CLIENT_ERROR unauthenticated":
-		return "it greets with " + line + ": it was started with -Y, so its pool needs auth"
+		return "its first reply is " + line + ": it was started with -Y, so its pool needs auth"
 	}
-	return "it greets with " + line
+	return "its first reply is " + line
 }

@@ -59,7 +59,7 @@ func (c *Conn) Parse() {
 			}
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
-			c.desync("sent what is no answer to "+a.Op.String(), buf)
+			c.desync("sent an invalid reply to "+a.Op.String(), buf)
 			return
 		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // only a VALUE and meta replies contain a key
 			c.desync(otherName, buf)
@@ -110,7 +110,7 @@ func (c *Conn) short(a *Attempt) {
 
 const longAnswer = "sent more than 1 MiB in reply to a request of Ringside's own"
 
-const otherName = "named another key or opaque than it was asked for"
+const otherName = "replied with another key or opaque than requested"
 
 // endFollows reports whether r is a VALUE, and rest, the input after r, begins with END. For the last
 // VALUE of a reply this is nearly always true. To parse END as a separate reply would cost as much as

@@ -368,5 +368,5 @@ func (srv *Server) CloseDedicated(n uint32) {
 	} else {
 		c.reset() // drop what waits to be sent, so that the connection is not dialed again
 	}
-	c.failAll("the errand is done", stats.Lost)
+	c.failAll("a request of Ringside itself has ended", stats.Lost)
 }

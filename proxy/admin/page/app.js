@@ -252,7 +252,7 @@ parts.ring = {box: 'ring', draw() {
 function names(cv, L, st) { // what the pictures show, for who can't see them
   const t = S.topo, say = (n, s) => { if (n.getAttribute('aria-label') !== s) n.setAttribute('aria-label', s); }, most = 12, key = L && L.order && L.order.length ? plain(L.typed) : '';
   say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
-  say($('strip'), key ? `Who has ${key}, and who comes behind: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
+  say($('strip'), key ? `Servers of ${key}, in the order of failover: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
 }
 const here = () => S.look && S.look.pool === S.topo.pool ? S.look : null; // what was looked up, unless it is in another pool
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
@@ -340,7 +340,7 @@ parts.servers = {box: 'servers', draw() {
     if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
     text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
-    put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, records of who is in, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
+    put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, view records, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'Actions for ' + x.name);
   });

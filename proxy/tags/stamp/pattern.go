@@ -75,7 +75,7 @@ func ParsePattern(match string, tags []string) (*Pattern, error) {
 			p.parts, rest = append(p.parts, part{text: rest[:i]}), rest[i:]
 		}
 		if n := len(p.parts); n > 0 && p.parts[n-1].kind != 0 {
-			return nil, fmt.Errorf("%q has %q right behind another part of any length: where one ends is not to be told", match, rest[:1])
+			return nil, fmt.Errorf("%q has %q right after another part of any length, so where the first one ends is ambiguous", match, rest[:1])
 		}
 		if rest[0] == '*' {
 			if strings.Count(match, "*") > maxStars {
