@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb release rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
+.PHONY: build deb release previous rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -23,6 +23,13 @@ deb:
 release:
 	rm -rf bin/release
 	$(MAKERELEASE) -version '$(VERSION)' -to bin/release
+
+# Runs the previous release and this one together in front of one pool: mixed instances while servers
+# fail, and a rolling upgrade and back by take-over. make full runs it too. PREVIOUS is a tag or commit;
+# without it, the last tag, or, without tags, the parent commit. Run it before each release.
+PREVIOUS ?=
+previous:
+	RINGSIDE_FULL=1 PREVIOUS='$(PREVIOUS)' $(GO) test ./internal/e2e -run '^TestPrevious' -count=1 -v
 
 # Changes the module path, so that other modules can import the packages: make rename MODULE=example.org/you/ringside
 THIS = $(shell $(GO) list -m)

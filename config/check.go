@@ -30,7 +30,7 @@ func (d *document) checkListeners(f *File) {
 			l.Users = d.readUsers(d.place(&l.AuthFile), l.AuthFile)
 		}
 		if l.Address.everywhere() && l.AuthFile == "" && l.TLS.ClientCA == "" {
-			d.warn(d.place(&l.Address, l), "listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does")
+			d.warn(d.place(&l.Address, l), "listen: every address of this machine, without authentication: any host that reaches it can read, change and delete all values; name one address, set auth_file, or use a firewall")
 		}
 		d.checkListenerTLS(&l.TLS, &l.Address)
 		d.checkTaken(seen, &l.Address)
@@ -43,7 +43,7 @@ func (d *document) checkListeners(f *File) {
 	} else if a.Address.everywhere() && (a.Pprof == "on" || a.Control == "on" || a.Page == "on") {
 		d.warn(d.place(&a.Address, a), "admin listens on every address, so every host that reaches it can control this instance, take profiles or see keys")
 	} else if a.Address.everywhere() {
-		d.warn(d.place(&a.Address, a), "admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does")
+		d.warn(d.place(&a.Address, a), "admin listens on every address: any host that reaches it can read metrics; name one address, or use a firewall")
 	}
 }
 
@@ -178,7 +178,7 @@ func (d *document) checkKeys(f *File, r *Route) {
 		d.warn(at, "a * in prefix is an ordinary character: for any bytes, write match: %s", quote(strings.TrimRight(r.Prefix, "*")+"*"))
 	}
 	if expression.MatchString(r.Match) {
-		d.warn(at, "match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters stand for themselves")
+		d.warn(at, "match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary")
 	}
 	if r.begins(divert.Reserved) {
 		d.failAt(at, "keys that begin with %s are reserved for Ringside: clients can't use them, so no route takes them", divert.Reserved)

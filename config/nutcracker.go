@@ -306,7 +306,7 @@ func (p *twemproxyPool) compare() {
 		text          string
 	}{
 		{p.as != p.name, true, "was called " + quote(p.name)},
-		{p.listensEverywhere(), false, "listen " + p.listen.text + " is every address of this machine, without authentication: name one address, or see that a firewall does"},
+		{p.listensEverywhere(), false, "listen " + p.listen.text + " is every address of this machine, without authentication: name one address, or use a firewall"},
 		{p.redis, true, "left out: it speaks redis (redis: true), Ringside speaks memcached"},
 		{p.distribution == "random", false, "distribution random has no equivalent: a key now has one owner, as under twemproxy's ketama"},
 		{p.ejects(), false, "auto_eject_hosts is failover mode rehash: the ring is built again without a server that is down, as under twemproxy;" +

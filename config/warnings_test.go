@@ -16,9 +16,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		{"nothing", "listen: localhost:1\nadmin: 127.0.0.1:2\npools: {main: {distribution: ketama, servers: [a]}}", nil},
 		{"admin for all", "listen: localhost:1\nadmin: 0.0.0.0:2\npools: {main: {distribution: ketama, servers: [a]}}", []string{
-			"f:2:8: admin listens on every address: whoever reaches it can read metrics; name one address, or see that a firewall does"}},
+			"f:2:8: admin listens on every address: any host that reaches it can read metrics; name one address, or use a firewall"}},
 		{"clients for all", "listen: 0.0.0.0:1\npools: {main: {distribution: ketama, servers: [a]}}", []string{
-			"f:1:9: listen: every address of this machine, without authentication: whoever reaches it can read, change and delete all values; name one address, set auth_file, or see that a firewall does"}},
+			"f:1:9: listen: every address of this machine, without authentication: any host that reaches it can read, change and delete all values; name one address, set auth_file, or use a firewall"}},
 		{"clients of all, with a password", "listen: {address: \":1\", auth_file: /users, allow_plaintext: true}\npools: {main: {distribution: ketama, servers: [a]}}", nil},
 		{"patterns that are none", `listen: localhost:1
 pools: {main: {distribution: ketama, servers: [a]}}
@@ -39,7 +39,7 @@ routes: [{prefix: "user:*", pool: main}, {match: "^home:", pool: main}, {match: 
 
 // noExpression returns the warning about a regular expression in column c of the third line.
 func noExpression(c int) string {
-	return fmt.Sprintf("f:3:%d: match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters stand for themselves", c)
+	return fmt.Sprintf("f:3:%d: match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary", c)
 }
 
 // TestRemedies checks that the error for a common mistake says what to write.
