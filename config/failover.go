@@ -41,7 +41,7 @@ func failoverValue() value[Failover] {
 	return group(defaultFailover(),
 		set("mode", "where the keys of a failed server move: nowhere (fail_fast), to the other servers of the pool (rehash), or to another pool (gutter). Unless set: fail_fast for distributions of existing clients and below three servers, otherwise rehash",
 			depends(named(table.Mode.String, table.FailFast, table.Rehash, table.Gutter)), func(f *f) *table.Mode { return &f.Mode }),
-		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not sure",
+		set("consistency", "relaxed: keep serving while instances may disagree about a server. strict: return a miss, or reject a write, while an instance is not certain",
 			oneOf(option[bool]{"relaxed", false}, option[bool]{"strict", true}), func(f *f) *bool { return &f.Strict }),
 		set("after_failures", "consecutive timeouts after which a server is suspect: its keys miss until it replies", integer(1, maxFailures), func(f *f) *int { return &f.AfterFailures }),
 		set("eject_after", "eject a server that was suspect for this time: its keys move, and it is flushed before it rejoins; one duration for all, or",
@@ -73,7 +73,7 @@ func ejectAfterValue() value[health.EjectAfter] {
 		group(defaultFailover().EjectAfter,
 			set("refused", "for a server that refuses connections: its process has ended and its data are lost; at most silent unless set",
 				one, func(e *e) *time.Duration { return &e.Refused }),
-			set("silent", "for a server that does not reply, or whose connections break", one, func(e *e) *time.Duration { return &e.Silent }),
+			set("silent", "for a server that does not reply, or loses its connections", one, func(e *e) *time.Duration { return &e.Silent }),
 			set("restart", "for a server with restartable memory (memcached -e), if longer than silent: back within this time, it keeps its data and is not flushed",
 				one, func(e *e) *time.Duration { return &e.Restart }),
 		))
@@ -288,7 +288,7 @@ func (d *document) checkFailover(f *File) {
 		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
 		case o.Mode == table.Rehash && p.addresses() == 1 && len(p.Sources) == 0:
-			d.failAt(mode, "pools.%s has one server, whose keys mode rehash can't give to another; use fail_fast or gutter", p.Name)
+			d.failAt(mode, "pools.%s has one server, so mode rehash can't move its keys to another; use fail_fast or gutter", p.Name)
 		}
 	}
 	for _, s := range d.defaults.Failover.needy() {

@@ -229,7 +229,7 @@ func serverValue() value[Server] {
 func poolKeys() []key[Pool] {
 	type p = Pool
 	return append(placementKeys(),
-		set("get_errors", "reply to a read whose server cannot reply: a miss, or SERVER_ERROR",
+		set("get_errors", "reply to a read if its server cannot reply: a miss, or SERVER_ERROR",
 			getErrors(), func(p *p) *bool { return &p.GetErrors }),
 		set("multiget_order", "order of the values of a multi-get: as they arrive, or as requested. Unless set: request for the distributions of Perl, otherwise arrival",
 			words("arrival", "request"), func(p *p) *string { return &p.Multiget }),

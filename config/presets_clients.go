@@ -48,7 +48,7 @@ const (
 // presets lists all presets. The function init adds the fields Hashes, Options and needs.
 var presets = []Preset{
 	// These presets are for new pools.
-	{Name: "ketama-points", For: "new pools: a circle whose points depend on a server's own weight only, so adding one moves only its share",
+	{Name: "ketama-points", For: "new pools: a circle on which the points of a server depend on its own weight only, so adding one moves only its share",
 		hashes:    plainHashes.only("md5", "xxh64", "xxh3", "crc32", "fnv1a_64", "fnv1a_32", "one_at_a_time", "murmur3"),
 		MinPoints: 100, MaxPoints: 200, Points: 160, Dead: DeadWalks, New: true,
 		build: onCircleOf(func(c choice) ketama.Rule { return ketama.Points(c.points) })},

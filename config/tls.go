@@ -25,7 +25,7 @@ var usualListenerTLS = ListenerTLS{On: true, Handshake: 10 * time.Second}
 func listenerTLSValue() value[ListenerTLS] {
 	type t = ListenerTLS
 	return fresh(usualListenerTLS, group(usualListenerTLS, append(certificateKeys(),
-		set("handshake", "disconnect a client whose handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
+		set("handshake", "disconnect a client if its handshake takes longer", duration(100*time.Millisecond, 5*time.Minute), func(t *t) *time.Duration { return &t.Handshake }),
 	)...))
 }
 

@@ -21,7 +21,7 @@ func (u User) called() (kind, name, full string) { return "user", u.Name, u.Name
 
 func usersValue() value[[]User] {
 	one := group(User{},
-		set("routes", "routes whose keys the user may use, by their prefix or match, or * for the route of all other keys; all routes unless set",
+		set("routes", "routes with keys that the user may use, by their prefix or match, or * for the route of all other keys; all routes unless set",
 			listOf(visible("the prefix or match of a route", 250), 1), func(u *User) *[]string { return &u.Routes }),
 		must(set("may", "read and write are for keys; admin is for stats, flush_all, cache_memlimit and the admin interface",
 			listOf(words("read", "write", "admin"), 1), func(u *User) *[]string { return &u.May })),

@@ -27,7 +27,7 @@ func loadCommand(ctx context.Context, args []string) error {
 		to.Servers = strings.Split(text, ",")
 		return nil
 	})
-	numbers(flags, &pids, "watch", "process ids, with commas, whose usage is reported too")
+	numbers(flags, &pids, "watch", "process ids, with commas: their usage is reported too")
 	flags.IntVar(&w.Conns, "conns", 50, "connections")
 	flags.IntVar(&w.Depth, "depth", 1, "requests in flight on a connection")
 	flags.IntVar(&w.Keys, "keys", 1, "keys of one read; more than 1 is a multi-get")

@@ -169,7 +169,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 	cmd.Flags().StringVar(&from, "from", "", "the old configuration `file`, instead of that of a running instance")
 	cmd.Flags().StringVar(&keys, "keys", "", "a `file` with keys, one per line; - is standard input")
 	cmd.Flags().StringVar(&most, "max-move", "", "the largest `share` of keys that may move (default: max_move of each pool)")
-	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply to --keys (default: the first)")
+	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener that has the routes for --keys (default: the first)")
 	cmd.MarkFlagFilename("from", "yaml", "yml")
 	cmd.MarkFlagFilename("keys")
 	return cmd

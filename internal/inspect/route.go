@@ -76,7 +76,7 @@ keys are read from standard input, one per line. No server is contacted.`,
 	variables = cli.EnvFlag(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
 	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are base64, as in meta commands with the flag b")
-	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener whose routes apply, if listeners differ (default: the first)")
+	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener that has the routes, if listeners differ (default: the first)")
 	return cmd
 }
 

@@ -336,7 +336,7 @@ func (r *Instance) announce() {
 		for i := range l.Routes {
 			if rt := &l.Routes[i]; rt.Class != "" || rt.Autocreate != nil {
 				s := inspect.SummaryOf(rt, r.proxy.Table().Limits.Key)
-				r.log.Info("route", "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
+				r.log.Info("route", event.Hidden.Attr(), "listener", l.Address, "prefix", rt.Prefix, "match", rt.Match, "pool", rt.Pool.Name, "class", s.Class,
 					"replicas", s.Replicas, "consistency", s.Consistency, "autocreate", rt.Autocreate != nil, "lost_with_a_server", s.Lost)
 			}
 		}

@@ -62,7 +62,7 @@ characters than ASCII, as TERM=linux does.`,
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.pool, "pool", "", "the `pool` whose servers are shown (default: the one with the worst state)")
+	flags.StringVar(&f.pool, "pool", "", "the `pool` to show (default: the one with the worst state)")
 	flags.BoolVar(&f.once, "once", false, "print one screen and end")
 	cli.JSONFlag(cmd, &f.asJSON, cli.OneJSON)
 	flags.BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")

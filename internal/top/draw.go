@@ -242,8 +242,14 @@ func (d *drawing) totals() {
 			evicted, known = evicted+*s.Evicted, true
 		}
 	}
-	text := fmt.Sprintf(" req %s/s %s  hit %s  p50 %s  p99 %s  fail %s/s", live.Count(t.Requests), spark(d.recent(""), d.sparkWidth()),
-		orDash(t.Hit, live.Percent), orDash(t.P50, live.Micros), orDash(t.P99, live.Micros), live.Count(t.Outcomes.Fail))
+	first, p50 := " req", "  p50 "+orDash(t.P50, live.Micros)
+	if len(d.now.Pools) > 1 {
+		if first = " all pools: req"; d.width < wideWidth {
+			p50 = ""
+		}
+	}
+	text := fmt.Sprintf("%s %s/s %s  hit %s%s  p99 %s  fail %s/s", first, live.Count(t.Requests), spark(d.recent(""), d.sparkWidth()),
+		orDash(t.Hit, live.Percent), p50, orDash(t.P99, live.Micros), live.Count(t.Outcomes.Fail))
 	if known {
 		text += "  evict " + live.Count(math.Round(evicted)) + "/s"
 	}

@@ -24,7 +24,7 @@ func (d *drawing) routes(most int) {
 	}
 	for i := range r.Lacks {
 		if l := &r.Lacks[i]; l.Server < len(d.now.List) {
-			say(Warn, " LACKS "+d.now.List[l.Server].Name+" "+l.Text)
+			say(Warn, " LACKS "+d.brief.Replace(d.now.List[l.Server].Name)+" "+l.Text)
 		}
 	}
 	for i := range r.Guards {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ringside/proxy/event"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
 
@@ -145,10 +146,18 @@ func (w words) derive() {
 	if w["what"] = w["key"]; w["keys"] != "1" && w["keys"] != "" {
 		w["what"] = w["keys"] + " keys"
 	}
-	w["slowest"] = strings.Trim(strings.Join([]string{w["server"], "most of it: " + w["phase"], w["error"]}, ", "), ", ")
+	w["slowest"] = strings.Trim(strings.Join([]string{w["server"], phases[w["phase"]], w["error"]}, ", "), ", ")
 	if w["for"] == "0s" {
 		delete(w, "for")
 	}
+}
+
+// phases has the words for the phase in which a slow command has waited longest: see stats.Slow.
+var phases = map[string]string{
+	stats.Login: "waited for the login", stats.Command: "waited for the rest of the command", stats.Client: "waited until the client read its replies",
+	stats.Connect: "waited for a connection", stats.Send: "waited until the server read the request", stats.Queue: "waited for earlier requests to the server",
+	stats.Answer: "waited for the reply", stats.Value: "waited for the rest of the reply", stats.Several: "needed several requests",
+	stats.Phase: "waited until the server changed its phase", stats.Order: "waited for earlier commands on the key",
 }
 
 func plural(n, of string) string {

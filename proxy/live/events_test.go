@@ -70,7 +70,7 @@ func TestTold(t *testing.T) {
 		{event.ServerDown, []any{"server", "b", "why", "connection refused"},
 			Description{Tone: Bad, Kind: Down, Text: "b is down", More: "connection refused", Mark: true, Only: "fail_fast"}},
 		{event.SlowCommand, []any{"command", "get", "key", "home:top", "keys", 3, "server", "b (10.0.0.1:11211)", "ms", 250, "phase", "queue", "error", "timeout"},
-			Description{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), most of it: queue, timeout", Minor: true}},
+			Description{Tone: Warn, Kind: "warm", Text: "get of 3 keys took 250 ms", More: "b (10.0.0.1:11211), waited for earlier requests to the server, timeout", Minor: true}},
 		{event.ConfigRejected, []any{"file", "/etc/r.yaml", "error", "/etc/r.yaml:3: no"},
 			Description{Tone: Bad, Kind: Down, Text: "The new configuration was rejected; the old one stays", More: "r.yaml:3: no", Mark: true}},
 		{event.ConfigAdopted, []any{"file", "/etc/r.yaml", "generation", 2},

@@ -195,9 +195,21 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text = "It stays out: " + out + ". " + h.Text
 	default:
-		h.Text = problemOf(w.S.Why[bad[0]]).remedy + ": Ringside does the rest. " + h.Text
+		h.Text = w.remedy(bad) + ": Ringside does the rest. " + h.Text
 	}
 	return h
+}
+
+// remedy returns what an operator can do about the servers in bad. For a single server, it has the address
+// unless the name begins it.
+func (w *wording) remedy(bad []int) string {
+	text := problemOf(w.S.Why[bad[0]]).remedy
+	s := &w.pool.Servers[bad[0]]
+	if len(bad) > 1 || strings.HasPrefix(s.Address, s.Name) {
+		return text
+	}
+	at := " (" + s.Address + ")"
+	return strings.NewReplacer("there", "there"+at, "its host", "its host"+at, "its address", "its address"+at).Replace(text)
 }
 
 // fate describes where the keys of unavailable servers are, and for how long. The text `until` is
@@ -250,7 +262,7 @@ func (w *wording) failing() string {
 			cause = ": " + w.S.Cause[i]
 		}
 		if len(w.S.Fail) > 1 {
-			return "Most of them are " + w.name(i) + "'s" + cause + ". "
+			return "Most failures are at " + w.name(i) + cause + ". "
 		}
 		if cause != "" {
 			return strings.ToUpper(cause[2:3]) + cause[3:] + ". "
@@ -264,7 +276,7 @@ func (w *wording) failing() string {
 			}
 		}
 		if sum > w.failed()/2 {
-			return fmt.Sprintf("Most of them have the same cause on %d servers: %s. ", servers, cause)
+			return fmt.Sprintf("Most failures have the same cause, on %d servers: %s. ", servers, cause)
 		}
 	}
 	return ""

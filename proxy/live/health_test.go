@@ -43,13 +43,13 @@ func TestHealth(t *testing.T) {
 			Health{Good, "3 servers are ready", "No client is connected."}},
 		{"fails a little", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = .4 }, Health{Good, "All 3 servers serve", flow + " 0.4 requests/s fail."}},
 		{"fails at one", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.Outcomes.Fail = 3; k.S.Fail = []float64{0, 2, 1} },
-			Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's. " + flow}},
+			Health{Warn, "3 requests/s fail", "All 3 servers are up. Most failures are at b. " + flow}},
 		{"fails at one for a reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 3, []float64{0, 2, 1}, []string{"", "its queue is full", ""}
-		}, Health{Warn, "3 requests/s fail", "All 3 servers are up. Most of them are b's: its queue is full. " + flow}},
+		}, Health{Warn, "3 requests/s fail", "All 3 servers are up. Most failures are at b: its queue is full. " + flow}},
 		{"all fail for one reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 4, 2}, []string{"its queue is full", "its queue is full", "it is down"}
-		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. Most of them have the same cause on 2 servers: its queue is full. " + flow}},
+		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. Most failures have the same cause, on 2 servers: its queue is full. " + flow}},
 		{"all fail for several reasons", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 3, 3}, []string{"its queue is full", "", "it is down"}
 		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. " + flow}},
@@ -155,11 +155,11 @@ func TestOverall(t *testing.T) {
 		{"out here, suspect there", [2]server{{state: "out", why: "connection refused"}, up}, [2]server{{state: "suspect", why: "connection refused"}, up}, 0,
 			Health{Bad, "Pool sessions: sessions-0 refuses connections", "Start memcached there: Ringside does the rest. Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Also pool main: main-0 is out."}, "sessions", [2]string{Bad, Bad}},
 		{"fails in the second", [2]server{up, up}, [2]server{up, {state: Up, fail: 3}}, 3,
-			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
+			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most failures are at sessions-1: no answer in time; check its load and the network. " + flow}, "sessions", [2]string{Good, Warn}},
 		{"fails somewhere", [2]server{up, up}, [2]server{up, up}, 3,
 			Health{Warn, "Pool main: 3 requests/s fail", "All 2 servers are up. " + flow + " Also pool sessions: 3 requests/s fail."}, "main", [2]string{Warn, Warn}},
 		{"SERVER_ERROR in the second", [2]server{up, up}, [2]server{up, {state: Up, errors: 3}}, 3,
-			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most of them are sessions-1's: it replies SERVER_ERROR out of memory; check its memory and its log. " + flow}, "sessions", [2]string{Good, Warn}},
+			Health{Warn, "Pool sessions: 3 requests/s fail", "All 2 servers are up. Most failures are at sessions-1: it replies SERVER_ERROR out of memory; check its memory and its log. " + flow}, "sessions", [2]string{Good, Warn}},
 		{"dead here, SERVER_ERROR there", [2]server{dead, up}, [2]server{up, {state: Up, errors: 40}}, 45,
 			Health{Bad, "Pool main: main-0 refuses connections", "Start memcached there: Ringside does the rest. Connection refused, for 19 s. 50.0 % of the keys miss, and writes to them fail, until it answers. Also pool sessions: 40 requests/s fail."}, "main", [2]string{Bad, Warn}},
 		{"dead, and its failures are not counted there", [2]server{up, up}, [2]server{up, {state: Down, why: dead.why}}, 30,
@@ -251,6 +251,21 @@ func TestUnits(t *testing.T) {
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestRemedyHasTheAddress checks that the remedy for one server has its address, unless the name begins it.
+func TestRemedyHasTheAddress(t *testing.T) {
+	pool := &table.Pool{Servers: []table.Target{{Name: "cache1", Address: "10.0.0.1:11211"}, {Name: "cache2", Address: "cache2:11211"}}}
+	w := wording{Tick: &Tick{S: Columns{Why: []string{"connection refused", "no answer"}}}, pool: pool}
+	for want, bad := range map[string][]int{
+		"Start memcached there (10.0.0.1:11211)":                {0},
+		"Check that its host runs and can be reached from here": {1},
+		"Start memcached there":                                 {0, 1},
+	} {
+		if is := w.remedy(bad); is != want {
+			t.Errorf("%v: %q, want %q", bad, is, want)
 		}
 	}
 }

@@ -141,7 +141,7 @@ var tagEvents = [NumTagEvents]*Metric{
 	TagInvalid: PerRoute.Counter("tags_invalid_total",
 		"Values that were found but not valid. A tag was invalidated, or a tag that the key must have was missing."),
 	TagBroken: PerRoute.Counter("tags_broken_total",
-		"Values whose header could not be parsed. Any value other than 0 usually means that a client stores such values without Ringside."),
+		"Values with a header that could not be parsed. Any value other than 0 usually means that a client stores such values without Ringside."),
 	TagLateSet: PerRoute.Counter("tags_late_sets_total",
 		"Sets not stored because one of their tags may have been invalidated since the miss."),
 	TagSecondRound: PerRoute.Counter("tags_second_round_total",

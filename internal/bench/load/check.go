@@ -104,7 +104,7 @@ func (c *checker) consume(b []byte) (n int, whole bool, err error) {
 		line := b[n : n+stop]
 		n += stop
 		if c.size == 0 {
-			return n, false, fmt.Errorf("a reply that nobody waits for: %s", quote(line))
+			return n, false, fmt.Errorf("a reply without a request: %s", quote(line))
 		}
 		if whole, err = c.line(line); whole || err != nil {
 			return n, whole, err

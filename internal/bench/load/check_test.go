@@ -123,7 +123,7 @@ func TestCheckerFindsEveryLie(t *testing.T) {
 		{"swapped replies", []request{one, {kind: get, first: 5, n: 1}}, hit(d, 5) + "END\r\n" + hit(d, 4) + "END\r\n", "not asked for"},
 		{"swapped kinds", []request{one, {kind: set, n: 1}}, "STORED\r\n" + hit(d, 4) + "END\r\n", "expected the value"},
 		{"lost reply", []request{{kind: set, n: 1}, one}, hit(d, 4) + "END\r\n", `expected "STORED\r\n"`},
-		{"surplus reply", []request{{kind: set, n: 1}}, "STORED\r\nSTORED\r\n", "nobody waits for"},
+		{"surplus reply", []request{{kind: set, n: 1}}, "STORED\r\nSTORED\r\n", "a reply without a request"},
 		{"answered fence", []request{{kind: fence}}, hit(d, 4), "expected"},
 		{"not stored", []request{{kind: set, n: 1}}, "NOT_STORED\r\n", "NOT_STORED"},
 		{"error for a read", []request{one}, "SERVER_ERROR no server\r\n", "SERVER_ERROR"},

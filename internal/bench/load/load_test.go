@@ -218,7 +218,7 @@ func TestRunFindsTheLiar(t *testing.T) {
 		{"silence from the start", 1, silent, "none within"},
 		{"silence later", 200, silent, "none within"},
 		{"closed", 200, func(string) *string { return nil }, "closed with"},
-		{"every reply twice", 200, func(r string) *string { return say(r + r) }, "nobody waits for"},
+		{"every reply twice", 200, func(r string) *string { return say(r + r) }, "a reply without a request"},
 		{"a miss", 200, func(r string) *string { return say(r[len(r)-len("END\r\n"):]) }, "a miss"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

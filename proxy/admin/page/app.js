@@ -34,7 +34,7 @@ function ago(ms) { const s = Math.max(0, Math.round(ms / 1000)); return s < 90 ?
 const plural = (n, what) => `${count(n)} ${what}${n === 1 ? '' : 's'}`;
 function clock(t) { return new Date(t).toISOString().slice(11, 19); }
 
-// ---- keys are bytes that anybody may have chosen
+// ---- keys are bytes that any client may have chosen
 const strict = new TextDecoder('utf-8', {fatal: true});
 const odd = /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Cs}\p{Zl}\p{Zp}\p{Mn}\p{Me}]/u;
 function shown(b64) {
@@ -132,7 +132,7 @@ function pencil(g, list, at, x, y) { // a line through what is known; returns wh
   g.lineJoin = g.lineCap = 'round'; g.stroke(); return pieces;
 }
 function spark(c, list, at, colour) { // the last minutes
-  const s = surface(c); if (!s || !list.length) return;
+  const s = surface(c); if (!s || !list.length || list[list.length - 1].t - list[0].t < BRIDGE) return; // a shorter line looks like a fault
   const {g, w, h} = s, end = list[list.length - 1].t, top = Math.max(...list.map(p => at(p) || 0), 1e-9) * 1.3, x = t => w - 1 - (end - t) / SPARK * (w - 2), y = v => h - 1.5 - (h - 4) * v / top;
   g.save(); g.beginPath(); g.rect(0, 0, w, h); g.clip(); g.strokeStyle = colour; g.lineWidth = 1.25; const pieces = pencil(g, list, at, x, y);
   g.globalAlpha = .13; g.fillStyle = colour;
@@ -187,7 +187,7 @@ const FIGS = [
   ['Hit rate', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
   ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => k.lat[2] == null ? null : Math.max(0, Math.log10(k.lat[2] / 50)), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
-  ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' answer' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
+  ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' servers' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
   ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is evicted' : '', 'ev', 's1'],
   ['Clients', k => [count(k.cl), ''], k => `Ringside ${(100 * k.cpu).toFixed(0)}${NB}% of a core`, k => k.cl, 's7'],
 ];
@@ -196,7 +196,8 @@ const figs = FIGS.map(f => { const b = el('b', {}, '–'), s = el('small', {}, '
 parts.figures = {box: 'figures', draw() {
   const k = S.tick; if (!k) return;
   for (const {f, b, s, c, d} of figs) {
-    put(b, f[1](k)); text(s, f[2](k)); if (f[5]) d.dataset.level = f[5](k);
+    const v = f[1](k), all = S.topo && S.topo.pools.length > 1 && typeof f[3] === 'function' && f !== FIGS[6]; // memory and evictions are those of the pool
+    put(b, all ? [v[0], v[1] + ', all pools'] : v); text(s, f[2](k)); if (f[5]) d.dataset.level = f[5](k);
     if (typeof f[3] === 'string') spark(c, S[f[3]], p => p.v, C(f[4])); else spark(c, S.ticks.filter(x => x.t >= k.t - SPARK), f[3], C(f[4]));
   }
 }};
@@ -331,7 +332,7 @@ parts.servers = {box: 'servers', draw() {
   const t = S.topo, k = S.tick, m = S.mem; if (!t || !k || !body) return; const n = t.servers.length, s = k.s;
   const val = {state: i => s.st[i] === 'up' ? 9 : 0, name: i => t.servers[i].name, rps: i => s.rps[i], hit: i => m ? m.hit[i] : 0, p50: i => s.p50[i], p99: i => s.p99[i], q: i => s.q[i], cn: i => s.cn[i], mem: i => m && m.used[i] / m.limit[i], ev: i => m && m.ev[i], items: i => m && m.items[i]}[sort.by];
   order = t.servers.map((_, i) => i); if (filter) { const f = filter.toLowerCase(); order = order.filter(i => (t.servers[i].name + ' ' + t.servers[i].addr + ' ' + s.st[i]).toLowerCase().includes(f)); }
-  if (val) order.sort((a, b) => { const x = val(a), y = val(b); return sort.dir * (typeof x === 'string' ? x.localeCompare(y) : (x || 0) - (y || 0)) || a - b; }); else if (n > 12) order.sort((a, b) => (s.st[a] === 'up') - (s.st[b] === 'up') || a - b);
+  if (val) order.sort((a, b) => { const x = val(a), y = val(b); return sort.dir * (typeof x === 'string' ? x.localeCompare(y) : (x || 0) - (y || 0)) || a - b; }); else if (n > 12 || innerWidth < 600) order.sort((a, b) => (s.st[a] === 'up') - (s.st[b] === 'up') || a - b);
   for (const h of head.children) h.setAttribute('aria-sort', h._by && h._by === sort.by ? sort.dir > 0 ? 'ascending' : 'descending' : 'none');
   const many = n > 12 && body.clientHeight > 0 && getComputedStyle(body).height !== 'auto', from = many ? Math.max(0, Math.floor(body.scrollTop / VROW) - 2) : 0, to = many ? Math.min(order.length, from + 14) : Math.min(order.length, 40);
   if (many) body.firstChild.style.height = order.length * VROW + 'px';
@@ -481,7 +482,7 @@ function fill(tb, list, none, make, draw) { // as many rows as there are; withou
 }
 parts.hot = {box: 'keys', draw() {
   const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been requested yet.';
-  text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} looked at` : 'every request looked at'}` : '');
+  text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} counted` : 'every request counted'}` : '');
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
     bar.firstChild.firstChild.style.width = (100 * k.rps / top).toFixed(1) + '%'; put(bar.lastChild, rate(k.rps)); put(c[2], share(k.share)); put(c[3], k.hit == null ? ['–', ''] : share(k.hit, k.hit < .995 ? 1 : 0)); put(c[4], [flat(bytes(k.bps)), '/s']);
@@ -501,7 +502,7 @@ const MOSTROUTES = 12; // in a table: those of which there is most
 const busiest = (l, by) => l.length > MOSTROUTES ? [...l].sort((a, b) => by(b) - by(a)).slice(0, MOSTROUTES) : l, ofAll = l => l.length > MOSTROUTES ? `; ${MOSTROUTES} of ${count(l.length)} routes` : '';
 parts.why = {box: 'why', draw() {
   const d = S.why; if (!d) return; const none = d.off ? 'Miss reasons are off: see admin.misses.' : 'No key has missed yet.', rows = d.routes.filter(r => Object.keys(r.why).length || r.saved != null), saved = sum(d.routes.map(r => r.saved || 0));
-  text($('whywhat'), d.off ? '' : `the last minutes, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)} is remembered` : 'all keys are remembered'}, for ${ago(1000 * d.reach)}${ofAll(rows)}`);
+  text($('whywhat'), d.off ? '' : `the last ${ago(1000 * d.reach)}, ${d.chosen < 1 ? `one key in ${count(1 / d.chosen)}` : 'all keys'}${ofAll(rows)}`);
   text($('worthwhat'), rows.some(r => r.saved != null) ? `hits save ${flat(work(saved))}` : 'from a miss to the set that follows');
   fill($('whys').tBodies[0], busiest(rows, r => r.miss), none, () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), el('td', {}, el('span', {class: 'whys'}, el('span', {class: 'bar'}), el('span'))), el('td', {class: 'n opt'})), (r, row) => {
     const c = row.cells, bar = c[2].firstChild.firstChild, means = S.hello.words.reasons.filter(x => r.why[x.name]).sort((a, b) => r.why[b.name] - r.why[a.name]), list = means.map(x => x.name), key = JSON.stringify(r.why);
@@ -524,12 +525,12 @@ parts.guards = {box: 'guards', draw() {
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
   fill($('guard').tBodies[0], busiest(d.guards, g => g.leases + g.saved + g.old), '', cells(4), (g, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], g); put(c[1], r2(g.leases)); put(c[2], r2(g.saved + g.old)); text(c[3], count(g.waiting)); put(c[4], g.p50_ms == null ? ['–', ''] : [`${flat(ms(g.p50_ms))}, p99 ${flat(ms(g.p99_ms))}`, '']);
-    row.title = `leases granted ${flat(r2(g.leases))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, in vain ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets after the lease ended ${flat(r2(g.refused))}`;
+    row.title = `leases granted ${flat(r2(g.leases))}, of which stored ${flat(r2(g.stored))}\nwaited and got the value ${flat(r2(g.saved))}, waited until the timeout ${flat(r2(g.late))}\ngot the old value ${flat(r2(g.old))}\nsets after the lease ended ${flat(r2(g.refused))}`;
   });
   text($('tagwhat'), `${plural(v.ever, 'invalidation')} by this instance${v.rate ? `, now ${flat(rate(v.rate))}` : ''}${v.p99_ms != null ? `, p99 ${flat(ms(v.p99_ms))}` : ''}${v.bad ? `; ${count(v.bad)} not received by all servers` : ''}${ofAll(d.tags)}`);
   fill($('tags').tBodies[0], busiest(d.tags, x => x.hits), '', cells(3), (t, row) => {
     const c = row.cells; c[3].className = 'n opt'; route(c[0], t); put(c[1], r2(t.hits)); put(c[2], r2(t.invalid)); put(c[3], r2(t.late_sets));
-    row.title = `the tags of ${count(t.known)} keys are remembered${t.broken ? `\n${count(t.broken)} values could not be read: somebody else writes them` : ''}`;
+    row.title = `the tags of ${count(t.known)} keys are known${t.broken ? `\n${count(t.broken)} values could not be parsed: a client stores them without Ringside` : ''}`;
   });
   text($('nearwhat'), `${flat(rate(sum(d.near.map(n => n.hits))))} served without a request to a server${ofAll(d.near)}`);
   fill($('near').tBodies[0], busiest(d.near, n => n.hits), '', cells(4), (n, row) => {
@@ -538,7 +539,7 @@ parts.guards = {box: 'guards', draw() {
   });
   if (!d.replicas) return; const w = d.replicas;
   text($('copywhat'), `repaired ${flat(r2(w.repaired))}, resynced ${flat(r2(w.refilled))}${w.dropped ? `, dropped ${flat(r2(w.dropped))}` : ''}`);
-  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].name) : 'No server lacks replicas, as far as this instance knows.', l && ' ' + l.text + '.')); }));
+  $('lacks').replaceChildren(...(d.lacks.length ? d.lacks : [null]).map(l => { const g = mkGlyph(), is = stateOf(l ? 'warm' : 'up'); glyph(g, is); g.setAttribute('class', 'st-' + is[1]); return el('li', {class: l ? '' : 'good'}, g, el('p', {}, l ? el('b', {}, S.topo.servers[l.server].brief) : 'No server lacks replicas, as far as this instance knows.', l && ' ' + l.text + '.')); }));
 }};
 
 // ---- which instances there are
@@ -589,7 +590,7 @@ parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello
 
 // ---- themes, keys, sizes
 const dark = matchMedia('(prefers-color-scheme: dark)'); let theme = query.get('theme') || (() => { try { return localStorage.getItem('theme'); } catch { return null; } })() || 'auto';
-function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
+function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Theme: auto', light: 'Theme: light', dark: 'Theme: dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Resume' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
