@@ -250,7 +250,7 @@ func (d *drawing) totals() {
 	}
 	text := fmt.Sprintf("%s %s/s %s  hit %s%s  p99 %s  fail %s/s", first, live.Count(t.Requests), spark(d.recent(""), d.sparkWidth()),
 		orDash(t.Hit, live.Percent), p50, orDash(t.P99, live.Micros), live.Count(t.Outcomes.Fail))
-	if known {
+	if known && len(d.now.Pools) < 2 { // the evictions are those of the pool
 		text += "  evict " + live.Count(math.Round(evicted)) + "/s"
 	}
 	if d.width >= wideWidth {

@@ -93,6 +93,8 @@ var problems = []problem{
 	{[]string{greets, "Too many open connections"}, "answers with an error", "Raise memcached's limit of connections there (-c), or close some"},
 	{[]string{greets}, "answers with an error", "Check that memcached runs at its address"},
 	{[]string{"refused"}, "refuses connections", "Start memcached there"},
+	{[]string{"reset by peer"}, "breaks connections", "Check that memcached runs there"},
+	{[]string{"closed by the server"}, "breaks connections", "Check that memcached runs there"},
 	{nil, "does not answer", "Check that its host runs and can be reached from here"},
 }
 

@@ -132,7 +132,7 @@ function pencil(g, list, at, x, y) { // a line through what is known; returns wh
   g.lineJoin = g.lineCap = 'round'; g.stroke(); return pieces;
 }
 function spark(c, list, at, colour) { // the last minutes
-  const s = surface(c); if (!s || !list.length || list[list.length - 1].t - list[0].t < BRIDGE) return; // a shorter line looks like a fault
+  const s = surface(c); if (!s || !list.length || list[list.length - 1].t - list[0].t < 4 * BRIDGE) return; // a shorter line looks like a fault
   const {g, w, h} = s, end = list[list.length - 1].t, top = Math.max(...list.map(p => at(p) || 0), 1e-9) * 1.3, x = t => w - 1 - (end - t) / SPARK * (w - 2), y = v => h - 1.5 - (h - 4) * v / top;
   g.save(); g.beginPath(); g.rect(0, 0, w, h); g.clip(); g.strokeStyle = colour; g.lineWidth = 1.25; const pieces = pencil(g, list, at, x, y);
   g.globalAlpha = .13; g.fillStyle = colour;
@@ -590,7 +590,7 @@ parts.about = {draw() { text($('about'), `Ringside ${S.hello.version}, ${S.hello
 
 // ---- themes, keys, sizes
 const dark = matchMedia('(prefers-color-scheme: dark)'); let theme = query.get('theme') || (() => { try { return localStorage.getItem('theme'); } catch { return null; } })() || 'auto';
-function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Theme: auto', light: 'Theme: light', dark: 'Theme: dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
+function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark' : 'light' : theme; text($('theme'), {auto: 'Auto', light: 'Light', dark: 'Dark'}[theme]); colours = {}; S.ringPaint = null; mark('topo', 'ring', 'charts', 'figures', 'servers', 'slabs', 'hot', 'events'); }
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Resume' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
