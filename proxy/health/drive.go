@@ -272,7 +272,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 			if k.off.Settle {
 				return s.n + 2, "ablation"
 			}
-			return s.n + 1, "warm"
+			return s.n + 1, "all instances write to it"
 		}
 	case Settling:
 		if k.settled(i, "next: IN", now) {

@@ -174,7 +174,7 @@ func (k *Keeper) judgeFlush(i int, end string, now int64) {
 	answer := s.flush.answer
 	switch {
 	case end == "MN" && answer == "OK":
-		k.flushed(i, "flushed", now)
+		k.flushed(i, "it is flushed", now)
 	case end == "MN" && (strings.HasPrefix(answer, "CLIENT_ERROR") || answer == "ERROR"):
 		// The server has rejected the flush. The names of its keys get its phase number as a prefix,
 		// so the old data can't be addressed any more. All proxies must know this number before any of
