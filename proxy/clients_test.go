@@ -50,7 +50,7 @@ func TestClients(t *testing.T) {
 		{"192.0.2.1:1000", stats.Answer, "a (a:11211)", "the server's answer", 2, 1},
 		{"192.0.2.1:2000", stats.Client, "", "the client to take 90 bytes of its answers", 0, 0},
 		{"192.0.2.1:3000", stats.Command, "", "the rest of a command: 21 of 5018 bytes are here", 0, 0},
-		{"192.0.2.1:4000", stats.Queue, "a (a:11211)", "the server to answer 1 requests before it", 2, 2},
+		{"192.0.2.1:4000", stats.Queue, "a (a:11211)", "the server to answer earlier requests (1)", 2, 2},
 	} {
 		c := list.List[i]
 		got := said{c.Address, c.Waits.Phase, c.Waits.Server, c.Waits.Why, c.Requests, c.InFlight}

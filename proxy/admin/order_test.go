@@ -81,7 +81,7 @@ func TestDrainsAtOnce(t *testing.T) {
 	if err := json.Unmarshal(a.Body.Bytes(), &said); a.Code != 200 || err != nil || len(said.Servers) != 1 || said.Servers[0].Order != "drain" || said.Servers[0].Replicas.Left != 1 {
 		t.Errorf("one is drained: %d %s", a.Code, a.Body)
 	}
-	if why := said.Servers[0].Server + " is leaving: by order"; b.Code != 409 || !strings.Contains(b.Body.String(), why) {
+	if why := said.Servers[0].Server + " is leaving: by an operator"; b.Code != 409 || !strings.Contains(b.Body.String(), why) {
 		t.Errorf("the other is refused, for %q: %d %s", why, b.Code, b.Body)
 	}
 }
@@ -107,7 +107,7 @@ func TestOrderNobodyKnows(t *testing.T) {
 	}
 	l.e.Post = post
 	post(<-late)
-	if w := do(h, request("POST", "/control/servers/two/drain", "")); w.Code != 409 || !strings.Contains(w.Body.String(), "one is leaving: by order") {
+	if w := do(h, request("POST", "/control/servers/two/drain", "")); w.Code != 409 || !strings.Contains(w.Body.String(), "one is leaving: by an operator") {
 		t.Errorf("once it is carried out it counts: %d %s", w.Code, w.Body)
 	}
 }

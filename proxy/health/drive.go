@@ -305,8 +305,8 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	s.step = ""
 	if s.override() != Restore {
-		s.step = "next: LEAVING, by order"
-		return "by order", true
+		s.step = "next: LEAVING, by an operator"
+		return "by an operator", true
 	}
 	unfit := s.unfit && !s.suspect && PhaseOf(s.n) == In
 	if !s.suspect && !unfit {
@@ -414,7 +414,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	opinion := k.countVotes(i, now)
 	switch {
 	case s.override() != Restore:
-		s.step = "stays out, by order"
+		s.step = "stays out, by an operator"
 	case k.pool == poolNoMeta:
 		s.step = "stays out: " + serverNoMeta
 	case s.suspect || s.good < goodPings:
@@ -444,7 +444,7 @@ var (
 func (k *Keeper) override(i int, o Override, now int64) error {
 	s := &k.servers[i]
 	if s.down = o == Down; s.down {
-		k.markSuspect(i, "by order", now)
+		k.markSuspect(i, "by an operator", now)
 	}
 	if o != Restore && k.present(i) {
 		if !k.relieved(i) {
@@ -460,7 +460,7 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 	if o != Restore && k.present(i) {
 		e.n = k.leaving(i)
 	}
-	k.publish(i, e, "by order", now)
+	k.publish(i, e, "by an operator", now)
 	return nil
 }
 

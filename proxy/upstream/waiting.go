@@ -44,9 +44,9 @@ func (c *Conn) phase(a *Attempt, before int) (phase, why string) {
 	case c.State != ConnUp:
 		return stats.Connect, "a connection to the server"
 	case a.Start+uint64(a.Size) > c.Taken && c.Full:
-		return stats.Send, fmt.Sprintf("the server to take the request, behind %d bytes", max(0, int64(a.Start)-int64(c.Taken)))
+		return stats.Send, fmt.Sprintf("the server to read the request (bytes before it: %d)", max(0, int64(a.Start)-int64(c.Taken)))
 	case a != c.Head: // other requests are before a in the queue; a may not be sent yet: see Conn.Flush
-		return stats.Queue, fmt.Sprintf("the server to answer %d requests before it", before)
+		return stats.Queue, fmt.Sprintf("the server to answer earlier requests (%d)", before)
 	case a.Begun || c.StreamLeft > 0:
 		return stats.Value, "the rest of the server's answer"
 	}
