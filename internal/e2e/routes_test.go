@@ -49,7 +49,7 @@ func TestRoutesSeen(t *testing.T) {
 	c.store("t:1;tags=a", "x")
 	c.ask("delete tag:a", "DELETED")
 	b.says(t, "#tagwhat", "1 invalidation by this instance")
-	b.says(t, "#lacks", "All servers have what they should")
+	b.says(t, "#lacks", "No server lacks replicas")
 
 	// A server restarts empty and is refilled with one key a second.
 	const keys = 4000 // enough for a refill that lasts far longer than the test
