@@ -48,8 +48,8 @@ func TestClients(t *testing.T) {
 	}
 	for i, want := range []said{
 		{"192.0.2.1:1000", stats.Answer, "a (a:11211)", "the server's answer", 2, 1},
-		{"192.0.2.1:2000", stats.Client, "", "the client to take 90 bytes of its answers", 0, 0},
-		{"192.0.2.1:3000", stats.Command, "", "the rest of a command: 21 of 5018 bytes are here", 0, 0},
+		{"192.0.2.1:2000", stats.Client, "", "the client to read 90 bytes of its replies", 0, 0},
+		{"192.0.2.1:3000", stats.Command, "", "the rest of a command: 21 of 5018 bytes have arrived", 0, 0},
 		{"192.0.2.1:4000", stats.Queue, "a (a:11211)", "the server to answer earlier requests (1)", 2, 2},
 	} {
 		c := list.List[i]

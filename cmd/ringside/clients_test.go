@@ -33,7 +33,7 @@ func TestClients(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	code, out, _ = typed(append([]string{"clients"}, to...)...)
-	if code != 0 || !strings.Contains(out, "the rest of a command: 19 of 5018 bytes are here") || !strings.Contains(out, "29 B") {
+	if code != 0 || !strings.Contains(out, "the rest of a command: 19 of 5018 bytes have arrived") || !strings.Contains(out, "29 B") {
 		t.Errorf("%d %s", code, out)
 	}
 	for _, bad := range []string{"--sort size", "--limit 0", "extra"} {
