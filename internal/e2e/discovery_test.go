@@ -5,13 +5,20 @@ package e2e
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/miekg/dns"
+
+	"ringside/internal/testenv"
 )
 
 // dnsZone is the environment variable with the path of the zone file of a DNS server. TestMain runs that
@@ -187,4 +194,106 @@ pools:
 	if n := strings.Count(r.Output(), "-server"); n > 0 {
 		t.Errorf("%d servers were removed:\n%s", n, r.Output())
 	}
+}
+
+// readings counts the gets of the load of TestScaling.
+type readings struct{ hits, misses, stale, sets atomic.Int64 }
+
+// TestScaling scales a pool from three to six servers and back while three instances follow the list of its
+// source, under load. With `resize: {mode: flush}`, no get returns a value that was replaced before. Clients
+// set a key that misses, as caches are used. The test logs the hit rates.
+func TestScaling(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests changes of servers, and TestListsChange those of sources; this test needs seconds of load and pings")
+	t.Parallel()
+	const workers, keys = 4, 500
+	servers := startMemcacheds(t, 6)
+	path := filepath.Join(t.TempDir(), "servers")
+	list := func(n int) {
+		t.Helper()
+		var b strings.Builder
+		for i, s := range servers[:n] {
+			fmt.Fprintf(&b, "%s name=mc-%d\n", s.address, i)
+		}
+		if err := os.WriteFile(path+".new", []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(path+".new", path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list(3)
+	pool := fmt.Sprintf(`pools:
+  main:
+    distribution: ketama-points
+    resize: {mode: flush}
+    failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}
+    servers: {discover: "file+%s", keep: off, max_change: 100%%}
+`, path)
+	var instances []*ringside
+	for range 3 {
+		instances = append(instances, startRingside(t, "auto", pool))
+	}
+	var now atomic.Pointer[readings]
+	now.Store(&readings{})
+	var filled, all sync.WaitGroup
+	var stop atomic.Bool
+	defer func() { stop.Store(true); all.Wait() }()
+	filled.Add(workers)
+	for w := range workers {
+		var conns []*conn
+		for _, r := range instances {
+			conns = append(conns, dial(t, r.address))
+		}
+		random := rand.New(rand.NewPCG(uint64(w), 1))
+		all.Go(func() {
+			value := make([]int, keys)
+			set := func(i int) {
+				for c := conns[random.IntN(3)]; c.set(fmt.Sprintf("k%d:%d", w, i), strconv.Itoa(value[i])) != "STORED" && !stop.Load(); {
+					time.Sleep(10 * time.Millisecond)
+				}
+			}
+			for i := range keys {
+				set(i)
+			}
+			for filled.Done(); !stop.Load(); time.Sleep(time.Millisecond) {
+				i, is := random.IntN(keys), now.Load()
+				if random.IntN(10) == 0 {
+					value[i]++
+					is.sets.Add(1)
+					set(i)
+				}
+				key := fmt.Sprintf("k%d:%d", w, i)
+				found, _ := conns[random.IntN(3)].get(key)
+				switch v, hit := found[key]; {
+				case !hit:
+					is.misses.Add(1)
+					set(i)
+				case v != strconv.Itoa(value[i]):
+					is.stale.Add(1)
+				default:
+					is.hits.Add(1)
+				}
+			}
+		})
+	}
+	filled.Wait()
+	// scale changes the servers, waits until all instances use them, and then for as many gets as there are keys.
+	scale := func(n, changes int) {
+		t.Helper()
+		is := &readings{}
+		now.Store(is)
+		list(n)
+		for _, r := range instances {
+			eventually(t, "an instance uses the new servers", func() bool { return strings.Count(r.Output(), "to=resized") >= changes })
+		}
+		during := is.hits.Load() + is.misses.Load()
+		eventually(t, "clients have read", func() bool { return is.hits.Load()+is.misses.Load() > during+workers*keys })
+		hits, misses := is.hits.Load(), is.misses.Load()
+		t.Logf("%d servers: %d gets, %d of them before all instances used the new servers; hit rate %.1f %%; %d sets; %d stale", n, hits+misses, during, 100*float64(hits)/float64(hits+misses), is.sets.Load(), is.stale.Load())
+		if is.stale.Load() > 0 {
+			t.Errorf("%d servers: %d gets returned a value that was replaced before", n, is.stale.Load())
+		}
+	}
+	scale(6, 1)
+	scale(3, 2)
 }
