@@ -136,35 +136,24 @@ func sourceValue() value[Source] {
 // weights describes a mapping from patterns of names to weights.
 func weights() value[[]ServerWeight] {
 	one := integer(1, maxWeight)
-	return value[[]ServerWeight]{
-		read: func(d *document, n *node, within string, to *[]ServerWeight) {
-			if n.kind != mapping || len(n.pairs) == 0 {
-				d.wrong(n, within, "a mapping of at least one pattern to a weight")
-				return
-			}
-			*to = make([]ServerWeight, len(n.pairs))
-			for i, p := range n.pairs {
-				w := &(*to)[i]
-				w.Pattern = p.key.text
-				d.where[w] = p.key
-				if _, err := path.Match(w.Pattern, ""); err != nil || w.Pattern == "" || !printable(w.Pattern) || len(w.Pattern) > maxName {
-					d.failAt(p.key, "%s: %s is no pattern of names: * is any text, ? is one character", within, quote(w.Pattern))
-				}
-				one.read(d, p.value, within+"."+w.Pattern, &w.Weight)
-			}
-		},
-		show: func(list []ServerWeight) any {
-			if len(list) == 0 {
-				return nil
-			}
-			var parts []string
-			for _, w := range list {
-				parts = append(parts, fmt.Sprintf("%s: %d", w.Pattern, w.Weight))
-			}
-			return strings.Join(parts, ", ")
-		},
-		schema: schema{"type": "object", "minProperties": 1, "additionalProperties": one.schema},
+	v := pairsOf("pattern to a weight", one.schema, func(d *document, p pair, within string, w *ServerWeight) {
+		w.Pattern = p.key.text
+		if _, err := path.Match(w.Pattern, ""); err != nil || w.Pattern == "" || !printable(w.Pattern) || len(w.Pattern) > maxName {
+			d.failAt(p.key, "%s: %s is no pattern of names: * is any text, ? is one character", within, quote(w.Pattern))
+		}
+		one.read(d, p.value, within+"."+w.Pattern, &w.Weight)
+	})
+	v.show = func(list []ServerWeight) any {
+		if len(list) == 0 {
+			return nil
+		}
+		var parts []string
+		for _, w := range list {
+			parts = append(parts, fmt.Sprintf("%s: %d", w.Pattern, w.Weight))
+		}
+		return strings.Join(parts, ", ")
 	}
+	return v
 }
 
 // serversKey describes the key `servers` of a pool: a list of servers and sources, or the mapping of

@@ -171,31 +171,20 @@ func poolsValue() value[[]Pool] {
 	one := group(defaultPool(), append([]key[Pool]{
 		serversKey(),
 	}, poolKeys()...)...)
-	return value[[]Pool]{
-		read: func(d *document, n *node, path string, to *[]Pool) {
-			if n.kind != mapping || len(n.pairs) == 0 {
-				d.wrong(n, path, "a mapping of at least one name to a pool")
-				return
-			}
-			*to = make([]Pool, len(n.pairs))
-			for i, p := range n.pairs {
-				pool := &(*to)[i]
-				*pool = *d.defaults
-				d.inherit(inherited, pool)
-				pool.Name = p.key.text
-				d.where[pool] = p.key
-				if !isName.MatchString(p.key.text) {
-					d.failAt(p.key, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
-				}
-				if p.value.kind != mapping && !p.value.empty() {
-					d.where[&pool.Distribution] = p.value // the pool is not a mapping, which is an error; mark the distribution as set, so that it is not reported as missing
-				}
-				one.read(d, p.value, path+"."+p.key.text, pool)
-			}
-		},
-		diff:   byName(one),
-		schema: schema{"type": "object", "minProperties": 1, "propertyNames": schema{"pattern": namePattern}, "additionalProperties": one.schema},
-	}
+	pools := pairsOf("name to a pool", one.schema, func(d *document, p pair, path string, pool *Pool) {
+		*pool = *d.defaults
+		d.inherit(inherited, pool)
+		pool.Name = p.key.text
+		if !isName.MatchString(p.key.text) {
+			d.failAt(p.key, "a pool is named with letters, digits, and _ . - between them, at most 64, not %s", quote(p.key.text))
+		}
+		if p.value.kind != mapping && !p.value.empty() {
+			d.where[&pool.Distribution] = p.value // the pool is not a mapping, which is an error; mark the distribution as set, so that it is not reported as missing
+		}
+		one.read(d, p.value, path+"."+p.key.text, pool)
+	})
+	pools.schema["propertyNames"] = schema{"pattern": namePattern}
+	return elements(one, pools)
 }
 
 // inherit reads the mapping `defaults` again, for the pool p, to record the positions of the settings

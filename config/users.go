@@ -26,26 +26,13 @@ func usersValue() value[[]User] {
 		must(set("may", "read and write are for keys; admin is for stats, flush_all, cache_memlimit and the admin interface",
 			listOf(words("read", "write", "admin"), 1), func(u *User) *[]string { return &u.May })),
 	)
-	return value[[]User]{
-		read: func(d *document, n *node, path string, to *[]User) {
-			if n.kind != mapping || len(n.pairs) == 0 {
-				d.wrong(n, path, "a mapping of at least one user, or cert:NAME, to what it may do")
-				return
-			}
-			*to = make([]User, len(n.pairs))
-			for i, p := range n.pairs {
-				u := &(*to)[i]
-				u.Name = p.key.text
-				d.where[u] = p.key
-				if u.Name == "" || len(u.Name) > 250 || !printable(u.Name) || strings.TrimPrefix(u.Name, "cert:") == "" {
-					d.failAt(p.key, "%s: %s is no user: write a name of an auth_file, or cert: and a name in a certificate, such as cert:spiffe://prod/app-*", path, quote(u.Name))
-				}
-				one.read(d, p.value, path+"."+u.Name, u)
-			}
-		},
-		diff:   byName(one),
-		schema: schema{"type": "object", "minProperties": 1, "additionalProperties": one.schema},
-	}
+	return elements(one, pairsOf("user, or cert:NAME, to what it may do", one.schema, func(d *document, p pair, path string, u *User) {
+		u.Name = p.key.text
+		if u.Name == "" || len(u.Name) > 250 || !printable(u.Name) || strings.TrimPrefix(u.Name, "cert:") == "" {
+			d.failAt(p.key, "%s: %s is no user: write a name of an auth_file, or cert: and a name in a certificate, such as cert:spiffe://prod/app-*", path, quote(u.Name))
+		}
+		one.read(d, p.value, path+"."+u.Name, u)
+	}))
 }
 
 // checkUsers checks that users names routes and users that exist, and that it limits all clients.

@@ -526,6 +526,26 @@ type element interface {
 	called() (kind, name, full string)
 }
 
+// pairsOf describes a mapping of at least one name to an element, which is stored as a list in the order
+// of the file. what describes a pair for errors, and one is the schema of an element. The function read reads
+// a pair; the position of the element is recorded already.
+func pairsOf[V any](what string, one schema, read func(d *document, p pair, path string, to *V)) value[[]V] {
+	return value[[]V]{
+		read: func(d *document, n *node, path string, to *[]V) {
+			if n.kind != mapping || len(n.pairs) == 0 {
+				d.wrong(n, path, "a mapping of at least one "+what)
+				return
+			}
+			*to = make([]V, len(n.pairs))
+			for i, p := range n.pairs {
+				d.where[&(*to)[i]] = p.key
+				read(d, p, path, &(*to)[i])
+			}
+		},
+		schema: schema{"type": "object", "minProperties": 1, "additionalProperties": one},
+	}
+}
+
 // byName returns a differ for lists of elements with names. It reports removed and added elements,
 // and the differences of the others. For servers it also reports a changed order, because placement
 // can depend on the order.
