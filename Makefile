@@ -110,13 +110,15 @@ figures:
 # Tests the separate modules.
 modules:
 	$(GO) -C deploy/kubernetes test ./...
+	$(GO) -C internal/discover/compat test ./kubernetes
 
 # Builds a release twice, compares and checks its files; renames the module in a copy; renders the Helm
-# chart; renders the pages as a site.
+# chart; renders the pages as a site; compares discovery with Grafana's dskit.
 full-modules:
 	$(GO) -C deploy/release test -timeout 60m ./...
 	$(GO) -C deploy/helm test -timeout 60m ./...
 	$(GO) -C deploy/site test -timeout 60m ./...
+	$(GO) -C internal/discover/compat test -timeout 60m ./dskit
 
 # Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:

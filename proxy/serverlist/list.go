@@ -29,7 +29,7 @@ const MostServers = 1000
 // Settings are what the configuration says about the answers of a source.
 type Settings struct {
 	Keep      time.Duration // how long a server that answers leave out stays in the list
-	MaxChange float64       // an answer that changes more than this percentage of the servers is held
+	MaxChange float64       // an answer that changes more than this percentage of the servers is held; 100: none is
 }
 
 // State is what the last answer of a source means.
@@ -200,7 +200,7 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	added, removed, reweighted := l.differences(answer)
 	n := len(l.servers)
 	most := max(1, int(float64(n)*o.MaxChange/100))
-	hold := n > 0 && !accept && max(added, removed)+reweighted > most
+	hold := n > 0 && !accept && o.MaxChange < 100 && max(added, removed)+reweighted > most
 	is, before := byName(answer), l.servers
 	gone := map[string]departure{}
 	var next []Server
