@@ -324,8 +324,8 @@ func AddressOf(pool, name string) string {
 func (f *File) Pool(name string) *Pool { return f.pool(name) }
 
 // Dial returns where to connect to servers of sources that are not at their address in the table. The
-// keys are the addresses in the table. A server that the file itself lists is always at its own address,
-// also if a source of another pool has it at another one.
+// keys are the addresses in the table. A server that the file itself lists, or a source at its own address, is
+// always there, also if a source of another pool has it at another one.
 func (f *File) Dial() map[string]string {
 	at := map[string]string{}
 	for i := range f.Pools {
@@ -337,7 +337,7 @@ func (f *File) Dial() map[string]string {
 	}
 	for i := range f.Pools {
 		for _, s := range f.Pools[i].Servers {
-			if s.Source == "" {
+			if s.now() == s.Address {
 				delete(at, s.Address.Address)
 			}
 		}

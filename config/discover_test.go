@@ -153,6 +153,16 @@ func TestServersAtOneAddress(t *testing.T) {
 		}
 	}
 
+	// A source of another pool does not redirect a server that a source, or the file, has at its own address.
+	shared := parse(t, "listen: 127.0.0.1:7\ndefaults: {distribution: jump, failover: {mode: fail_fast}}\npools: {p: {servers: file+/p}, q: {servers: file+/q}}\nroutes: [{prefix: q, pool: q}, {pool: p}]")
+	g, err := shared.With(listsOf(map[string]string{"file+/p": "10.0.0.1:1", "file+/q": "10.0.0.1:1=10.0.0.9:1 10.0.0.2:1=10.0.0.8:1"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dial := g.Dial(); !maps.Equal(dial, map[string]string{"10.0.0.2:1": "10.0.0.8:1"}) {
+		t.Error(dial)
+	}
+
 	// The servers p.a and q.b exchange their addresses, but a new list of q is rejected, so q keeps b.
 	before, err := with("a=10.0.0.1:1", "b=10.0.0.2:1", "a=10.0.0.4:1", "a=10.0.0.5:1")
 	if err != nil {
