@@ -4,6 +4,7 @@ package drill
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -17,9 +18,9 @@ import (
 // client has one connection to the instance. It connects when it sends its first request, and again
 // after an error.
 type client struct {
-	network, address string
-	conn             net.Conn
-	r                *bufio.Reader
+	Address
+	conn net.Conn
+	r    *bufio.Reader
 }
 
 var errStuck = fmt.Errorf("no answer within %v", patience)
@@ -33,16 +34,54 @@ func (c *client) close() {
 
 func (c *client) send(request string) error {
 	if c.conn == nil {
-		conn, err := net.DialTimeout(c.network, c.address, patience)
+		conn, err := net.DialTimeout(c.Network, c.Address.Address, patience)
 		if err != nil {
 			time.Sleep(100 * time.Millisecond) // no process listens at the address; the wait avoids a busy loop
 			return err
 		}
+		if c.TLS != nil {
+			conn = tls.Client(conn, c.TLS)
+		}
 		c.conn, c.r = conn, bufio.NewReaderSize(conn, 64<<10)
+		if err := c.logIn(); err != nil {
+			return err
+		}
 	}
 	c.conn.SetDeadline(time.Now().Add(patience))
 	_, err := io.WriteString(c.conn, request+"\r\n")
 	return c.failed(err)
+}
+
+// logIn begins a connection with the login of the address, if it has one.
+func (c *client) logIn() error {
+	if c.User == "" {
+		return nil
+	}
+	answer, err := c.ask(fmt.Sprintf("set ringside-drill 0 0 %d\r\n%s %s", len(c.User)+1+len(c.Password), c.User, c.Password))
+	if err == nil && answer != "STORED" {
+		c.close()
+		err = fmt.Errorf("login of user %s: %s", c.User, answer)
+	}
+	return err
+}
+
+// admitted reads a key, and returns an error if the instance does not accept the client at all.
+func (c *client) admitted(key string) error {
+	_, _, err := c.get(key)
+	for _, why := range []struct{ text, hint string }{
+		{"this port speaks TLS", ": name its CA with --to-ca, or its configuration with -c"},
+		{"unauthenticated", ": use --to-login"},
+		{"certificate required", ": use --to-cert and --to-key"},
+		{"login of user", ""},
+		{"CLIENT_ERROR", ""},
+		{"tls: ", ""},
+		{"x509: ", ""},
+	} {
+		if err != nil && strings.Contains(err.Error(), why.text) {
+			return fmt.Errorf("%s rejects the clients of the drill: %w%s", c.Address.Address, err, why.hint)
+		}
+	}
+	return nil
 }
 
 // failed closes the connection if err is not nil. After an error, the state of the connection is
@@ -55,7 +94,7 @@ func (c *client) failed(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return errStuck
 	}
-	return fmt.Errorf("connection to %s: %w", c.address, err)
+	return fmt.Errorf("connection to %s: %w", c.Address.Address, err)
 }
 
 func (c *client) line() (string, error) {

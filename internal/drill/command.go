@@ -29,6 +29,7 @@ type drillFlags struct {
 	cli.Admin
 	version     string
 	to, through string
+	access      cli.Login // TLS and login of to and through
 	fault       string
 	yes, asJSON bool
 	table       bool
@@ -67,6 +68,9 @@ touched: only this instance treats one of them as if it
 With --through each client uses other instances of the same servers too, in turn. This
 shows how they treat a server that only the first one cannot reach, and whether one
 instance reads what another has written.
+
+A listener with TLS or a login needs --to-ca, --to-cert and --to-login, or -c: then drill
+accepts the certificate of the configuration file. The same flags are used for --through.
 
 Some keys are set and deleted, some are counters, some are appended to, and some are
 locks. If keys have one replica, locks are lost with their server, and a second client
@@ -111,6 +115,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.to, "to", "", "the `address` for clients: host:port or unix:/path (default "+cli.DefaultAddress+")")
 	flags.StringVar(&f.through, "through", "", "`addresses` of other instances to send through as well, with commas")
+	f.access.AddTo(flags)
 	flags.StringVar(&f.fault, "fault", "all", "the `kind` of fault, several with commas, or all")
 	flags.StringVar(&f.Server, "server", "", "the `name` or address of the server (default: the first one)")
 	flags.StringVar(&f.Pool, "pool", "", "the `pool` of the server")
@@ -197,7 +202,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 		return nil, err
 	}
 	for _, at := range append([]Address{{Network: network, Address: address}}, o.Through...) {
-		if !f.yes && !config.Address(at).Local() {
+		if !f.yes && !(config.Address{Network: at.Network, Address: at.Address}).Local() {
 			return nil, cli.Usage(fmt.Errorf("%s is not an address of this machine only: a drill there hurts others; say --yes if you mean it", at.Address))
 		}
 	}
@@ -301,23 +306,29 @@ func (f *drillFlags) check() error {
 }
 
 // clients returns the addresses to which the clients of the drill connect. file may be nil.
-func (f *drillFlags) clients(file *config.File) ([]Address, error) {
+func (f *drillFlags) clients(file *config.File) (all []Address, err error) {
+	var own config.Listener // the listener of the first address, if file has it
 	at := Address{Network: "tcp", Address: cli.DefaultAddress}
-	switch {
-	case f.to != "":
-		var err error
+	if file != nil {
+		own = file.Listen[0]
+		at.Network, at.Address = own.Address.Network, own.Address.Address
+	}
+	if f.to != "" {
 		if at.Network, at.Address, err = cli.SplitAddress("to", f.to); err != nil {
 			return nil, err
 		}
-	case file != nil:
-		l := file.Listen[0].Address
-		at = Address(l)
+		if file != nil {
+			i := slices.IndexFunc(file.Listen, func(l config.Listener) bool { return l.Address.Address == at.Address })
+			if own = (config.Listener{}); i >= 0 {
+				own = file.Listen[i]
+			}
+		}
 	}
-	all := []Address{at}
-	if f.through == "" {
-		return all, nil
-	}
+	all = []Address{at}
 	for _, text := range strings.Split(f.through, ",") {
+		if f.through == "" {
+			break
+		}
 		network, address, err := cli.SplitAddress("through", text)
 		if err != nil {
 			return nil, err
@@ -326,6 +337,12 @@ func (f *drillFlags) clients(file *config.File) ([]Address, error) {
 			return nil, cli.Usage(fmt.Errorf("--through %s: it is asked already; name other instances of the same servers", text))
 		}
 		all = append(all, Address{Network: network, Address: address})
+	}
+	for i := range all {
+		a := &all[i]
+		if a.TLS, a.User, a.Password, err = f.access.Settings(a.Network, a.Address, own.TLS, own.AuthFile, ""); err != nil {
+			return nil, err
+		}
 	}
 	return all, nil
 }

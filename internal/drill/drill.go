@@ -49,6 +49,7 @@ package drill
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -85,7 +86,11 @@ type Options struct {
 }
 
 // Address is an address of an instance at which clients connect.
-type Address struct{ Network, Address string }
+type Address struct {
+	Network, Address string
+	TLS              *tls.Config // TLS of the connections; nil: none
+	User, Password   string      // login at the beginning of each connection; empty: none
+}
 
 // Progress describes the progress of a drill.
 type Progress struct {
@@ -265,8 +270,11 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	}
 	t.tally.begin()
 	for _, at := range o.Through {
-		c := client{network: at.Network, address: at.Address}
+		c := client{Address: at}
 		defer c.close()
+		if err := c.admitted(o.Prefix + name); err != nil {
+			return nil, err
+		}
 		for _, k := range t.keys {
 			err := k.change(t, &c)
 			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // on a busy machine a request may time out
@@ -296,7 +304,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 func (t *traffic) stop() {
 	t.cancel()
 	t.running.Wait()
-	c := client{network: t.Through[0].Network, address: t.Through[0].Address}
+	c := client{Address: t.Through[0]}
 	defer c.close()
 	var names []string
 	for _, k := range t.keys {
@@ -318,7 +326,7 @@ func (t *traffic) client(ctx context.Context, n int) {
 	defer t.running.Done()
 	var conns []*client
 	for _, at := range t.Through {
-		c := &client{network: at.Network, address: at.Address}
+		c := &client{Address: at}
 		defer c.close()
 		conns = append(conns, c)
 	}

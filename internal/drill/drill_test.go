@@ -196,7 +196,7 @@ func (l *liar) start(t *testing.T) Options {
 	t.Cleanup(h.Close)
 	control := admin.NewClient("tcp", h.Listener.Addr().String())
 	t.Cleanup(control.Close)
-	return Options{Through: []Address{{"tcp", cache.Addr().String()}, {"tcp", cache.Addr().String()}}, Control: []*admin.Client{control}, Server: "s1",
+	return Options{Through: []Address{{Network: "tcp", Address: cache.Addr().String()}, {Network: "tcp", Address: cache.Addr().String()}}, Control: []*admin.Client{control}, Server: "s1",
 		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: testenv.Hang,
 		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
 }
@@ -331,7 +331,7 @@ func TestOtherRingsideEnds(t *testing.T) {
 			go l.serve(c)
 		}
 	}()
-	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Through[1] = Address{Network: "tcp", Address: other.Addr().String()}
 	o.Settle, o.Return = time.Second, 3*time.Second
 	o.Progress = func(p Progress) {
 		if p.Stage != "during" {
@@ -392,7 +392,7 @@ func TestOtherRingsideHangs(t *testing.T) {
 			}()
 		}
 	}()
-	o.Through[1] = Address{"tcp", other.Addr().String()}
+	o.Through[1] = Address{Network: "tcp", Address: other.Addr().String()}
 	o.Return = 2 * time.Second
 	o.Progress = func(p Progress) {
 		if p.Stage == "during" {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func TestAdminWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	ca := testenv.NewCA(t, "ca")
 	host := ownHost()
-	own, admin := freeAddress(t, host), freeAddress(t, host)
+	own, secured, admin := freeAddress(t, host), freeAddress(t, host), freeAddress(t, host)
 	cert, key := ca.Named(t, host).Write(t, dir, "admin")
 	ops, opsKey := ca.Named(t, "ops").Write(t, dir, "ops")
 	roots, users, login := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "users"), filepath.Join(dir, "login")
@@ -35,8 +36,8 @@ func TestAdminWithTLS(t *testing.T) {
 	testenv.WriteFile(t, login, []byte("ops:s3cret\n"))
 	file, servers := filepath.Join(dir, "ringside.yaml"), startMemcacheds(t, 2)
 	server := servers[0].address
-	testenv.WriteFile(t, file, fmt.Appendf(nil, "listen: %s\n%sadmin: {address: %q, allow_faults: true, auth_file: %s, tls: {cert: %s, key: %s, client_ca: %s}}\nengine: {driver: %s}\n",
-		own, front(servers), admin, users, cert, key, roots, defaultDriver))
+	testenv.WriteFile(t, file, fmt.Appendf(nil, "listen: [%s, {address: %q, auth_file: %[3]s, tls: {cert: %[4]s, key: %[5]s, client_ca: %[6]s}}]\n%[7]sadmin: {address: %[8]q, allow_faults: true, auth_file: %[3]s, tls: {cert: %[4]s, key: %[5]s, client_ca: %[6]s}}\n%[9]sengine: {driver: %[10]s}\n",
+		own, secured, users, cert, key, roots, front(servers), admin, poolDefaults(t), defaultDriver))
 	r := &ringside{address: own, admin: admin, file: file}
 	if err := r.serve(t, []string{own}, binary); err != nil {
 		t.Fatal(err)
@@ -121,6 +122,23 @@ func TestAdminWithTLS(t *testing.T) {
 			t.Errorf("%v: %v, %s; want %q", args, err, out, want)
 		}
 	}
+	// The clients of a drill use TLS and a login, too.
+	drill := []string{"drill", "--to", secured, "--server", server, "--fault", "refuse", "--for", "100ms", "--before", "100ms", "--settle", "100ms"}
+	drillFlags := []string{"--to-ca", roots, "--to-cert", ops, "--to-key", opsKey, "--to-login", login}
+	for n, want := range map[int]string{
+		0: "this port speaks TLS: name its CA with --to-ca, or its configuration with -c",
+		2: "certificate required: use --to-cert and --to-key",
+		6: "unauthenticated: use --to-login",
+		8: "refuse on " + server + ": done",
+	} {
+		if out, _ := run("RINGSIDE_ADMIN_LOGIN=ops:s3cret", slices.Concat(drill, at, drillFlags[:n])...); !strings.Contains(out, want) {
+			t.Errorf("drill with %v: %s; want %q", drillFlags[:n], out, want)
+		}
+	}
+	if out, _ := run("", slices.Concat(drill, []string{"-c", file, "--cert", ops, "--key", opsKey}, drillFlags[2:6])...); !strings.Contains(out, "refuse on "+server+": done") {
+		t.Errorf("drill with -c: %s", out)
+	}
+
 	// With the configuration file, certificate and login are those of the file.
 	if out, err := run("", "server", "list", "-c", file, "--cert", ops, "--key", opsKey); err != nil {
 		t.Errorf("with -c: %v\n%s", err, out)
