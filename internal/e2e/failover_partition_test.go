@@ -160,6 +160,7 @@ func startPartition(t testing.TB, driver string, ringsides int, k kind) (*lab, *
 	for s := range 3 {
 		address := fmt.Sprintf("10.9.9.%d", s+1)
 		command := append(append([]string{}, l.servers.enter...), need(t, "memcached"), "-u", "root", "-U", "0", "-m", "64", "-I", "4m", "-t", "2", "-l", address, "-p", "11211")
+		command = append(command, securing(t)...)
 		o.servers = append(o.servers, &memcached{address: address + ":11211", process: start(t, command[0], command[1:]...)})
 	}
 	for p := range ringsides {

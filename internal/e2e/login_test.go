@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -89,4 +90,16 @@ func saidTo(t *testing.T, address, text string, n int) string {
 	answer := make([]byte, n)
 	got, _ := io.ReadFull(c, answer)
 	return string(answer[:got])
+}
+
+// asks sends a request on the connection c, and fails the test at another reply than want.
+func asks(t *testing.T, c net.Conn, request, want string) {
+	t.Helper()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(c, got); err != nil || string(got) != want {
+		t.Fatalf("%.60q: %.60q, %v; want %.60q", request, got[:n], err, want)
+	}
 }

@@ -44,8 +44,8 @@ func startMemcachedAt(t testing.TB, host string, args ...string) *memcached {
 func startRelease(t testing.TB, binary, host string, args ...string) *memcached {
 	t.Helper()
 	args = append([]string{"-m", "256", "-I", "4m"}, args...)
-	if files := tlsOfAll(t); files != "" && !strings.HasPrefix(host, "/") {
-		args = append([]string{"-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files), "-Y", files + ".users"}, args...)
+	if !strings.HasPrefix(host, "/") {
+		args = append(securing(t), args...)
 	}
 	m := testenv.StartRelease(t, binary, host, args...)
 	if overTLS {
@@ -79,6 +79,15 @@ func tlsOfAll(t testing.TB) string {
 		})
 	}
 	return tlsPath
+}
+
+// securing returns the arguments with which a memcached speaks TLS and needs a login, if all do.
+func securing(t testing.TB) []string {
+	files := tlsOfAll(t)
+	if files == "" {
+		return nil
+	}
+	return []string{"-Z", "-o", fmt.Sprintf("ssl_chain_cert=%s.crt,ssl_key=%s.key", files, files), "-Y", files + ".users"}
 }
 
 // startMemcacheds starts n servers on loopback addresses.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -135,19 +134,7 @@ print(c.set_many({"k%d" % i: b"v" * i for i in range(1000)}, noreply=False), len
 		}
 		defer c.Close()
 		c.SetDeadline(time.Now().Add(patience))
-		fmt.Fprint(c, "get a\r\nset a 0 0 12\r\nalice secret\r\nmn\r\n")
-		got := make([]byte, 1000)
-		all := ""
-		for !strings.HasSuffix(all, "MN\r\n") {
-			n, err := c.Read(got)
-			if err != nil {
-				t.Fatalf("%v after %q", err, all)
-			}
-			all += string(got[:n])
-		}
-		if want := "CLIENT_ERROR unauthenticated\r\nSTORED\r\nMN\r\n"; all != want {
-			t.Errorf("a login over TLS: %q, want %q", all, want)
-		}
+		asks(t, c, "get a\r\nset a 0 0 12\r\nalice secret\r\nmn\r\n", "CLIENT_ERROR unauthenticated\r\nSTORED\r\nMN\r\n")
 	})
 }
 
@@ -269,14 +256,7 @@ func TestServersWithLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	asks := func(request, want string) {
-		t.Helper()
-		fmt.Fprint(c, request)
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-			t.Fatalf("%q: %q, %v", request, got, err)
-		}
-	}
+	asks := func(request, want string) { t.Helper(); asks(t, c, request, want) }
 	asks("set k 0 0 1\r\n1\r\n", "STORED\r\n")
 	if got := saidTo(t, r.address, "\x80\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00k", 29); !strings.HasSuffix(got, "\x00\x00\x00\x001") {
 		t.Errorf("a binary get: %q", got)
@@ -333,14 +313,7 @@ func TestServersWithTLS(t *testing.T) {
 	}
 	defer c.Close()
 	value := strings.Repeat("v", 100_000)
-	asks := func(request, want string) {
-		t.Helper()
-		fmt.Fprint(c, request)
-		got := make([]byte, len(want))
-		if _, err := io.ReadFull(c, got); err != nil || string(got) != want {
-			t.Fatalf("%.30q: %.60q, %v", request, got, err)
-		}
-	}
+	asks := func(request, want string) { t.Helper(); asks(t, c, request, want) }
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -417,6 +390,34 @@ func TestKeyUpdate(t *testing.T) {
 	})
 }
 
+// TestEarlyData checks that data that a client sends before the handshake is complete is refused, and not run.
+// The client has the ticket of another server, which allows early data.
+func TestEarlyData(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	ca := testenv.NewCA(t, "ca")
+	_, at := secured(t, "auto", ca)
+	cert, key := ca.Named(t, "127.0.0.1").Write(t, dir, "other")
+	openssl, other, ticket, early := need(t, "openssl"), freeAddress(t, "127.0.0.1"), filepath.Join(dir, "ticket"), filepath.Join(dir, "early")
+	testenv.WriteFile(t, early, []byte("set a 0 0 1\r\n1\r\n"))
+	testenv.Run(t, "openssl", exec.Command(openssl, "s_server", "-accept", other, "-cert", cert, "-key", key, "-tls1_3", "-early_data", "-max_early_data", "1000", "-quiet"))
+	eventually(t, "a client has a ticket", func() bool {
+		exec.Command("timeout", "1", openssl, "s_client", "-connect", other, "-tls1_3", "-sess_out", ticket).Run()
+		_, err := os.Stat(ticket)
+		return err == nil
+	})
+	out, err := exec.Command("timeout", "60", openssl, "s_client", "-connect", at, "-tls1_3", "-sess_in", ticket, "-early_data", early).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "unsupported extension") {
+		t.Errorf("a client with early data: %v\n%s", err, out)
+	}
+	c, err := tls.Dial("tcp", at, ca.Client())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	asks(t, c, "get a\r\n", "END\r\n")
+}
+
 // TestTakeOverResumesSessions checks that clients resume their TLS sessions with a process that has taken
 // over, and that connected clients are served by the old one.
 func TestTakeOverResumesSessions(t *testing.T) {
@@ -434,16 +435,8 @@ func TestTakeOverResumesSessions(t *testing.T) {
 		c.SetDeadline(time.Now().Add(patience))
 		return c
 	}
-	asks := func(c *tls.Conn) {
-		t.Helper()
-		b := make([]byte, 4)
-		fmt.Fprint(c, "mn\r\n")
-		if _, err := io.ReadFull(c, b); err != nil || string(b) != "MN\r\n" {
-			t.Fatal(string(b), err)
-		}
-	}
 	first := dial()
-	asks(first) // reads a session ticket, too
+	asks(t, first, "mn\r\n", "MN\r\n") // reads a session ticket, too
 	binary, err := build()
 	if err != nil {
 		t.Fatal(err)
@@ -452,13 +445,13 @@ func TestTakeOverResumesSessions(t *testing.T) {
 	old.logged(t, "take-over complete")
 	eventually(t, "a session of the old process is resumed by the new one", func() bool {
 		c := dial()
-		asks(c)
+		asks(t, c, "mn\r\n", "MN\r\n")
 		return c.ConnectionState().DidResume
 	})
-	asks(first)
+	asks(t, first, "mn\r\n", "MN\r\n")
 	first.Close()
 	old.wait(t)
-	asks(dial())
+	asks(t, dial(), "mn\r\n", "MN\r\n")
 	if !next.Running() {
 		t.Error("the new process has ended")
 	}
