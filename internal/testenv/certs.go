@@ -30,18 +30,19 @@ type CA struct {
 // NewCA returns a CA with the given name.
 func NewCA(t testing.TB, name string) *CA {
 	t.Helper()
-	ca := &CA{}
-	template := &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: name}}
-	pair := ca.Issue(t, template)
-	ca.PEM, ca.key = pair.CertPEM, pair.key
-	ca.cert = template
+	return new(CA).Sub(t, name, true)
+}
+
+// Sub returns a certificate of ca that signs others. If it is no authority, what it signs is not valid.
+func (ca *CA) Sub(t testing.TB, name string, authority bool) *CA {
+	t.Helper()
+	pair := ca.Issue(t, &x509.Certificate{IsCA: authority, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, Subject: pkix.Name{CommonName: name}})
 	block, _ := pem.Decode(pair.CertPEM)
 	parsed, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ca.cert = parsed
-	return ca
+	return &CA{PEM: pair.CertPEM, cert: parsed, key: pair.key}
 }
 
 // Pair is a certificate with its key.
@@ -117,6 +118,16 @@ func (p *Pair) Certificate(t testing.TB) tls.Certificate {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// DER returns the certificate in DER.
+func (p *Pair) DER(t testing.TB) []byte {
+	t.Helper()
+	block, _ := pem.Decode(p.CertPEM)
+	if block == nil {
+		t.Fatal("no certificate")
+	}
+	return block.Bytes
 }
 
 // Write writes the certificate and the key to the files name.crt and name.key in the directory dir, and

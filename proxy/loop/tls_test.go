@@ -1,7 +1,6 @@
 package loop
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/tls"
 	"fmt"
@@ -329,30 +328,6 @@ func TestHandshakeEnds(t *testing.T) {
 			c.Close()
 		}
 		testenv.Eventually(t, "three clients have left", func() bool { is := s.snapshot(t); return is.failed+is.late == 6 })
-	})
-}
-
-// TestClientCertificates checks which certificates of clients are accepted.
-func TestClientCertificates(t *testing.T) {
-	each(t, func(t *testing.T, o Options) {
-		clients := testenv.NewCA(t, "clients")
-		s := startSecured(t, o, func(l *table.ListenerTLS) { l.ClientCA = clients.PEM })
-		for name, pair := range map[string]*testenv.Pair{"": nil, "good": clients.Named(t, "app"), "stranger": testenv.NewCA(t, "others").Named(t, "app")} {
-			config := s.ca.Client()
-			if pair != nil {
-				config.Certificates = []tls.Certificate{pair.Certificate(t)}
-			}
-			c, err := tls.Dial("tcp", s.at, config)
-			if err == nil {
-				c.SetDeadline(time.Now().Add(testenv.Hang))
-				io.WriteString(c, "mn\r\n")
-				_, err = bufio.NewReader(c).ReadString('\n')
-				c.Close()
-			}
-			if (err == nil) != (name == "good") {
-				t.Errorf("certificate %q: %v", name, err)
-			}
-		}
 	})
 }
 
