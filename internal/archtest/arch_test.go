@@ -57,7 +57,7 @@ var apart = map[string][]string{
 	"recipes/examples/seeds":      {"recipes"},
 	"cmd/ringbench":               {"internal/bench/..."},
 	"internal/bench":              {"internal/bench/load"},
-	"internal/bench/load":         nil,
+	"internal/bench/load":         {"proxy/secure"},
 	"internal/bench/instructions": nil,
 	"deploy":                      nil,
 	"ring/ringtest":               {"ring"},
