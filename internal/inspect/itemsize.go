@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,6 +148,15 @@ func logIn(c net.Conn, r *bufio.Reader, p *table.Pool) error {
 	return nil
 }
 
+// refusal returns the error err of the first request to a server of the pool p. With TLS 1.3, a client learns after
+// the handshake that the server refuses its certificate, or only that the connection is closed.
+func refusal(p *table.Pool, err error) error {
+	if !p.TLS.On() || errors.Is(err, errLogin) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return fmt.Errorf("%w: the server ends the connection after it, and may refuse the certificate of the pool (tls.cert), or need one: %w", errHandshake, err)
+}
+
 // askItemSize asks the server s of the pool p, which is at the address `at`, for its item_size_max in
 // bytes.
 func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) (int, error) {
@@ -173,11 +183,14 @@ func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) 
 	r := bufio.NewReader(io.LimitReader(c, 64<<10)) // the limit is far above memcached's replies, which have about 3 KiB
 	if p.Login.On() {
 		if err := logIn(c, r, p); err != nil {
-			return 0, err
+			return 0, refusal(p, err)
 		}
 	}
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
-		return 0, err
+		return 0, refusal(p, err)
+	}
+	if _, err := r.Peek(1); err != nil {
+		return 0, refusal(p, err)
 	}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {

@@ -101,3 +101,29 @@ func TestAskItemSizeWithLogin(t *testing.T) {
 		}
 	}
 }
+
+// TestAskItemSizeOverTLS asks a memcached with TLS that needs a certificate of its clients, and one without TLS. A
+// refused certificate is named, with its names.
+func TestAskItemSizeOverTLS(t *testing.T) {
+	ca, other := testenv.NewCA(t, "ca"), testenv.NewCA(t, "other")
+	app, stranger := ca.Named(t, "app"), other.Named(t, "app")
+	secured, open := testenv.StartTLS(t, ca, "127.0.0.1", "-I", "2m"), testenv.StartMemcached(t)
+	for _, c := range []struct {
+		at   string
+		tls  table.ServerTLS
+		want string
+	}{
+		{secured.Address, table.ServerTLS{CA: string(ca.PEM), Cert: string(app.CertPEM), Key: string(app.KeyPEM)}, "stores items of up to 2097152 bytes"},
+		{secured.Address, table.ServerTLS{CA: string(ca.PEM), Name: "cache.example", Cert: string(app.CertPEM), Key: string(app.KeyPEM)}, "certificate is not valid for any names, but wanted to match cache.example"},
+		{secured.Address, table.ServerTLS{CA: string(other.PEM), Cert: string(app.CertPEM), Key: string(app.KeyPEM)}, "certificate signed by unknown authority"},
+		{secured.Address, table.ServerTLS{CA: string(ca.PEM)}, "may refuse the certificate of the pool (tls.cert), or need one"},
+		{secured.Address, table.ServerTLS{CA: string(ca.PEM), Cert: string(stranger.CertPEM), Key: string(stranger.KeyPEM)}, "may refuse the certificate of the pool (tls.cert), or need one"},
+		{open.Address, table.ServerTLS{CA: string(ca.PEM)}, "it does not speak TLS"},
+	} {
+		list := ItemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{{
+			Servers: []table.Target{{Network: "tcp", Address: c.at}}, TLS: table.Secure(c.tls)}}}, nil)
+		if len(list) != 1 || !strings.Contains(list[0], c.want) {
+			t.Errorf("%q, want %q", list, c.want)
+		}
+	}
+}
