@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb release previous rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
+.PHONY: build deb release previous rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-tls full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -64,7 +64,7 @@ test:
 # Runs everything: all seeds, both drivers, all client languages, the race detector on every
 # package, fuzzing, mutants, and the instruction counts of the engine.
 full:
-	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race coverage modules full-modules fuzz cost
+	@RINGSIDE_FULL=1 MAKE='$(MAKE)' GO='$(GO)' .ci/steps deps format vet staticcheck full-unit full-race full-tls coverage modules full-modules fuzz cost
 
 # Installs the servers and clients that tests use.
 deps:
@@ -110,7 +110,6 @@ figures:
 # Tests the separate modules.
 modules:
 	$(GO) -C deploy/kubernetes test ./...
-	$(GO) -C internal/discover/compat test ./kubernetes
 
 # Builds a release twice, compares and checks its files; renames the module in a copy; renders the Helm
 # chart; renders the pages as a site; compares discovery with Grafana's dskit.
@@ -118,7 +117,7 @@ full-modules:
 	$(GO) -C deploy/release test -timeout 60m ./...
 	$(GO) -C deploy/helm test -timeout 60m ./...
 	$(GO) -C deploy/site test -timeout 60m ./...
-	$(GO) -C internal/discover/compat test -timeout 60m ./dskit
+	$(GO) -C internal/discover/compat test -timeout 60m ./...
 
 # Runs all seeds of the simulations. They run in one goroutine, so the race detector is not needed.
 full-unit:
@@ -127,6 +126,14 @@ full-unit:
 
 full-race:
 	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e $(THIS)/internal/fleet -e $(THIS)/replicate)
+
+# Runs the end-to-end tests of failover, replicas, guards, near caches and clients of all protocols again, with
+# memcacheds that speak TLS and need a login. NOTTLS matches those that read what a memcached receives, or put
+# another program in its place.
+TLSTESTS = ^Test(BackToFailFast|Clients|Conformance|Copies|Counters|FailFast|Failover|Guard|Histories|Late|Near|Numbers|RecordedAnswers|Reload|RollCall|Server|Sessions|TokensAreGood)
+NOTTLS = ^Test(FailoverWithoutMeta|LateDeletesOnCopies.*|LateSetsOnCopies.*|ServerThatLies)$$
+full-tls:
+	RINGSIDE_E2E_TLS=1 .ci/gotest tls -vet=off -timeout 60m -run '$(TLSTESTS)' -skip '$(NOTTLS)' ./internal/e2e
 
 # Runs every fuzz target of every package for FUZZTIME. FuzzTwin and FuzzFrames compare Ringside
 # with memcached, in text and in binary frames. They are slower and run for another 30 s.
