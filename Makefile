@@ -130,7 +130,7 @@ full-race:
 # Runs the end-to-end tests of failover, replicas, guards, near caches and clients of all protocols again, with
 # memcacheds that speak TLS and need a login. NOTTLS matches those that read what a memcached receives, or put
 # another program in its place.
-TLSTESTS = ^Test(BackToFailFast|Clients|Conformance|Copies|Counters|FailFast|Failover|Guard|Histories|Late|Near|Numbers|RecordedAnswers|Reload|RollCall|Server|Sessions|TokensAreGood)
+TLSTESTS = ^Test(BackToFailFast|Clients|Conformance|Copies|Counters|FailFast|Failover|Guard|Histories|Late|Near|Numbers|RecordedAnswers|Reload|RollCall|Server|Sessions|TagsHistory|TokensAreGood)
 NOTTLS = ^Test(FailoverWithoutMeta|LateDeletesOnCopies.*|LateSetsOnCopies.*|ServerThatLies)$$
 full-tls:
 	RINGSIDE_E2E_TLS=1 .ci/gotest tls -vet=off -timeout 60m -run '$(TLSTESTS)' -skip '$(NOTTLS)' ./internal/e2e

@@ -7,9 +7,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"testing"
 
 	"ringside/config"
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/ablation"
 	"ringside/proxy/loop"
@@ -19,7 +21,9 @@ import (
 // clients.
 func serveInside(t testing.TB, text string, without ablation.Set) (address string) {
 	t.Helper()
-	f, err := config.Parse("inside", fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, poolDefaults(t)))
+	path := filepath.Join(t.TempDir(), "inside.yaml")
+	testenv.WriteFile(t, path, fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, poolDefaults(t)))
+	f, err := config.Load(path) // also reads the files of poolDefaults
 	if err != nil {
 		t.Fatal(err)
 	}
