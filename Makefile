@@ -128,10 +128,10 @@ full-race:
 	.ci/gotest race -vet=off -race -timeout 60m -skip '$(SINGLE)' $$($(GO) list ./... | grep -vx -e $(THIS)/internal/fleet -e $(THIS)/replicate)
 
 # Runs the end-to-end tests of failover, replicas, guards, near caches and clients of all protocols again, with
-# memcacheds that speak TLS and need a login. NOTTLS matches those that read what a memcached receives, or put
-# another program in its place.
+# memcacheds that speak TLS and need a login. NOTTLS matches those that read what a memcached receives, put
+# another program in its place, use unix sockets, or have TLS of their own.
 TLSTESTS = ^Test(BackToFailFast|Clients|Conformance|Copies|Counters|FailFast|Failover|Guard|Histories|Late|Near|Numbers|RecordedAnswers|Reload|RollCall|Server|Sessions|TagsHistory|TokensAreGood)
-NOTTLS = ^Test(FailoverWithoutMeta|LateDeletesOnCopies.*|LateSetsOnCopies.*|ServerThatLies)$$
+NOTTLS = ^Test(FailoverWithoutMeta|LateDeletesOnCopies.*|LateSetsOnCopies.*|ReloadsOfAllFeatures|ServerThatLies|ServersOfEveryKind|ServersWith.*)$$
 full-tls:
 	RINGSIDE_E2E_TLS=1 .ci/gotest tls -vet=off -timeout 60m -run '$(TLSTESTS)' -skip '$(NOTTLS)' ./internal/e2e
 

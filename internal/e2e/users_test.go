@@ -35,7 +35,7 @@ func TestUsers(t *testing.T) {
 users: {app: {routes: ["sess:"], may: [read, write]}, "cert:spiffe://prod/app-*": {may: [read]}, ops: {may: [admin]}}
 admin: {address: %q, auth_file: %s}
 engine: {driver: %s}
-`, plain, users, secured, cert, key, roots, front(startMemcacheds(t, 1)), r.admin, users, driver))
+`, plain, users, secured, cert, key, roots, front(startMemcacheds(t, 1))+poolDefaults(t), r.admin, users, driver))
 		binary, err := build()
 		if err != nil {
 			t.Fatal(err)
