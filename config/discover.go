@@ -229,6 +229,9 @@ func (d *document) readMixed(items []*node, path func(i int) string, p *Pool) {
 			d.failAt(item, "%s: the source %s is listed twice", path(i), s.Text)
 			continue
 		}
+		if s.Scheme == "dns" || s.Scheme == "dnssrv" {
+			d.warn(item, "%s: %s+ knows servers by their IP addresses, so a pod that restarts with another address moves keys; dnssrvnoa+ and k8s+ know them by names", path(i), s.Scheme)
+		}
 		var known bool
 		lists[i], known = d.discovered(p, s)
 		unknown = unknown || !known

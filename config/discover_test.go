@@ -200,6 +200,16 @@ func TestWithKeepsVariables(t *testing.T) {
 	}
 }
 
+// TestSourcesOfAddresses checks the warning about sources that know servers by addresses, which pods change.
+func TestSourcesOfAddresses(t *testing.T) {
+	for source, want := range map[string]int{"dns+mc:1": 1, "dnssrv+_memcached._tcp.mc": 1, "dnssrvnoa+_memcached._tcp.mc": 0, "k8s+prod/mc:1": 0, "elasticache+mc:1": 0, "file+/x": 0} {
+		f := parse(t, "listen: 127.0.0.1:1\npools: {m: {distribution: ketama-points, servers: "+source+"}}")
+		if len(f.Warnings) != want || want > 0 && !strings.Contains(f.Warnings[0], "moves keys; dnssrvnoa+ and k8s+ know them by names") {
+			t.Errorf("%s: %q", source, f.Warnings)
+		}
+	}
+}
+
 // TestPrintOfLists checks that instances with different lists differ in the roll call, and that
 // instances that know a server by different addresses do not.
 func TestPrintOfLists(t *testing.T) {

@@ -165,7 +165,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 		o.Mode += " " + o.Gutter
 	}
 	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
-	if p.Failover.Mode == table.FailFast && o.Consistency != "" {
+	if p.Failover.Mode == table.FailFast && o.Consistency != "" && !p.Unknown {
 		fmt.Fprint(out, ", but servers are ejected because keys are replicated")
 	}
 	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
