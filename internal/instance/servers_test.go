@@ -342,7 +342,9 @@ func TestPodIsDrained(t *testing.T) {
 	_, port, _ := net.SplitHostPort(a.Addr().String())
 	b, c := startNodeAt(t, "127.0.0.2:"+port), startNodeAt(t, "127.0.0.3:"+port) // pods have one port
 	name := "mc-1.mc.prod:" + port
-	pod := func(i int, n *memnode.Node, state string) string { return fmt.Sprintf("mc-%d %s %s", i, n.Addr(), state) }
+	pod := func(i int, n *memnode.Node, state string) string {
+		return fmt.Sprintf("mc-%d %s %s", i, n.Addr(), state)
+	}
 	k.set(pod(0, a, "ready"), pod(1, b, "ready"), pod(2, c, "ready"))
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), `listen: "127.0.0.1:0"
 admin: {address: "127.0.0.1:0"}
