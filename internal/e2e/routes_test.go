@@ -81,9 +81,9 @@ func TestRoutesSeen(t *testing.T) {
 	}
 	var is struct {
 		Routes struct {
-			Guards []struct{ Ever, Waiting int }
-			Voided struct{ Ever int }
-			Lacks  []struct {
+			Guards        []struct{ Ever, Waiting int }
+			Invalidations struct{ Ever int }
+			Lacks         []struct {
 				Server int
 				Text   string
 			}
@@ -93,7 +93,7 @@ func TestRoutesSeen(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &is); err != nil {
 		t.Fatal(err)
 	}
-	if w := is.Routes; len(w.Guards) != 2 || w.Guards[0].Ever != 1 || w.Voided.Ever != 1 || len(w.Lacks) != 1 || w.Lacks[0].Server != 1 {
+	if w := is.Routes; len(w.Guards) != 2 || w.Guards[0].Ever != 1 || w.Invalidations.Ever != 1 || len(w.Lacks) != 1 || w.Lacks[0].Server != 1 {
 		t.Errorf("ringside top tells %+v", w)
 	}
 	x := startTerminal(t, 120, 60, nil, binary, "top", "--admin", r.admin)
