@@ -35,7 +35,7 @@ func (l *Login) Add(flags *pflag.FlagSet) {
 
 // AddTo adds the flags for the listener of a flag --to, with the prefix "to-".
 func (l *Login) AddTo(flags *pflag.FlagSet) {
-	l.add(flags, "to-", "the listener", " (default: with -c the first user of its auth_file whose password is not hashed)")
+	l.add(flags, "to-", "the listener", " (default: with -c the first user of its auth_file that has no hashed password)")
 }
 
 func (l *Login) add(flags *pflag.FlagSet, prefix, what, usual string) {
