@@ -526,10 +526,12 @@ func undone(t testing.TB, fronts []*ringside) {
 }
 
 // breakOne kills or pauses one server for a random time; the longest causes an ejection.
-// It then waits until all keys are on two servers again.
+// It then waits until all keys are on two servers again. It waits for that before, too:
+// another server may have failed without the test, and two failures at once lose keys.
 func (h *clientele) breakOne(t testing.TB, servers []*memcached, random *rand.Rand) {
 	t.Helper()
 	h.more(t, 300)
+	h.complete(t, servers)
 	s := servers[random.IntN(len(servers))]
 	pause := []time.Duration{0, 100 * time.Millisecond, 500 * time.Millisecond, 2 * time.Second}[random.IntN(4)]
 	if random.IntN(2) == 0 {
