@@ -358,6 +358,39 @@
 // but a tombstone does, because a delete is in progress. An add that is not acknowledged is
 // undone where it was granted.
 //
+// # An add during a change of states
+//
+// With strict consistency, the success of a command does not count if a replica has changed its
+// state since the command began: another proxy may already read a replica that lacks the write. An
+// add that was stored then goes on in the new states (Continue):
+//
+//	the other replicas grant the add, as before; an item there is left alone
+//	the primary is checked: it still has the value, with the cas of the add
+//	the value replaces the new claims
+//
+// After the check it is certain that no delete had begun before the last claim. So the value is
+// nowhere stored for a second time after a delete. If the primary has lost the value, another
+// command has removed it, and the add fails. The value itself is never removed, because a client
+// may have read it.
+//
+// shift_test.go explores this: two proxies, a replica that goes from In over Out to In, and an add
+// beside a get, a delete, an add or a set. The replies must have an order that explains them. Only
+// a read that has its reply before the add does may show the value early. If an add goes on,
+// all explored states are correct. An add that fails and leaves its value is correct, too. But the
+// lock of a client that got an error then remains until it expires. Other ways are wrong:
+//
+//	the value is removed by its cas, and the add begins again    after 935 states
+//	the client gets STORED at once                               after 9,657 states
+//	the add goes on without the check of the primary             after 42,370 states
+//	the add goes on, and stores the value again if it is gone    after 29,197 states
+//
+// A short history of the first one is:
+//
+//	the add has its claims; the flush of a returning replica removes its claim there
+//	the add stores its value at the primary, and a repair copies it to the other replica
+//	the add removes its value at the primary, by its cas, and begins again
+//	it finds the copy: the client gets NOT_STORED, and all replicas have its value
+//
 // # Cas tokens
 //
 // A replica's cas counts the writes of one process. So the number alone means nothing at
@@ -395,6 +428,10 @@
 //     package has no such Check.
 //   - Two proxies' deletes that reach the replicas in opposite orders each find the value at
 //     another replica, then each other's tombstones: both clients get DELETED.
+//   - A delete that other commands overtake three times at a replica no longer looks there first.
+//     It may then reply NOT_FOUND although it has removed the value of an add that has just ended.
+//   - An add whose value is in doubt at a follower removes its value at the primary after the client
+//     got an error. A client that reads in between sees a value which is then gone.
 //   - A tombstone refuses an add, whatever placed it: the claim of a repair, a delete, or a
 //     touch that has extended the add's own claim (found by the model after 17, 45 and 68
 //     states).

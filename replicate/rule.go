@@ -55,6 +55,7 @@ type Rule struct {
 	unsure  bool // the command's value may be lost by now, so the command does not succeed
 	expires bool // the primary's item expires soon, is stale, or has been removed by an exptime that has passed: a follower without an item has the write
 	peeked  bool // a look at the primary was sent before the command (stage peeking)
+	resumed bool // class "grants": the add goes on with the value that it has stored (Continue)
 
 	lead   int8   // index of the primary; for a read at one replica, index of that replica
 	need   int8   // number of replicas that must store the write
@@ -119,6 +120,7 @@ type marks struct {
 	looked uint8      // 1 plus the number of the Look or Check that was sent with the command; 0: none. For an add (class grants): the number of a Look
 	ready  Mask       // followers of a counter that get the primary's item if a fetch shows that the primary's number is unchanged
 	later  uint8      // number of the last ask that fetches the primary's number
+	since  uint8      // number of the first ask since Continue
 
 	foreseen [Max]uint64 // by replica: the size or number that the command would produce at this replica
 }

@@ -476,3 +476,65 @@ func TestAnAppendThatIsCopiedLate(t *testing.T) {
 		}
 	}
 }
+
+// TestContinue checks the requests of an add that goes on in other states of its replicas.
+func TestContinue(t *testing.T) {
+	stored := func(a Ask) Outcome {
+		if a.Step == Look { // at a replica that is not read, the look finds the claim before it
+			return Outcome{Kind: Marked}
+		}
+		return Outcome{Kind: Stored}
+	}
+	for _, test := range []struct {
+		before, now []Replica
+		outcomes    []Kind // of the asks after Continue
+		want        string
+	}{
+		{states(In, In), states(Out, In), []Kind{Hit}, "check 1 -> stored of 1"},
+		{states(Out, In), states(Returning, In), []Kind{Stored, Marked, Hit, Stored}, "claim 0, look 0; check 1; store 0 -> stored of 1"},
+		{states(Out, In), states(Returning, In), []Kind{NotStored, Hit, Hit, Stored}, "claim 0, look 0; check 1; store 0 -> stored of 1"},
+		{states(Out, In), states(Returning, In), []Kind{NotStored, Marked, Hit}, "claim 0, look 0; check 1 -> stored of 1 repair 001"},
+		{states(In, Returning), states(In, Warming), []Kind{NotStored, Hit}, "claim 1; check 0 -> stored of 0 repair 010"},
+		{states(In, Returning), states(In, Warming), []Kind{Stored, Hit, Exists}, "claim 1; check 0; store 1 -> stored of 0 repair 010"},
+		{states(In, Returning), states(In, Warming), []Kind{Stored, Miss, Deleted}, "claim 1; check 0; drop 1 -> unmet repair 010"},
+		{states(In, Returning), states(In, Warming), []Kind{Stored, Hit, InDoubt}, "claim 1; check 0; store 1 -> unmet repair 010 overwrite 010"},
+		{states(In, Returning), states(In, Warming), []Kind{Stored, Hit, Unsent, Deleted}, "claim 1; check 0; store 1; drop 1 -> unmet repair 010"},
+		{states(In, Returning), states(In, Warming), []Kind{InDoubt}, "claim 1 -> unmet repair 010"},
+		{states(In, In), states(Leaving, In), nil, "held"},
+		{states(In, In), states(In, Suspect), nil, "held"},
+		{states(In, In), states(Dirty, In), nil, "held"},
+		{states(In, Out), states(Out, In), nil, "unmet"},
+		{states(In, Out), states(Out, Out), nil, "unmet"},
+	} {
+		r := begin(Policy{ReadThrough: true}, Command{Op: Add}, test.before, 0)
+		play2(&r, stored)
+		before := r
+		got := map[Verdict]string{Held: "held", Unmet: "unmet"}[r.Continue(Policy{}, test.now)]
+		if got != "" && r != before {
+			t.Errorf("%v, %v: the rule has changed", test.before, test.now)
+		} else if got == "" {
+			i := -1
+			got = play(r, func(Ask) Outcome { i++; return Outcome{Kind: test.outcomes[i]} })
+		}
+		if got != test.want {
+			t.Errorf("%v, %v, %v:\n got %s\nwant %s", test.before, test.now, test.outcomes, got, test.want)
+		}
+	}
+	set := begin(Policy{}, Command{Op: Set}, states(In, In), 0)
+	play2(&set, stored)
+	refused := begin(Policy{}, Command{Op: Add}, states(In, In), 0)
+	play2(&refused, func(Ask) Outcome { return Outcome{Kind: NotStored} })
+	if a, b := set.Continue(Policy{}, states(In, In)), refused.Continue(Policy{}, states(In, In)); a != Unmet || b != Unmet {
+		t.Errorf("a set goes on: %v; an add that was rejected: %v", a, b)
+	}
+}
+
+// play2 runs r to its end.
+func play2(r *Rule, tell func(Ask) Outcome) {
+	var room [maxAsks]Ask
+	for !r.IsDone() {
+		for _, a := range r.Next(room[:0]) {
+			r.HandleOutcome(a.Number, tell(a))
+		}
+	}
+}

@@ -414,6 +414,9 @@ func (r *Rule) handleGrant(m Mask) {
 	case k == Stored:
 		r.held |= m
 		r.grant(int8(i))
+	case r.resumed && k == NotStored && (r.votes(i) || r.asks[r.looked].kind != Hit):
+		r.without |= m // the add's own value, a copy of it, or an item of a command in progress
+		r.grant(int8(i))
 	case !r.votes(i) && k == NotStored && r.asks[r.looked].kind == Marked:
 		r.settle(Answered, ask)
 		r.revoke(r.held)
@@ -450,13 +453,21 @@ func (r *Rule) handleGrant(m Mask) {
 // If the primary's claim is gone, the primary refuses the value, and no client has read it. A
 // replica that is not read and could not be asked misses the value.
 func (r *Rule) storeFirst() {
-	if (r.held | r.hits).Len() < int(r.need) {
+	lead := Mask(1) << r.lead
+	if !r.resumed {
+		lead = 0
+	}
+	if (r.held | r.hits | r.without | lead).Len() < int(r.need) {
 		r.settle(Unmet, -1)
 		r.revoke(r.held)
 		return
 	}
-	r.dirty |= r.takes &^ r.held &^ r.hits
+	r.dirty |= r.takes &^ r.held &^ r.hits &^ r.without &^ lead
 	r.stage = storing
+	if r.resumed {
+		r.main = uint8(r.askFrom(int(r.lead), Check, r.guard[r.lead]))
+		return
+	}
 	r.main = uint8(r.store(int(r.lead)))
 }
 
@@ -478,8 +489,13 @@ func (r *Rule) store(i int) int {
 // claims and the values that it has stored are removed. Each is removed by its own cas, so the
 // items of other commands stay.
 func (r *Rule) handleStore(ask int) {
-	if ask == int(r.main) && r.asks[ask].kind == Stored {
+	switch first := ask == int(r.main); {
+	case first && r.asks[ask].kind == Stored, first && r.resumed && r.asks[ask].kind == Hit:
 		r.storeRest()
+	}
+	if r.resumed {
+		r.handleRestore()
+		return
 	}
 	if r.open > 0 {
 		return
@@ -540,10 +556,85 @@ func (r *Rule) handleStore(ask int) {
 }
 
 // revoke removes the tombstones and values that an add has stored at the replicas in m. The add
-// is not acknowledged.
+// is not acknowledged. The value of an add that has gone on (Continue) stays at the primary, and
+// repairs copy it.
 func (r *Rule) revoke(m Mask) {
 	r.stage = done
+	if r.resumed {
+		r.from, r.needsCopy = r.lead, r.takes&^(1<<r.lead)
+	}
 	for ; m != 0; m &= m - 1 {
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
+}
+
+// Continue goes on with an add that was stored, if the replicas have changed their states since
+// the add began, so that its success does not count yet. The present states are in replicas. The
+// value stays where it is, because a client may have read it. The other replicas must grant the
+// add, as before. If the primary still has the value after that, no delete of the key has begun
+// before. So the value is stored in place of the new tombstones, and the add has succeeded.
+// Otherwise the add fails: another command has removed or replaced the value, and it must not be
+// stored once more.
+//
+// Continue returns Answered if the rule has new asks, and Held if it can't go on in these states:
+// the caller tries again when they change. It returns Unmet if it can never go on: the command is
+// no stored add, or the primary is not a replica that has stored it. With Held and Unmet the rule
+// is unchanged.
+func (r *Rule) Continue(p Policy, replicas []Replica) Verdict {
+	lead := Authority(replicas)
+	if r.class != grants || !r.IsDone() || r.verdict != Answered || !r.stored.Has(lead) || int(r.n)+3*len(replicas)+1 > maxAsks {
+		return Unmet
+	}
+	next := *r
+	next.groups, next.effect = groups{}, effect{from: -1}
+	next.held, next.hits, next.said = 0, 0, said{answer: -1}
+	next.lead, next.chosen, next.resumed, next.since = int8(lead), true, true, r.n
+	_, _, _, _, count := next.sortOut(replicas)
+	next.need = int8(need(p.Ack, r.c, count))
+	if next.away.Has(lead) || next.stale.Has(lead) || next.takes.Len() < int(next.need) {
+		return Held
+	}
+	next.grant(int8(lead))
+	*r = next
+	return Answered
+}
+
+// handleRestore is handleStore for an add that goes on (Continue). The first ask was a check of the
+// primary.
+func (r *Rule) handleRestore() {
+	if r.open > 0 {
+		return
+	}
+	lead := Mask(1) << r.lead
+	claims := r.held
+	for _, e := range r.asks[r.since:r.n] {
+		m := Mask(1) << e.replica
+		switch k := e.kind; {
+		case e.step != Store:
+		case k == Stored:
+			r.stored |= m
+			r.clean |= m & r.stale
+			claims &^= m
+		case k == Exists || k == NotFound:
+			r.without |= m
+			claims &^= m
+		case k == Unsent || k.refused():
+			r.guard[e.replica] = e.guard
+		default:
+			r.overwrite |= m
+			claims &^= m
+		}
+	}
+	if r.asks[r.main].kind == Hit {
+		r.stored |= lead
+	}
+	r.from = r.lead
+	if r.stored.Has(int(r.lead)) && (r.stored|r.without).Len() >= int(r.need) {
+		r.stage = done
+		r.settle(Answered, int(r.guard[r.lead]))
+		return
+	}
+	r.settle(Unmet, -1)
+	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
+	r.revoke(claims)
 }
