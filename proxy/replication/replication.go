@@ -64,6 +64,8 @@ type command struct {
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
 	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, translated to a cas of the primary; nil: the client has sent no token
+	since      int            // number of the first ask since goOn; the replies before it no longer show what the replicas have
+	waits      bool           // the command is an add that goOn could not continue yet
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
@@ -96,6 +98,10 @@ func (e *Replicator) Handle(t *task.Task) {
 	c := &command{e: e}
 	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
 	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
+		if before.waits {
+			before.resume(t)
+			return
+		}
 		c.first, c.firstFrom = before.first, before.firstFrom
 	}
 	command := task.CommandOf(t)
@@ -147,26 +153,8 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Refuse(line)
 		command = task.CommandOf(t)
 	}
-	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
-	served := false
-	for i := range c.replicas {
-		c.replicas[i].notice(e)
-		states[i] = c.stateOf(t, i, true)
-		switch states[i].State {
-		case replicate.Out, replicate.Gone, replicate.Suspect, replicate.Leaving:
-		default:
-			served = true
-		}
-	}
-	for i := range c.replicas {
-		if !served { // no replica can serve the key, so servers that are only suspected are used too
-			states[i] = c.stateOf(t, i, false)
-		}
-		if states[i].State == replicate.Gone {
-			c.gone |= 1 << i
-		}
-	}
+	c.look(t, states)
 	if t.Op == wire.Delete && command.Stale && c.lacks(t, states) {
 		return
 	}
@@ -175,7 +163,6 @@ func (e *Replicator) Handle(t *task.Task) {
 		return
 	}
 	command.Conditional = !e.Ablation.Sight && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
-	c.primary = replicate.Authority(states)
 	if token, has := t.Token(); has && c.primary >= 0 {
 		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)
 	}
@@ -217,6 +204,68 @@ func (c *command) tooSmall(t *task.Task) (srv *upstream.Server) {
 	}
 	return srv
 }
+
+// look stores the present states of the replicas in states. It records their phases and the primary.
+func (c *command) look(t *task.Task, states []replicate.Replica) {
+	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between
+	served := false
+	for i := range c.replicas {
+		c.replicas[i].notice(c.e)
+		states[i] = c.stateOf(t, i, true)
+		switch states[i].State {
+		case replicate.Out, replicate.Gone, replicate.Suspect, replicate.Leaving:
+		default:
+			served = true
+		}
+	}
+	c.gone = 0
+	for i := range c.replicas {
+		if !served { // no replica can serve the key, so servers that are only suspected are used too
+			states[i] = c.stateOf(t, i, false)
+		}
+		if states[i].State == replicate.Gone {
+			c.gone |= 1 << i
+		}
+	}
+	c.primary = replicate.Authority(states)
+}
+
+// goOn continues an add that was stored, with the present states of the replicas. It returns
+// Answered if the rule has new asks, Held if the task waits for other states, and Unmet if the add
+// can't go on: see replicate.Rule.Continue.
+func (c *command) goOn(t *task.Task) replicate.Verdict {
+	e := c.e
+	if t.Loop != e.Tasks || e.Now >= t.Deadline || e.pauses() || c.stage != e.stage || !c.rule.IsDone() {
+		return replicate.Unmet
+	}
+	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
+	c.look(t, states)
+	v := c.rule.Continue(t.Route.Copies, states)
+	switch v {
+	case replicate.Answered:
+		c.since = len(c.asks)
+	case replicate.Held:
+		c.waits = true
+		e.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
+	}
+	return v
+}
+
+// resume continues an add that has waited since goOn.
+func (c *command) resume(t *task.Task) {
+	c.waits = false
+	switch c.goOn(t) {
+	case replicate.Answered:
+		t.Run(0, nil)
+		return
+	case replicate.Unmet:
+		t.Fail(unsure, stats.Unavailable)
+	}
+	s, _ := c.rule.Settled()
+	c.finish(t, s)
+}
+
+const unsure = "other instances may not see the write"
 
 // lateAfter is the time after which a reply counts as late. Another command may then have run
 // between this reply and the replies of other replicas.
@@ -268,8 +317,9 @@ func (c *command) advance(t *task.Task) {
 	if s.Dirty|s.Undo|s.Overwrite != 0 {
 		c.e.disableDirectReads()
 	}
-	if !t.ClientDone {
-		c.settle(t, s)
+	if !t.ClientDone && c.settle(t, s) {
+		c.advance(t)
+		return
 	}
 	if c.rule.IsDone() {
 		c.finish(t, s)
@@ -461,24 +511,30 @@ var replyTo = map[replicate.Kind]wire.Kind{
 }
 
 // settle answers the client with the result of the rule, unless the result no longer counts. A
-// read then starts again with the new states of the replicas. A write can't start again, because
-// it may have run.
-func (c *command) settle(t *task.Task, s replicate.Settlement) {
+// read then starts again with the new states of the replicas, and so does an add that was
+// rejected. An add that was stored goes on. No other write can start again, because it may have
+// run. settle returns true if the rule has new asks.
+func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
-		case !c.writes && c.rule.IsDone() && e.Now < t.Deadline:
+		case (!c.writes || c.rejected(t, s)) && c.rule.IsDone() && e.Now < t.Deadline:
 			e.DispatchAgain(t)
 		case !c.writes:
 			t.Fail("the server may not have the key any more, so its reply does not count", stats.Unavailable)
 		default:
-			t.Fail("other instances may not see the write", stats.Unavailable)
+			switch c.goOn(t) {
+			case replicate.Answered:
+				return true
+			case replicate.Unmet:
+				t.Fail(unsure, stats.Unavailable)
+			}
 		}
-		return
+		return false
 	}
 	if told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
 		if c.rule.IsDone() && c.e.awaitHandover(t, true) || !c.rule.IsDone() && c.e.handover != nil {
-			return
+			return false
 		}
 	}
 	switch s.Verdict {
@@ -489,7 +545,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 				k = task.MissKind(t)
 			}
 			t.AnswerKind(k)
-			return
+			return false
 		}
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
@@ -511,7 +567,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		t.WaitReason = "a server with a replica of the key can't be reached, and other instances may still read there"
 		if c.rule.IsDone() && t.Loop.Now < t.Deadline {
 			t.Loop.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
-			return
+			return false
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
@@ -520,10 +576,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		why, o := "too few replicas have stored the write", stats.ServerFault
 		if t.Op <= wire.Gats {
 			why, o = "no replica that replied has the key, and one that can't be reached may have it", stats.Unavailable
+		} else if c.since > 0 {
+			why, o = unsure, stats.Unavailable
 		}
 		if s.Answer >= 0 && c.asks[s.Answer].result.Bytes != nil {
 			t.Answer(&c.asks[s.Answer].result, nil)
-			return
+			return false
 		}
 		for i := range c.asks {
 			if a := &c.asks[i].result; a.Bytes == nil && a.Why != "" {
@@ -532,6 +590,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) {
 		}
 		t.Fail(why, o)
 	}
+	return false
+}
+
+// rejected reports whether t is an add that a replica has rejected, and that has changed nothing.
+func (c *command) rejected(t *task.Task, s replicate.Settlement) bool {
+	return t.Op == wire.Add && s.Answer >= 0 && c.asks[s.Answer].kind == replicate.NotStored
 }
 
 // finish ends a command after its last ask has an outcome. It records in the ledger which

@@ -138,7 +138,7 @@ func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
 	for i := range c.asks {
 		a := &c.asks[i]
 		m := &c.replicas[a.Replica]
-		if !m.Pool.Pool.Failover.Strict {
+		if !m.Pool.Pool.Failover.Strict || i < c.since && i != s.Answer {
 			continue
 		}
 		if !strict {
