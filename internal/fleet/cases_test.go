@@ -283,6 +283,8 @@ var promises = []scenario{
 		asks: []ask{(*app).get, (*app).set}, pace: 6 * milli, faults: []string{"hangs"}, count: 2, exact: true, costly: true},
 	{name: "D7 add", sidecars: 2, servers: 3, strict: true, copies: twice,
 		asks: []ask{(*app).take}, faults: []string{"kill, hangs"}, count: 2, exact: true, locks: true, costly: true},
+	{name: "D7 add, a server changes its state", sidecars: 2, servers: 3, strict: true, copies: twice, late: tardy, request: patient,
+		asks: []ask{(*app).take}, pace: 6 * milli, faults: []string{"kill", "drain", "hang"}, count: 4, exact: true, locks: true, costly: true},
 	{name: "D7 phantom", sidecars: 2, servers: 2, strict: true, copies: twice, late: tardy, request: patient,
 		asks: []ask{(*app).get, (*app).get, (*app).add, (*app).set}, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, shown: true, costly: true},
 }
