@@ -131,7 +131,7 @@ func TestSearch(t *testing.T) {
 		{"stampede protection", "docs/guard.html"},
 		{"php sessions", "docs/clients.html"},
 		{"fnv1a_64", "docs/from-twemproxy.html"},
-		{"SERVER_ERROR not sure that everybody", "docs/errors.html"},
+		{"SERVER_ERROR other instances may not see", "docs/errors.html"},
 		{"buffered incr", "docs/counters.html"},
 		{"certificate", "docs/tls.html"},
 		{"nosuchwordanywhere", ""},
