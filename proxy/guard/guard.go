@@ -246,6 +246,7 @@ func (l *rule) start(t *task.Task) bool {
 	default:
 		return l.unguard(t)
 	}
+	t.CatchUp() // invalidate asks outside of Run
 	return true
 }
 
