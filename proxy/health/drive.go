@@ -7,6 +7,7 @@ package health
 // clients get errors until it is done.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -23,8 +24,9 @@ const (
 	poolKept     = "kept"
 	poolForeign  = "other-servers"  // instances have different lists of servers
 	poolUnlike   = "other-settings" // instances have different settings of consistency or ping
-	poolNoMeta   = "suspect-only"   // a server has no meta commands, so no server of the pool is ejected
+	poolNoMeta   = "suspect-only"   // a server has no meta commands or no cas, so no server of the pool is ejected
 	serverNoMeta = "a server doesn't know meta commands"
+	serverNoCas  = "a server has no cas: start memcached without -C"
 )
 
 // step does everything that is due now, for all servers of the pool, and sets the time of the next
@@ -76,8 +78,8 @@ func (k *Keeper) judge(now int64) {
 	k.unlike = now < k.unlikeUntil
 	pool, cause := poolKept, ""
 	switch {
-	case k.any(func(i int) bool { return k.servers[i].noMeta }):
-		pool, cause = poolNoMeta, serverNoMeta
+	case k.shortcoming() != "":
+		pool, cause = poolNoMeta, k.shortcoming()
 	case now < k.foreignUntil:
 		pool = poolForeign
 		cause = "instances have different server lists: a view record was written under another list, by another instance or by this one before a reload"
@@ -110,6 +112,15 @@ func (k *Keeper) judge(now int64) {
 		}
 	}
 	k.judgeGone(now)
+}
+
+// shortcoming returns why no server of the pool can be ejected: a server can't have a view record that
+// proxies replace. It returns "" if there is no such server.
+func (k *Keeper) shortcoming() (why string) {
+	for i := range k.servers {
+		why = cmp.Or(why, k.servers[i].lacks)
+	}
+	return why
 }
 
 // judgeGone determines whether none of the pool's own servers replies. Proxies can then neither
@@ -322,11 +333,11 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	opinion := k.countVotes(i, now)
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
-		s.step = "must be flushed, but can't be: " + serverNoMeta
+		s.step = "must be flushed, but can't be: " + k.shortcoming()
 	case k.parting:
 		s.step = "stays: since a reload, the keys of the pool do not move"
 	case k.pool == poolNoMeta:
-		s.step = "suspect for this instance only: " + serverNoMeta
+		s.step = "suspect for this instance only: " + k.shortcoming()
 	case unfit && k.onlyCopy(i, now):
 		s.step = "will be flushed when the other servers are complete"
 	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
@@ -422,7 +433,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case s.override() != Restore:
 		s.step = "stays out, by an operator"
 	case k.pool == poolNoMeta:
-		s.step = "stays out: " + serverNoMeta
+		s.step = "stays out: " + k.shortcoming()
 	case s.ending && !s.restored:
 		s.step = "stays out until it ends, and is there again"
 	case s.suspect || s.good < goodPings:

@@ -173,7 +173,7 @@ type contact struct {
 	absentCas uint64 // cas of the unreadable item that is stored in place of the record; 0: there is none
 	patience  int64  // how long the view record must be absent before it counts as lost
 	takeAt    int64  // earliest time to overwrite a view record with another server list or other settings
-	noMeta    bool
+	lacks     string // why the server has no view record that can be replaced: serverNoMeta or serverNoCas; empty: it can have one
 	complaint string // the last logged problem with the server's record
 }
 

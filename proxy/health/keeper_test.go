@@ -558,6 +558,37 @@ func TestServerWithoutMetaCommands(t *testing.T) {
 	w.until(0, Out)
 }
 
+// TestServerWithoutCas checks that a pool with a server without cas ejects no server. Its view record
+// can't be replaced, so a phase could not be published.
+func TestServerWithoutCas(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		w := newWorld(t, scenario{proxies: 2, pool: 3, set: Settings{Strict: strict}})
+		w.nodes[2].noCas = true
+		w.run(w.now + 10*sec)
+		w.cutAll(0, true)
+		w.stays(0, In, 30*sec)
+		if v := w.proxies[0].k.Verdict(0); !v.Suspect || !strings.Contains(v.Step, "start memcached without -C") {
+			t.Errorf("%+v", v)
+		}
+		w.cutAll(0, false)
+		w.nodes[2].restart() // still without cas
+		w.run(w.now + 10*sec)
+		for i := range 3 {
+			if v := w.proxies[1].k.Verdict(i); v.Suspect || v.N != 0 || v.ValidUntil != math.MaxInt64 {
+				t.Errorf("server %d: %+v", i, v)
+			}
+		}
+		if n := strings.Count(strings.Join(w.log, "\n"), "suspect-only (a server has no cas"); n != 2 {
+			t.Errorf("two instances have %d log lines", n)
+		}
+		w.nodes[2].noCas = false // it was started without -C
+		w.nodes[2].restart()
+		w.run(w.now + 10*sec)
+		w.cutAll(0, true)
+		w.until(0, Out)
+	}
+}
+
 func TestBrokenRecordIsReplaced(t *testing.T) {
 	w := whole(t, 1, 3, Settings{Strict: true})
 	for _, garbage := range []string{"", "rs2 1 1", "\x00\xff", "rs1 1 1 c0=?"} {

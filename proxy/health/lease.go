@@ -177,7 +177,7 @@ func (k *Keeper) replicated(i int, since int64, held []int64, wait, now int64) (
 		switch {
 		case held[j] != 0 && q.goodSent >= due:
 			holders++
-		case !k.present(j), !k.strict() && (q.suspect || q.noMeta) && j != i:
+		case !k.present(j), !k.strict() && (q.suspect || q.lacks != "") && j != i:
 		default:
 			done = false
 			if held[j] == 0 {

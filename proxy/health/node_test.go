@@ -19,6 +19,7 @@ type node struct {
 	refuse bool  // rejects flush_all, as with -F
 	full   bool  // has no memory for new items until it is flushed, as with -M
 	old    bool  // has no meta commands
+	noCas  bool  // shows the cas 0 for each item, as with -C
 	began  int64 // start of the process, by the simulated clock; 0: not reported
 	down   bool  // refuses connections
 	hung   bool  // reads requests but does not process them
@@ -76,5 +77,9 @@ func (n *node) do(request []byte) string {
 			return "SERVER_ERROR out of memory storing object\r\n"
 		}
 	}
-	return string(n.line.Do(request))
+	answer := string(n.line.Do(request))
+	if head, value, _ := strings.Cut(answer, "\r\n"); n.noCas && strings.HasPrefix(head, "VA ") && strings.Contains(head, " c") {
+		answer = head[:strings.Index(head, " c")] + " c0\r\n" + value
+	}
+	return answer
 }

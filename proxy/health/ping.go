@@ -135,6 +135,10 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	s.pinging = false
 	value, cas, ok := MetaValue(answer)
 	switch {
+	case ok && cas == 0: // each item has this cas, so a view record can't be replaced
+		k.markUp(i, now)
+		s.lacks = serverNoCas
+		s.absent = 0
 	case ok:
 		r, err := parseRecord(value, k.index, len(k.members))
 		if err != nil {
@@ -144,7 +148,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		}
 		r.cas = cas
 		k.markUp(i, now)
-		s.noMeta = false
+		s.lacks = ""
 		if err == nil {
 			k.read(i, r, a.sent, now)
 		} else {
@@ -152,11 +156,13 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		}
 	case IsMetaMiss(answer):
 		k.markUp(i, now)
-		s.noMeta = false
+		if s.lacks == serverNoMeta { // a server without cas can only be recognized when it has a record
+			s.lacks = ""
+		}
 		k.missing(i, 0, now)
 	case bytes.HasPrefix(answer, []byte("ERROR")):
 		k.markUp(i, now)
-		s.noMeta = true
+		s.lacks = serverNoMeta
 		s.absent = 0
 	default:
 		k.unpinged(i, false, "ping: "+firstLine(answer), now)

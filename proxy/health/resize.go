@@ -51,7 +51,7 @@ func (k *Keeper) firstList(now int64) {
 	}
 	heard, gone := 0, 0
 	for i := range k.servers {
-		if s := &k.servers[i]; s.record.entries != nil || s.absent != 0 || s.noMeta {
+		if s := &k.servers[i]; s.record.entries != nil || s.absent != 0 || s.lacks != "" {
 			heard++
 		} else if s.suspect {
 			gone++

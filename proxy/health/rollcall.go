@@ -85,7 +85,7 @@ func (k *Keeper) lacks(i int) bool {
 // and the states of servers, so all proxies choose the same servers.
 func (k *Keeper) recordServers() (list []int) {
 	for i := range k.servers {
-		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && !s.noMeta && s.good > 0 {
+		if s := &k.servers[i]; k.group(i) == 0 && k.present(i) && !s.suspect && s.lacks == "" && s.good > 0 {
 			list = append(list, i)
 		}
 	}

@@ -44,7 +44,7 @@ func (k *Keeper) vote(now int64) {
 		k.voteAt = now + k.voteTime()
 	}
 	for i := range k.servers {
-		if v := &k.servers[i]; v.suspect || v.noMeta {
+		if v := &k.servers[i]; v.suspect || v.lacks != "" {
 			continue
 		}
 		k.send(ask{kind: askLive, server: i, about: i}, now, metaAdd(k.keys.Live, countLife))
@@ -78,7 +78,7 @@ func (k *Keeper) refuses(i int, now int64) bool {
 
 func (k *Keeper) askRefused(i int, now int64, line []byte) {
 	for j := range k.servers {
-		if v := &k.servers[j]; j != i && !v.suspect && !v.noMeta {
+		if v := &k.servers[j]; j != i && !v.suspect && v.lacks == "" {
 			k.send(ask{kind: askRefused, server: j, about: i}, now, line)
 		}
 	}
@@ -134,7 +134,7 @@ func (k *Keeper) countVotes(i int, now int64) voteResult {
 	var poll voteCount
 	for j := range k.servers {
 		v := &k.servers[j]
-		if j == i || v.suspect || v.noMeta || v.good == 0 {
+		if j == i || v.suspect || v.lacks != "" || v.good == 0 {
 			continue
 		}
 		var suspects *tally
