@@ -42,6 +42,7 @@ type Endpoint struct {
 	names     []string   // the names in the certificate of a client; nil: it has none
 	version   string     // the version that a server reports; empty: Harness.Release
 	itemSize  string     // the item_size_max that a server reports; empty: it does not report one
+	noCas     bool       // a server reports that it has no cas
 	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
 }
 
@@ -287,7 +288,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	for ; len(name) > len(a.Name)+1; name = name[:len(name)-1] {
 		s.Endpoints[name] = s.Endpoints[name[:len(name)-1]]
 	}
-	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, itemSize: a.itemSize, OldServer: a.OldServer}
+	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, itemSize: a.itemSize, noCas: a.noCas, OldServer: a.OldServer}
 	s.Endpoints[name], s.Endpoints[a.Name] = a, fresh
 	return fresh
 }
@@ -349,7 +350,10 @@ func (s *Harness) Send(a *Endpoint) {
 
 // settings returns the reply of a server to AskSettings.
 func (a *Endpoint) settings() string {
-	if a.itemSize == "" {
+	switch {
+	case a.noCas:
+		return "STAT cas_enabled no\r\nEND\r\n"
+	case a.itemSize == "":
 		return "END\r\n"
 	}
 	return "STAT item_size_max " + a.itemSize + "\r\nSTAT cas_enabled yes\r\nEND\r\n"

@@ -24,10 +24,11 @@ type replicaReply struct {
 }
 
 // replicaReplyFor returns the replicaReply of a command that has sent no request yet. It names
-// the server of the first replica. It returns nil if no server has the key.
+// the server of the first replica. It returns nil if no server has the key, or if one has no cas. The
+// guard is off then: the key has no placeholders, because writes to it are rejected.
 func replicaReplyFor(rt *routing.Route, key []byte) *replicaReply {
 	list := rt.Holders(nil, key)
-	if len(list) == 0 {
+	if len(list) == 0 || slices.ContainsFunc(list, func(h routing.Holder) bool { return h.Server.LacksCas() }) {
 		return nil
 	}
 	return &replicaReply{Server: list[0].Server}

@@ -175,8 +175,10 @@ func (g *Guard) serves(t *task.Task) bool {
 	l.g, l.RouteGuard = g, t.Route.Guard
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
-		l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key)
-		return l.copies != nil && l.start(t)
+		if l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key); l.copies == nil {
+			return l.unguard(t)
+		}
+		return l.start(t)
 	}
 	trouble, parked := l.locate(t, t.Op <= wire.Gats)
 	switch {
@@ -193,6 +195,10 @@ func (g *Guard) serves(t *task.Task) bool {
 		l.Learned.Count(stats.GuardOff)
 		g.turnOff(srv, offReason{why: noMeta})
 		return l.unguard(t) // such a server has no guarded items
+	}
+	if l.tags != nil && t.Op > wire.Gats && t.Op != wire.Delete && srv.LacksCas() { // the server could never store a value with tags
+		t.Reject(srv.AppendNoCas(nil, "tags"))
+		return true
 	}
 	if c, _, _ := srv.Pick(t.Asker, t.ClientDone); g.Blind(c) {
 		l.Learned.Count(stats.GuardOff)

@@ -143,6 +143,11 @@ func (e *Replicator) Handle(t *task.Task) {
 	}
 	c.stage = e.stage
 	c.replicas = e.copiesOf(c.room.replicas[:0], t.Route, t.Key)
+	if i := slices.IndexFunc(c.replicas, func(m replica) bool { return m.Server.LacksCas() }); c.writes && i >= 0 { // a write needs replies with a cas
+		t.Reject(c.replicas[i].Server.AppendNoCas(nil, "replicas"))
+		e.Unclaim(t, task.KeyLine(t.Hash))
+		return
+	}
 	if srv := c.tooSmall(t); srv != nil {
 		line := wire.AppendServerError(nil, "object too large for cache: server "+srv.Label()+" stores smaller items than other servers of its pool (memcached's option -I)")
 		if t.Op != wire.Set {

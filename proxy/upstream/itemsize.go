@@ -1,6 +1,6 @@
 package upstream
 
-// This file finds out how large the items of a server can be.
+// This file finds out how large the items of a server can be, and whether they have a cas.
 //
 // memcached 1.6 removes the item of a key if it has no room for the new item of an ms, even if the
 // ms stores only under a condition, as an add or a cas does. Its text commands keep the item. So a
@@ -17,10 +17,10 @@ import (
 // itemSize is the largest item that a server stores. Ringside asks for it on each new connection,
 // because the server may have been restarted with another size.
 type itemSize struct {
-	needed bool // some route needs the size
-	asking bool // a request for the size has no reply yet
-	max    int  // item_size_max in bytes; 0: not known
-	cas    bool // items have a cas
+	needed bool   // some route needs the size
+	asking bool   // a request for the size has no reply yet
+	max    int    // item_size_max in bytes; 0: not known
+	cas    string // cas_enabled: whether items have a cas, yes or no; empty: not known
 }
 
 // usualItem is the item_size_max in bytes of a memcached that was started without -I. It is assumed
@@ -78,7 +78,7 @@ func (d itemSizeReply) Answered(_ int, r *Result) {
 	}
 	items := &d.srv.items
 	items.max, _ = strconv.Atoi(setting("item_size_max"))
-	items.cas = setting("cas_enabled") == "yes"
+	items.cas = setting("cas_enabled")
 }
 
 // The sizes of the parts of an item in memcached, in bytes, besides its key and its value.
@@ -96,13 +96,24 @@ func (srv *Server) ExceedsItem(key, value int, flags bool) bool {
 	if most == 0 && srv.items.needed {
 		most = usualItem
 	}
-	if srv.items.cas || srv.items.max == 0 {
+	if srv.items.cas == "yes" || srv.items.max == 0 {
 		size += itemCas
 	}
 	if flags {
 		size += itemFlags
 	}
 	return most > 0 && size > most
+}
+
+// LacksCas reports whether the server has said that its items have no cas: memcached was started with
+// -C. The server then can't store a value only if its item has not changed. LacksCas returns false if
+// no route needs a cas.
+func (srv *Server) LacksCas() bool { return srv.items.cas == "no" }
+
+// AppendNoCas appends to dst the error for a command that needs a cas for the given purpose, if the
+// server has none: see LacksCas.
+func (srv *Server) AppendNoCas(dst []byte, purpose string) []byte {
+	return wire.AppendServerError(dst, "server "+srv.Label()+" has no cas, which "+purpose+" need: start memcached without -C")
 }
 
 // KnownToExceed is like ExceedsItem, but returns false while the size of the server's items is not known.
