@@ -1,6 +1,7 @@
 package inspect
 
-// This file warns about servers with an item_size_max that does not fit the setting limits.value.
+// This file warns about servers with an item_size_max that does not fit the setting limits.value, and about
+// servers without cas.
 
 import (
 	"bufio"
@@ -35,25 +36,26 @@ const usualItemSize = 1 << 20
 // limits.value causes a warning only if it is also below memcached's default. Otherwise there
 // would be a warning for every usual server, because the default of limits.value is larger than
 // that of memcached. A usual server itself rejects a value that is too large. ItemSizes also warns if
-// servers with replicas of the same keys have different sizes. dial has the addresses of
+// servers with replicas of the same keys have different sizes, and if a server has no cas although its pool
+// or a route needs it. dial has the addresses of
 // servers that are not at their address in the table: see config.File.Dial.
 func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
-	return itemSizes(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) (int, error) {
-		return askItemSize(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
+	return itemSizes(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
+		return askSettings(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
 	})
 }
 
-func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (int, error)) []string {
+func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (settings, error)) []string {
 	var lock sync.Mutex
-	sizes := map[string]int{} // by address
+	sizes, noCas := map[string]int{}, map[string]bool{} // by address
 	list := eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
-		size, err := ask(ctx, s, p)
+		has, err := ask(ctx, s, p)
 		if err == nil {
 			lock.Lock()
-			sizes[s.Address] = size
+			sizes[s.Address], noCas[s.Address] = has.itemSize, has.noCas
 			lock.Unlock()
 		}
-		switch limit := t.Limits.Value; {
+		switch size, limit := has.itemSize, t.Limits.Value; {
 		case errors.Is(err, errHandshake), errors.Is(err, errLogin):
 			return fmt.Sprintf("server %s: %v", s.Address, err)
 		case err != nil:
@@ -64,7 +66,29 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 		}
 		return ""
 	})
-	return append(list, unequalSizes(t, sizes)...)
+	return append(append(list, unequalSizes(t, sizes)...), needCas(t, noCas)...)
+}
+
+// needCas returns a warning for each server without cas in a pool that needs it. noCas has these servers by
+// address.
+func needCas(t *table.Table, noCas map[string]bool) (list []string) {
+	needs := map[*table.Pool]bool{}
+	for _, l := range t.Listeners {
+		for _, rt := range l.Routes {
+			for _, p := range append([]*table.Pool{rt.Pool}, rt.Also...) {
+				needs[p] = needs[p] || rt.Tags != nil || rt.Guard != nil
+			}
+		}
+	}
+	for _, p := range t.Pools {
+		for _, s := range p.Servers {
+			w := fmt.Sprintf("server %s of pool %s has no cas, which failover, replicas, tags and the guard need: start memcached without -C", s.Address, p.Name)
+			if noCas[s.Address] && (needs[p] || p.NeedsKeeper(t)) && !slices.Contains(list, w) {
+				list = append(list, w)
+			}
+		}
+	}
+	return list
 }
 
 // unequalSizes returns a warning for each set of pools that keep replicas of the same keys, if their
@@ -157,23 +181,29 @@ func refusal(p *table.Pool, err error) error {
 	return fmt.Errorf("%w: the server ends the connection after it, and may refuse the certificate of the pool (tls.cert), or need one: %w", errHandshake, err)
 }
 
-// askItemSize asks the server s of the pool p, which is at the address `at`, for its item_size_max in
-// bytes.
-func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) (int, error) {
+// settings are the settings of a server that its replies depend on.
+type settings struct {
+	itemSize int  // item_size_max in bytes
+	noCas    bool // items have no cas
+}
+
+// askSettings asks the server s of the pool p, which is at the address `at`, for its settings. It returns
+// an error if the server does not report item_size_max.
+func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string) (has settings, err error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, s.Network, at)
 	if err != nil {
-		return 0, err
+		return has, err
 	}
 	defer c.Close()
 	if p.TLS.On() {
 		config, err := secure.ServerConfig(p.TLS, secure.Verified(s.Address, at))
 		if err != nil {
-			return 0, err
+			return has, err
 		}
 		t := tls.Client(c, config)
 		if err := t.HandshakeContext(ctx); err != nil {
-			return 0, fmt.Errorf("%w: %w", errHandshake, secure.Reason(err))
+			return has, fmt.Errorf("%w: %w", errHandshake, secure.Reason(err))
 		}
 		c = t
 	}
@@ -183,23 +213,28 @@ func askItemSize(ctx context.Context, s table.Target, p *table.Pool, at string) 
 	r := bufio.NewReader(io.LimitReader(c, 64<<10)) // the limit is far above memcached's replies, which have about 3 KiB
 	if p.Login.On() {
 		if err := logIn(c, r, p); err != nil {
-			return 0, refusal(p, err)
+			return has, refusal(p, err)
 		}
 	}
 	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
-		return 0, refusal(p, err)
+		return has, refusal(p, err)
 	}
 	if _, err := r.Peek(1); err != nil {
-		return 0, refusal(p, err)
+		return has, refusal(p, err)
 	}
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		if text, ok := strings.CutPrefix(lines.Text(), "STAT item_size_max "); ok {
-			return strconv.Atoi(text)
-		}
-		if !strings.HasPrefix(lines.Text(), "STAT ") {
+		stat, ok := strings.CutPrefix(lines.Text(), "STAT ")
+		if !ok {
 			break
 		}
+		if text, ok := strings.CutPrefix(stat, "item_size_max "); ok {
+			has.itemSize, _ = strconv.Atoi(text)
+		}
+		has.noCas = has.noCas || stat == "cas_enabled no"
 	}
-	return 0, fmt.Errorf("server %s does not report item_size_max", s.Address)
+	if has.itemSize > 0 {
+		return has, nil
+	}
+	return has, fmt.Errorf("server %s does not report item_size_max", s.Address)
 }

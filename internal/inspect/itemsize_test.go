@@ -27,15 +27,41 @@ func TestItemSizes(t *testing.T) {
 	}
 	pool := &table.Pool{Name: "main", Servers: servers}
 	routes := []table.Route{{Pool: pool, Copies: replicate.Policy{Copies: 2}}, {Pool: pool, Copies: replicate.Policy{Copies: 3}}, {Pool: pool}}
-	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{pool}, Listeners: []table.Listener{{Routes: routes}}}, func(_ context.Context, s table.Target, _ *table.Pool) (int, error) {
+	list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: limit}, Pools: []*table.Pool{pool}, Listeners: []table.Listener{{Routes: routes}}}, func(_ context.Context, s table.Target, _ *table.Pool) (settings, error) {
 		if size, ok := sizes[s.Address]; ok {
-			return size, nil
+			return settings{itemSize: size}, nil
 		}
-		return 0, errors.New("refused")
+		return settings{}, errors.New("refused")
 	})
 	const unequal = "servers of pool main keep replicas of the same keys, but server smaller stores items of up to 524288 bytes (item_size_max) and server larger of up to 33554432 bytes; start them with the same -I"
 	if len(list) != 3 || list[2] != unequal || !strings.HasPrefix(list[0], "server larger stores items of up to 33554432 bytes") || !strings.HasPrefix(list[1], "server smaller stores items of up to 524288 bytes only") {
 		t.Errorf("warnings: %q", list)
+	}
+}
+
+// TestServersWithoutCas checks that each server without cas is named once, if its pool or a route needs a cas.
+func TestServersWithoutCas(t *testing.T) {
+	pool := &table.Pool{Name: "main", Servers: []table.Target{{Address: "with"}, {Address: "without"}, {Address: "without"}}}
+	const warning = "server without of pool main has no cas, which failover, replicas, tags and the guard need: start memcached without -C"
+	for _, c := range []struct {
+		mode   table.Mode
+		route  table.Route
+		needed bool
+	}{
+		{table.FailFast, table.Route{Pool: pool}, false},
+		{table.Rehash, table.Route{Pool: pool}, true},
+		{table.FailFast, table.Route{Pool: pool, Copies: replicate.Policy{Copies: 2}}, true},
+		{table.FailFast, table.Route{Pool: &table.Pool{}, Also: []*table.Pool{pool}, Copies: replicate.Policy{Copies: 2}}, true},
+		{table.FailFast, table.Route{Pool: pool, Tags: new(table.TagSettings)}, true},
+		{table.FailFast, table.Route{Pool: pool, Guard: new(table.GuardSettings)}, true},
+	} {
+		pool.Failover.Mode = c.mode
+		list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{pool}, Listeners: []table.Listener{{Routes: []table.Route{c.route, c.route}}}}, func(_ context.Context, s table.Target, _ *table.Pool) (settings, error) {
+			return settings{itemSize: 1 << 20, noCas: s.Address == "without"}, nil
+		})
+		if want := map[bool]string{true: warning}[c.needed]; strings.Join(list, "\n") != want {
+			t.Errorf("%+v: %q, want %q", c, list, want)
+		}
 	}
 }
 
@@ -44,11 +70,14 @@ func TestItemSizes(t *testing.T) {
 func TestAskItemSize(t *testing.T) {
 	for _, c := range []struct {
 		answer string
-		want   int
+		want   settings
 	}{
-		{"STAT maxbytes 67108864\r\nSTAT item_size_max 33554432\r\nEND\r\n", 32 << 20},
-		{"STAT maxbytes 67108864\r\nEND\r\n", 0},
-		{"ERROR\r\n", 0},
+		{"STAT maxbytes 67108864\r\nSTAT item_size_max 33554432\r\nEND\r\n", settings{itemSize: 32 << 20}},
+		{"STAT cas_enabled yes\r\nSTAT item_size_max 1024\r\nEND\r\n", settings{itemSize: 1024}},
+		{"STAT cas_enabled no\r\nSTAT item_size_max 1024\r\nEND\r\n", settings{itemSize: 1024, noCas: true}},
+		{"STAT item_size_max 1024\r\nSTAT cas_enabled no\r\nEND\r\n", settings{itemSize: 1024, noCas: true}},
+		{"STAT maxbytes 67108864\r\nEND\r\n", settings{}},
+		{"ERROR\r\n", settings{}},
 	} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -64,10 +93,10 @@ func TestAskItemSize(t *testing.T) {
 				io.WriteString(conn, c.answer)
 			}
 		}()
-		size, err := askItemSize(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String())
+		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String())
 		l.Close()
-		if size != c.want || (err == nil) != (c.want > 0) {
-			t.Errorf("%q gives %d, %v; want %d", c.answer, size, err, c.want)
+		if got != c.want || (err == nil) != (c.want.itemSize > 0) {
+			t.Errorf("%q gives %v, %v; want %v", c.answer, got, err, c.want)
 		}
 	}
 }
