@@ -194,7 +194,7 @@ func (p *parser) tooManyTokens() bool {
 // offset `at`. flags returns the error reply, or nil. Like memcached, it stops at a
 // repeated flag, and at a flag that no version of memcached can have. After several other
 // faults, it returns the error for the last of them. With a letter that memcached 1.6.18
-// does not know, the server decides, so most faults are ignored.
+// does not know, the server decides, so other faults are ignored.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
 	wrong = answerFormat // the reply of memcached 1.6.18 to a flag F with an argument that is not a number
@@ -206,10 +206,8 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		switch repeated := r.Letters.Has(letter); {
 		case known && (repeated || letter >= 127):
 			return answerFlagTwice
-		case letter|0x20 < 'a' || letter|0x20 > 'z':
+		case repeated || letter|0x20 < 'a' || letter|0x20 > 'z': // after an unknown flag, memcached 1.6.18 names that flag
 			return answerFlagUnknown
-		case repeated && letter == 'q':
-			r.Flags |= Rewrite // the request has two q, and the single span Drop cannot cover both
 		}
 		r.Letters.add(letter)
 		var fault []byte
