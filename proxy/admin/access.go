@@ -32,6 +32,15 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
+// stillAllowed returns nil if the client of r may still have what r requests, by the login and by may. A
+// request that takes time checks it before each part of the reply, because a reload can change the access.
+func (s *Server) stillAllowed(r *http.Request, may func(*http.Request) error) error {
+	if err := s.login(r); err != nil {
+		return err
+	}
+	return may(r)
+}
+
 // mayLook returns nil if the client may read the data of the dashboard. A page of another site must
 // not: it could not read the reply, but it could cause many requests.
 func (s *Server) mayLook(r *http.Request) error {

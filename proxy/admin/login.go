@@ -27,9 +27,32 @@ type Security struct {
 // loginDelay is the time between a login with a wrong user or password and the reply to it.
 const loginDelay = time.Second
 
-// checkLogin returns an error if the client of r has not logged in, or has shown no certificate, and needs
-// to. The user of a successful login is in the log line of its commands.
+// errWrongLogin is the error for a login with a wrong user or password.
+var errWrongLogin = refuse(http.StatusUnauthorized, "wrong user or password")
+
+// checkLogin returns the error of login. After a wrong user or password, it writes a log line and waits.
 func (s *Server) checkLogin(r *http.Request) error {
+	err := s.login(r)
+	if err != errWrongLogin {
+		return err
+	}
+	p := s.proxy
+	s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin login rejected: wrong user or password", "client", r.RemoteAddr)
+	if c, _ := r.Context().Value(connectionKey{}).(*connection); c != nil { // it may be closed meanwhile, so delayed logins keep no other client away
+		c.block(1)
+		defer c.block(-1)
+	}
+	select {
+	case <-time.After(loginDelay):
+	case <-r.Context().Done():
+	case <-s.leaving.Done():
+	}
+	return err
+}
+
+// login returns an error if the client of r has not logged in, or has shown no certificate, and needs
+// to. The user of a successful login is in the log line of its commands.
+func (s *Server) login(r *http.Request) error {
 	access := s.access.Load()
 	if isProbe(r) {
 		return nil
@@ -47,24 +70,14 @@ func (s *Server) checkLogin(r *http.Request) error {
 	if !given {
 		return refuse(http.StatusUnauthorized, "this admin interface needs a login: use --login, or RINGSIDE_ADMIN_LOGIN")
 	}
-	if id, known := access.Users.Know([]byte(name), []byte(password)); known {
-		if access.Permissions != nil {
-			return allowed(r, access.Permissions.OfUser(id))
-		}
-		return nil
+	id, known := access.Users.Know([]byte(name), []byte(password))
+	if !known {
+		return errWrongLogin
 	}
-	p := s.proxy
-	s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin login rejected: wrong user or password", "client", r.RemoteAddr)
-	if c, _ := r.Context().Value(connectionKey{}).(*connection); c != nil { // it may be closed meanwhile, so delayed logins keep no other client away
-		c.block(1)
-		defer c.block(-1)
+	if access.Permissions != nil {
+		return allowed(r, access.Permissions.OfUser(id))
 	}
-	select {
-	case <-time.After(loginDelay):
-	case <-r.Context().Done():
-	case <-s.leaving.Done():
-	}
-	return refuse(http.StatusUnauthorized, "wrong user or password")
+	return nil
 }
 
 // allowed returns an error if the user must not send r. Each listed user may read the metrics.

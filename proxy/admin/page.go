@@ -135,7 +135,7 @@ func (s *Server) getStream(w http.ResponseWriter, r *http.Request, pool *table.P
 		h.Control, h.Token = true, s.token
 	}
 	first, _ := json.Marshal(h) // Marshal cannot fail, because all fields are plain values
-	sendEvents(r.Context(), w, live.AppendEvent([]byte("retry: 2000\n"), "hello", first), watcher.Ready, watcher.Take)
+	s.sendEvents(r.Context(), w, r, live.AppendEvent([]byte("retry: 2000\n"), "hello", first), watcher.Ready, watcher.Take)
 	return nil
 }
 
@@ -158,7 +158,7 @@ func (s *Server) getTrace(w http.ResponseWriter, r *http.Request, _ *table.Pool)
 	ctx, end := context.WithTimeout(r.Context(), life)
 	defer end()
 	defer context.AfterFunc(s.leaving, end)()
-	sendEvents(ctx, w, []byte(":\n\n"), f.Ready, func(dst []byte) []byte {
+	s.sendEvents(ctx, w, r, []byte(":\n\n"), f.Ready, func(dst []byte) []byte {
 		b, _ := json.Marshal(f.Take()) // Marshal cannot fail for this type
 		return live.AppendEvent(dst, "trace", b)
 	})
@@ -180,8 +180,9 @@ func timeOf(r *http.Request, usual, least, most time.Duration) (time.Duration, e
 }
 
 // sendEvents sends the bytes `first`. Each time the channel ready receives, it sends what the
-// function take appends. It returns when ready is closed, ctx ends, or the client does not read.
-func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
+// function take appends. It returns when ready is closed, ctx ends, the client does not read, or a reload
+// has taken away the access of r.
+func (s *Server) sendEvents(ctx context.Context, w http.ResponseWriter, r *http.Request, first []byte, ready <-chan struct{}, take func(dst []byte) []byte) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	out := http.NewResponseController(w)
 	out.SetReadDeadline(time.Time{}) // no read timeout, because it would end the stream
@@ -195,7 +196,7 @@ func sendEvents(ctx context.Context, w http.ResponseWriter, first []byte, ready 
 	quiet := time.NewTimer(streamQuiet)
 	defer quiet.Stop()
 	for b := first; ; {
-		if send(b) != nil {
+		if s.stillAllowed(r, s.mayLook) != nil || send(b) != nil {
 			return
 		}
 		quiet.Reset(streamQuiet)
@@ -222,6 +223,9 @@ func (s *Server) getNow(w http.ResponseWriter, r *http.Request, pool *table.Pool
 	now, err := s.sampler.Now(r.Context(), pool, window)
 	if err != nil {
 		return refuse(http.StatusServiceUnavailable, "%w", err)
+	}
+	if err := s.stillAllowed(r, s.mayLook); err != nil {
+		return err
 	}
 	tell(w, http.StatusOK, now, nil)
 	return nil

@@ -4,6 +4,7 @@ package admin
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy/live"
+	"ringside/proxy/table"
 )
 
 func TestPageGuard(t *testing.T) {
@@ -191,6 +193,113 @@ func TestStream(t *testing.T) {
 	if w, _ := stream(t, a, "?pol=main"); w.StatusCode != 400 {
 		t.Errorf("a parameter that is none: %s", w.Status)
 	}
+}
+
+// TestStreamEndsWithTheAccess checks that a reload ends the streams of clients that may no longer have them,
+// and no others.
+func TestStreamEndsWithTheAccess(t *testing.T) {
+	users := func(text string) *table.Users {
+		u, err := table.ParseUsers([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	both := Security{Users: users("ops:s\nroot:s")}
+	permissions := table.NewPermissions([]table.Permission{{Name: "root", Admin: true}, {Name: "ops", Read: true}})
+	p := newProxy(pool("main"))
+	newLoop(p).run(t)
+	for _, test := range []struct {
+		name  string
+		after Access
+		other bool // the stream of the user root goes on
+	}{
+		{"user removed", Access{Security: Security{Users: users("root:s")}}, true},
+		{"password changed", Access{Security: Security{Users: users("ops:t\nroot:s")}}, true},
+		{"permission removed", Access{Security: Security{Users: both.Users, Permissions: permissions}}, true},
+		{"certificate required", Access{Security: Security{Certificate: true}}, false},
+		{"page off", Access{Page: Nobody, Security: both}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := New(p, Options{Access: Access{Security: both}})
+			a := serve(t, s, "tcp", "127.0.0.1:0")
+			open := func(user string) *bufio.Reader {
+				r, _ := http.NewRequest("GET", "http://"+a.String()+"/api/stream", nil)
+				r.SetBasicAuth(user, "s")
+				w, err := http.DefaultClient.Do(r)
+				if err != nil || w.StatusCode != 200 {
+					t.Fatal(w, err)
+				}
+				t.Cleanup(func() { w.Body.Close() })
+				from := bufio.NewReader(w.Body)
+				next(t, from, "hello")
+				return from
+			}
+			ends, other := open("ops"), open("root")
+			s.Allow(test.after)
+			mustEnd(t, ends)
+			if test.other {
+				next(t, other, "tick")
+				next(t, other, "tick")
+			} else {
+				mustEnd(t, other)
+			}
+		})
+	}
+}
+
+// mustEnd checks that a stream ends, after at most two more ticks.
+func mustEnd(t *testing.T, from *bufio.Reader) {
+	t.Helper()
+	for ticks := 0; ticks < 3; {
+		line, err := from.ReadString('\n')
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if line == "event: tick\n" {
+			ticks++
+		}
+	}
+	t.Fatal("the stream continues")
+}
+
+// TestLongRepliesCheckTheAccessAgain checks requests with one reply, which is complete only after some time.
+func TestLongRepliesCheckTheAccessAgain(t *testing.T) {
+	p := newProxy(pool("main"))
+	newLoop(p).run(t)
+	for _, test := range []struct {
+		path          string
+		status, waits int
+	}{{"/api/now?for=100ms", 404, 1}, {"/debug/pprof/profile?seconds=60", 200, 0}} {
+		s := New(p, Options{})
+		r := request("GET", test.path, "")
+		w := do(s.Handler(), r.WithContext(&waiting{r.Context(), func() { s.Allow(Access{Page: Nobody, Pprof: Nobody}) }, test.waits}))
+		if w.Code != test.status || test.status == 200 && w.Body.Len() > 0 {
+			t.Errorf("%s: %d, %d bytes", test.path, w.Code, w.Body.Len())
+		}
+	}
+}
+
+// waiting is a context that calls a function when a request begins to wait. It has ended after a number
+// of waits.
+type waiting struct {
+	context.Context
+	begun func()
+	waits int
+}
+
+func (c *waiting) Done() <-chan struct{} {
+	c.begun()
+	if c.waits--; c.waits >= 0 {
+		return nil
+	}
+	ended := make(chan struct{})
+	close(ended)
+	return ended
 }
 
 // Watchers are limited. One that reads nothing delays neither the others nor the shutdown.

@@ -3,6 +3,7 @@ package admin
 // This file serves Go profiles to clients that may have them.
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -12,17 +13,12 @@ import (
 )
 
 func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
-	switch who := s.access.Load().Pprof; {
-	case who == Everybody, who == Loopback && onThisMachine(r):
-	case who == Loopback:
-		http.Error(w, "profiles are for clients on loopback; admin.pprof in the configuration opens them", http.StatusForbidden)
-		return
-	default:
-		http.NotFound(w, r)
-		return
-	}
-	if err := refuseOtherSites(r); err != nil { // a page of another site cannot read the profile, but the profile would cost CPU time
-		http.Error(w, err.Error(), http.StatusForbidden)
+	if err := s.mayProfile(r); err != nil {
+		status := http.StatusForbidden
+		if is := (*refused)(nil); errors.As(err, &is) {
+			status = is.status
+		}
+		http.Error(w, err.Error(), status)
 		return
 	}
 	if s.profiling.Add(1) > maxProfiles { // each profile in progress uses CPU time and memory
@@ -34,6 +30,7 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	if profile == nil {
 		profile = pprof.Index
 	}
+	w = &allowedWriter{w, func() error { return s.stillAllowed(r, s.mayProfile) }}
 	if r.PathValue("profile") == "trace" { // a trace is sent while it is taken, because it may be large
 		defer s.profiling.Add(-1)
 		profile(w, r)
@@ -47,6 +44,32 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 	defer s.sending.begin(w)()
 	_, _ = w.Write(reply.body.Bytes()) // an error means that the client has disconnected
 }
+
+// mayProfile returns nil if the client may request r, a profile.
+func (s *Server) mayProfile(r *http.Request) error {
+	switch who := s.access.Load().Pprof; {
+	case who == Everybody, who == Loopback && onThisMachine(r):
+		return refuseOtherSites(r) // a page of another site cannot read the profile, but the profile would cost CPU time
+	case who == Loopback:
+		return refuse(http.StatusForbidden, "profiles are for clients on loopback; admin.pprof in the configuration opens them")
+	}
+	return refuse(http.StatusNotFound, "404 page not found")
+}
+
+// allowedWriter is a ResponseWriter that writes nothing after the client has lost its access.
+type allowedWriter struct {
+	http.ResponseWriter
+	allowed func() error
+}
+
+func (w *allowedWriter) Write(b []byte) (int, error) {
+	if err := w.allowed(); err != nil {
+		return 0, err
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *allowedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // onThisMachine reports whether a client on this machine has sent r on purpose. The address of the
 // client is not enough. A web page of another site can have a name that resolves to 127.0.0.1, and

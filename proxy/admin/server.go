@@ -157,7 +157,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 }
 
 // Allow changes which clients may use which part of the admin interface. The new rules apply from
-// the next request on.
+// the next request on, and from the next part of a reply that takes time.
 func (s *Server) Allow(a Access) {
 	a.Pprof, a.Control, a.Page = cmp.Or(a.Pprof, Loopback), cmp.Or(a.Control, Loopback), cmp.Or(a.Page, Loopback)
 	s.access.Store(&a)
