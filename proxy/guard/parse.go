@@ -130,6 +130,9 @@ func (s *Item) SecondsLeft() int64 {
 	return n
 }
 
+// lacksItem reports whether the reply r lacks the client flags or the cas, which Reader.Send requests.
+func lacksItem(r *wire.Reply) bool { return !r.Letters.Has('f') || !r.Letters.Has('c') }
+
 // hasRebuildFlags reports whether memcached has set one of the flags W, Z and X in the reply r: the
 // item is being rebuilt, or must be rebuilt.
 func hasRebuildFlags(r *wire.Reply) bool {

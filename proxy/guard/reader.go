@@ -75,7 +75,7 @@ func token(r *task.Read, s *Item) []byte {
 
 // Judge passes a valid value to the client.
 func (p *Reader) Judge(r *task.Read, _ *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int, hit bool) {
-	if rep.Kind != wire.Value {
+	if rep.Kind != wire.Value || lacksItem(rep) {
 		return 0, false
 	}
 	if p.Tags == nil && !hasRebuildFlags(rep) && r.X.Op == wire.Get {
@@ -178,10 +178,10 @@ func (p *Reader) Drop(r *task.Read, c *upstream.Conn, res *upstream.Result) {
 func (p *Reader) Ended() {}
 
 // Streams reports whether the value in rep is streamed to the client: it is large, it is valid, and
-// its reply has none of the flags W, Z and X. Another value is not streamed, because a task may serve
+// its reply has none of the flags W, Z and X, but the flags of Send. Another value is not streamed, because a task may serve
 // it during its rebuild.
 func (p *Reader) Streams(r *task.Read, rep *wire.Reply, b []byte) bool {
-	if hasRebuildFlags(rep) || !r.X.Streams(rep, b) {
+	if hasRebuildFlags(rep) || lacksItem(rep) || !r.X.Streams(rep, b) {
 		return false
 	}
 	if p.Tags == nil {

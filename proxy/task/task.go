@@ -525,7 +525,10 @@ func (t *Task) AnswerKind(k wire.Kind) {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
 	if t.step != nil {
-		if line == nil { // not nil, because nil would mean that the step got no reply
+		switch { // not nil, because nil would mean that the step got no reply
+		case t.instead != nil:
+			line = t.instead
+		case line == nil:
 			line = wire.EndLine
 		}
 		t.endStep(t.Result(nil, line), nil)

@@ -339,8 +339,16 @@ func (e *Servers) LastOf(to Asker) (at int64) {
 }
 
 // SetAnswer sets b, which Ringside has made or changed, as the reply in r. The request has the
-// command op and the dialect d.
+// command op and the dialect d. If b is no reply to it, r gets a failure: Ringside has made b of a
+// reply of the server that lacks a part.
 func (r *Result) SetAnswer(op wire.Op, d wire.Dialect, b []byte) {
 	r.Bytes = b
-	wire.NextReply(op, d, b, &r.Reply)
+	if _, err := wire.NextReply(op, d, b, &r.Reply); err != nil {
+		from := "a server"
+		if r.Server != nil {
+			from = "server " + r.Server.Label()
+		}
+		r.Bytes, r.Reply = nil, wire.Reply{}
+		r.Failure = Failure{Why: from + " has sent an incomplete reply", Outcome: stats.ServerFault}
+	}
 }

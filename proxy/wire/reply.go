@@ -210,10 +210,13 @@ func (r *Reply) plainMeta(awaited, buf []byte) (size, dataLen int) {
 		return 0, 0
 	}
 	flags, _ := number(buf, first+2)
-	if !begins(buf, flags, " c") {
+	if !begins(buf, flags, " c") || flags == first+2 {
 		return 0, 0
 	}
 	at, _ := number(buf, flags+2)
+	if at == flags+2 {
+		return 0, 0
+	}
 	letters := Letters(1<<('f'-'A') | 1<<('c'-'A') | 1<<('k'-'A'))
 	if begins(buf, at, " t") {
 		letters.add('t')
@@ -423,8 +426,14 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 			for int(p) < len(line) && line[p] != ' ' {
 				p++
 			}
-			if letter == 'f' {
+			switch letter {
+			case 'f':
 				r.ClientFlags = Span{from, p}
+				fallthrough
+			case 'c':
+				if !isNumber(line[from:p]) {
+					return false
+				}
 			}
 		} else {
 			word := nextToken(buf, p, end)

@@ -100,10 +100,11 @@ func TestNextReplyRefuses(t *testing.T) {
 		{Get, Text, strings.Repeat("x", maxReplyLine)}, {Get, Text, "ERRORS\r\n"}, {Get, Text, "SERVER_ERRORS x\r\n"},
 		{Get, Meta, "END\r\n"}, {Get, Meta, "VA\r\n"}, {Get, Meta, "VA x\r\n"}, {Get, Meta, "VA 1\r\nxyz"}, {Get, Meta, "HD 5\r\n"}, {Get, Meta, "XX\r\n"},
 		{Get, Meta, "NF\r\n"}, {Set, Meta, "VA 1\r\nx\r\n"}, {Set, Meta, "MN\r\n"}, {Noop, Meta, "MN x\r\n"}, {Noop, Meta, "HD\r\n"}, {Delete, Meta, "EN\r\n"},
+		{Get, Meta, "VA 1 fx c7 ka\r\nx\r\n"}, {Get, Meta, "VA 1 f c7 ka\r\nx\r\n"}, {Get, Meta, "VA 1 f5 c ka\r\nx\r\n"}, {Set, Meta, "HD cx\r\n"},
 		{Debug, Meta, "ME \r\n"}, {Quit, Text, "OK\r\n"}, {Version, Text, "OK\r\n"}, {None, Text, "OK\r\n"},
 	} {
 		var r Reply
-		if n, err := NextReply(c.op, c.d, []byte(c.in), &r); n != 0 || err != errReply {
+		if n, err := NextReplyOf(c.op, c.d, []byte("a"), []byte(c.in), &r); n != 0 || err != errReply {
 			t.Errorf("op %d: %.60q: %d, %v, %s; want ErrReply", c.op, c.in, n, err, showReply([]byte(c.in), &r))
 		}
 	}
