@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -101,14 +102,21 @@ const operatorHeader = "Ringside-Operator"
 
 // logCommand writes an operator command to the log, with its origin: the address of the client, and the
 // name of the user, from the header of ringside's commands or from a reverse proxy with HTTP
-// authentication.
+// authentication. It limits the lines of commands that were rejected, because a client can send them in any
+// number.
 func (s *Server) logCommand(r *http.Request, err error) {
 	user := s.who(r)
 	args := []any{"command", fmt.Sprintf("%s %.200s", r.Method, r.URL.RequestURI()), "address", cmp.Or(strings.Trim(r.RemoteAddr, "@"), "unix socket"), "user", fmt.Sprintf("%.100s", cmp.Or(user, "unknown"))}
 	if err != nil {
 		args = append(args, "error", err)
 	}
-	s.proxy.Log.Info("operator command", args...)
+	const what = "operator command"
+	p := s.proxy
+	if no := (*refused)(nil); errors.As(err, &no) && no.status < http.StatusInternalServerError {
+		s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelInfo, hostName(r.RemoteAddr)+" "+r.Pattern, what, args...)
+		return
+	}
+	p.Log.Info(what, args...)
 }
 
 // maxBody limits the size of the body of a request, in bytes.

@@ -206,6 +206,21 @@ func TestCommandsAreLogged(t *testing.T) {
 	}
 }
 
+// TestRejectedCommandsAreLimited checks that a client with rejected commands does not fill the log, and that
+// the log has all others.
+func TestRejectedCommandsAreLimited(t *testing.T) {
+	var log strings.Builder
+	p, h := steered(Options{Access: Access{Faults: true}, FaultSet: &fault.Set{}})
+	p.Log = slog.New(slog.NewTextHandler(&log, nil))
+	for range 100 {
+		do(h, request("POST", "/control/faults", "{"))
+		do(h, request("DELETE", "/control/faults", ""))
+	}
+	if lines, done := strings.Count(log.String(), "\n"), strings.Count(log.String(), "DELETE"); lines != 101 || done != 100 {
+		t.Errorf("%d lines, %d of commands that were executed", lines, done)
+	}
+}
+
 func TestFaultsNotAllowed(t *testing.T) {
 	_, h := steered(Options{})
 	for _, r := range []*http.Request{
