@@ -103,7 +103,7 @@ func adminValue() value[Admin] {
 				yesNo(), func(a *Admin) *bool { return &a.Misses }),
 			set("names", "host names under which browsers can open the dashboard, besides addresses and localhost",
 				listOf(visible("a host name", 253), 0), func(a *Admin) *[]string { return &a.Names }),
-			set("auth_file", "file with one user:password per line, as for a listener; all requests except /healthz and /readyz need a login. Beyond loopback it needs tls",
+			set("auth_file", "file with one user:password per line, as for a listener; all requests except /healthz and /readyz need a login. Beyond loopback it needs tls; on loopback, tls or a unix socket keeps logins of commands from other users of the machine",
 				visible("a path", 4096), func(a *Admin) *string { return &a.AuthFile }),
 			set("tls", "clients must use TLS (https)", adminTLSValue(), func(a *Admin) *ListenerTLS { return &a.TLS }),
 			set("allow_faults", "allow ringside drill and the control API to inject faults",
