@@ -109,12 +109,13 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 			bp.Servers = append(bp.Servers, e.Server(target, p))
 		}
 		if p.Next != nil {
+			bp.Next = &routing.BoundPool{Pool: p.Successor()}
 			for _, target := range p.Next.Servers {
 				srv := e.ByAddress[target.Network+" "+target.Address]
 				if srv == nil || srv.Retired {
 					srv = e.Server(target, p)
 				}
-				bp.NextServers = append(bp.NextServers, srv)
+				bp.Next.Servers = append(bp.Next.Servers, srv)
 			}
 		}
 		bound[p] = bp
@@ -136,6 +137,14 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 		e.KeepLedger(bp)
 	}
 	bp.Walk = ring.Distinct(bp.Pool.Place.Ring)
+	if next := bp.Next; next != nil && bp.Pool.Resize == table.ResizeWarm {
+		next.View, next.Walk, next.Indexes = w.View, ring.Distinct(next.Pool.Place.Ring), failover.Joined(bp.Pool, w)
+		for j, i := range next.Indexes {
+			if i >= len(bp.Servers) {
+				bp.Joining = append(bp.Joining, next.Servers[j])
+			}
+		}
+	}
 	if g := bp.Pool.Failover.Gutter; g != nil {
 		bp.GutterServers = bound[g].Servers
 		bp.Gutter = ring.Distinct(g.Place.Ring)

@@ -5,6 +5,7 @@ package proxy
 import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
+	"ringside/proxy/replication"
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
 )
@@ -17,7 +18,8 @@ import (
 //	guard           every task, unless its client uses the guard's meta flags, or the server is too old
 //	counters        a command on a route with a buffer, and an increment that may create its counter
 //	replicas        every task, on routes with replicas
-//	single copy     every task, on routes without replicas
+//	moving          every task on a key that moves, on routes without replicas
+//	single copy     every other task on routes without replicas
 //
 // Each handler serves the task or passes it to the next one. Package config rejects combinations
 // that have no meaning, such as a guard with counters.
@@ -27,7 +29,7 @@ import (
 func (e *Engine) serve() {
 	for i := range routing.FeatureSets {
 		has := func(f routing.Features) bool { return routing.Features(i)&f != 0 }
-		var h task.Handler = failover.SingleCopy{}
+		var h task.Handler = replication.Moving{Replicator: &e.Replicator, Other: failover.SingleCopy{}}
 		if has(routing.Replicated) {
 			h = &e.Replicator
 		}

@@ -15,6 +15,7 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/failover"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
@@ -100,9 +101,13 @@ func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Lo
 func (p *Proxy) SetTable(t *table.Table) {
 	p.resized()
 	was := p.published.Load()
-	t.Hold(was.Table, func(pool *table.Pool) bool {
+	t.Hold(was.Table, func(pool *table.Pool) (holds, moving bool) {
 		w := was.Agents[pool]
-		return w != nil && w.View.Resize().Holds()
+		if w == nil {
+			return false, false
+		}
+		is := w.View.Resize()
+		return is.Holds(), is.Stage() != resize.Stable && is.Next == is.Wish
 	})
 	t.Inherit(was.Table)
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,9 +158,13 @@ func (r *Instance) keepFormer(at map[string]string) {
 		return
 	}
 	for _, p := range r.proxy.Table().Pools {
-		for i := range p.Servers {
-			address := p.Servers[i].Address
-			if _, known := at[address]; p.Resize == table.ResizeFlush && !known {
+		servers := p.Servers
+		if p.Next != nil {
+			servers = slices.Concat(servers, p.Next.Servers)
+		}
+		for i := range servers {
+			address := servers[i].Address
+			if _, known := at[address]; p.Resize != table.ResizePlain && !known {
 				if was, ok := (*before)[address]; ok {
 					at[address] = was
 				}

@@ -29,7 +29,7 @@ import (
 // fields belong to the loop that runs the keepers.
 type Agent struct {
 	Pool     string
-	Servers  []table.Target       // the pool's servers, then those of its gutter
+	Servers  []table.Target       // the pool's servers, then those that only the list Next has, in mode ResizeWarm, or those of its gutter
 	failover table.Failover       // the pool's failover settings when the agent was created
 	print    string               // fingerprints of the distributions of the pool and of its gutter
 	departed map[string]departure // states of the servers that reloads have removed from the pool, by name
@@ -66,15 +66,16 @@ type Agent struct {
 // to the loop that runs the keepers.
 type Keepers struct {
 	*task.Tasks
-	RunsKeepers   bool                                // this loop runs the keepers
-	Agents        []*Agent                            // all agents, if this loop runs the keepers; else empty
-	Registrations map[*upstream.Server][]Registration // for each server, the pools with a keeper that contain the server
-	OnKeeperLoop  func(f func(*Keepers))              // runs f on the loop that runs the keepers
-	Overrides     func(w *Agent)                      // applies the overrides that an operator has set in this process to a keeper
-	Gone          func(srv *upstream.Server)          // called for each server that is ejected
-	StartedAnew   func(srv *upstream.Server)          // called if a restarted process of a server replies, which has lost all items
-	Resized       func()                              // publishes the table again, with the servers that the configuration requires, because they are in force
-	Parted        func()                              // publishes the table again, without the keepers that are no longer needed
+	RunsKeepers   bool                                                              // this loop runs the keepers
+	Agents        []*Agent                                                          // all agents, if this loop runs the keepers; else empty
+	Registrations map[*upstream.Server][]Registration                               // for each server, the pools with a keeper that contain the server
+	OnKeeperLoop  func(f func(*Keepers))                                            // runs f on the loop that runs the keepers
+	Overrides     func(w *Agent)                                                    // applies the overrides that an operator has set in this process to a keeper
+	Gone          func(srv *upstream.Server)                                        // called for each server that is ejected
+	StartedAnew   func(srv *upstream.Server)                                        // called if a restarted process of a server replies, which has lost all items
+	Resized       func()                                                            // publishes the table again, with the servers that the configuration requires, because they are in force
+	Walk          func(w *Agent, bp *routing.BoundPool, change [2]uint32, due bool) // in mode ResizeWarm, does the work on the servers that is due for a change, or ends it
+	Parted        func()                                                            // publishes the table again, without the keepers that are no longer needed
 }
 
 // Published is a table and the keepers of its pools.
@@ -111,7 +112,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			}
 			w.start(pool, before, seed, without)
 		}
-		w.View.SetLists(pool.Prints())
+		w.View.SetLists(lists(pool), func(i int) bool { return pool.Next != nil && find(pool.Next.Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)
@@ -133,8 +134,12 @@ func (l *Published) Agent(name string) *Agent {
 
 // newAgent creates the agent of a pool, without a keeper yet.
 func newAgent(pool *table.Pool) *Agent {
-	w := &Agent{Pool: pool.Name, OwnServers: len(pool.Servers), Servers: slices.Clone(pool.Servers), failover: pool.Failover,
-		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize == table.ResizeFlush}
+	w := &Agent{Pool: pool.Name, Servers: slices.Clone(pool.Servers), failover: pool.Failover,
+		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
+	if pool.Resize == table.ResizeWarm && pool.Next != nil {
+		w.Servers = append(w.Servers, joining(pool)...)
+	}
+	w.OwnServers = len(w.Servers)
 	if g := pool.Failover.Gutter; g != nil {
 		w.Servers = append(w.Servers, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
@@ -286,14 +291,13 @@ func (l *Published) hasRoute(pool *table.Pool) bool {
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
 	servers := make([]health.Server, len(w.Servers))
 	for i, m := range w.Servers {
-		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= len(pool.Servers)}
+		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers}
 	}
 	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
 	// pool must share are appended to the first address, so that the hash includes them, too.
 	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
 	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
-	mine, wish := pool.Prints()
-	w.Keeper.SetLists(mine, wish, 0)
+	w.Keeper.SetLists(lists(pool), 0)
 	w.Keeper.Ablate(without)
 	for i, in := range w.inherited {
 		w.Keeper.Inherit(i, in.n, in.renamed, in.elsewhere)

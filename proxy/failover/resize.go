@@ -11,6 +11,7 @@ import (
 	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/table"
@@ -58,6 +59,10 @@ func (e *Keepers) followResize(w *Agent) {
 		return
 	}
 	change, due := w.Keeper.Sweeps()
+	if bp := e.bound(w); bp != nil && bp.Next != nil && w.View.Resize().Warm {
+		e.Walk(w, bp, change, due)
+		return
+	}
 	switch s := w.sweep; {
 	case !due || s != nil && (s.open > 0 || s.change == change && e.Now < s.again):
 		return
@@ -143,22 +148,54 @@ func (e *Keepers) bound(w *Agent) *routing.BoundPool {
 	return nil
 }
 
-// gaining returns the servers that may get keys of other servers by the list that the configuration
-// requires. If that list is already in use here, the list in force is not known. So every server may.
+// gaining returns the servers that may get keys of other servers by the list to which the pool changes. If
+// that list is already in use here, the list in force is not known. So every server may.
 func gaining(bp *routing.BoundPool) (list []*upstream.Server) {
-	next := bp.Pool.Next
-	if next == nil {
+	if bp.Next == nil {
 		return bp.Servers
 	}
-	same := func(i int) int {
-		return slices.IndexFunc(next.Servers, func(m table.Target) bool { return together(m, bp.Pool.Servers[i]) })
-	}
-	for i, gains := range bp.Pool.Place.Gains(&next.Place, same) {
+	for i, gains := range Gains(bp) {
 		if gains {
-			list = append(list, bp.NextServers[i])
+			list = append(list, bp.Next.Servers[i])
 		}
 	}
 	return list
+}
+
+// Gains reports for each server of bp.Next, which is not nil, whether it may get keys of other servers.
+func Gains(bp *routing.BoundPool) []bool {
+	next := bp.Pool.Next
+	return bp.Pool.Place.Gains(&next.Place, func(i int) int { return find(next.Servers, bp.Pool.Servers[i]) })
+}
+
+// lists returns the lists of a pool for its keeper.
+func lists(pool *table.Pool) (l resize.Lists) {
+	l.Mine, l.Wish = pool.Prints()
+	l.Warm = l.Mine != 0 && pool.Resize == table.ResizeWarm
+	return l
+}
+
+// find returns the index in list of the server with the address of m; -1: there is none.
+func find(list []table.Target, m table.Target) int {
+	return slices.IndexFunc(list, func(o table.Target) bool { return together(o, m) })
+}
+
+// joining returns the servers that only the list Next of the pool has.
+func joining(pool *table.Pool) (list []table.Target) {
+	for _, m := range pool.Next.Servers {
+		if find(pool.Servers, m) < 0 {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// Joined returns for each server of the list Next of the pool its index in the servers of the pool's agent.
+func Joined(pool *table.Pool, w *Agent) (at []int) {
+	for _, m := range pool.Next.Servers {
+		at = append(at, find(w.Servers, m))
+	}
+	return at
 }
 
 // newer returns the route of t's key in the present table, if the servers of its pool have changed

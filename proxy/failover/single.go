@@ -69,14 +69,17 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
-	switch t.Route.Serving(t.Key) {
+serving:
+	switch s := t.Route.Serving(t.Key); s {
 	case resize.Nothing:
 		return unavailable("this instance does not have the server list of its peers: reload it with their configuration")
-	case resize.Staying:
+	case resize.Staying, resize.Paused:
 		switch {
+		case s == resize.Paused && task.CommandOf(t).Reads():
+			break serving
 		case current(t):
 			return l.Locate(t, read)
-		case read || e.Now >= t.Deadline:
+		case read && s == resize.Staying || e.Now >= t.Deadline:
 			return unavailable("the key moves to another server")
 		}
 		e.Park(t, t.Deadline, func() uint64 {
@@ -86,6 +89,8 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 			return 1 + w.Gen()
 		})
 		return upstream.Failure{}, true
+	case resize.Moving, resize.Settling, resize.Cooling: // package replication serves the key, unless its stage has just begun
+		return unavailable("the key moves to another server")
 	}
 	if w == nil { // the pool moves no keys
 		l.First.Server = owner
@@ -138,11 +143,14 @@ func (l *Spot) Place(i int) health.Place {
 // health.View.Publish stores a longer lease after the phases.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
-	if v == nil || !t.Route.Pool.Failover.Strict {
+	switch {
+	case v == nil:
 		return true
+	case !t.Route.Pool.Failover.Strict:
+		return t.Route.Pool.Resize != table.ResizeWarm || l.served(t)
 	}
 	switch now := t.Loop.Moment(); {
-	case t.Route.Serving(t.Key) != resize.All:
+	case !l.served(t):
 		return false
 	case now >= v.ValidUntil(l.First.Server) || l.InTransition() && now >= v.ValidUntil(l.Interim.Server):
 		return false
@@ -150,6 +158,13 @@ func (l *Spot) Sure(t *task.Task) bool {
 		return v.Gen() == l.Gen
 	}
 	return v.N(l.Owner) == l.n
+}
+
+// served reports whether the key's servers are those of the lookup, as far as a change of the server list
+// is concerned.
+func (l *Spot) served(t *task.Task) bool {
+	s := t.Route.Serving(t.Key)
+	return s == resize.All || s == resize.Paused
 }
 
 // single is the rule of a command on an unreplicated key. It may send several requests (asks). The

@@ -130,6 +130,7 @@ type server struct {
 	inherited bool   // the server was OUT before a reload, under another name, and has not been flushed since: see Inherit
 	floor     uint32 // the phase number that the server had before a reload under another name; the next outage gets a higher number: see Inherit
 
+	goes       bool // the list that the configuration requires lacks the server
 	incomplete bool // with replicas: the server rejoined empty and is not filled yet
 	needed     bool // with replicas: another pool has the same server, and the server may have the last copy of a key of that pool
 	unfit      bool // with replicas: the server missed more writes than the ledger can record, and must be flushed

@@ -3,14 +3,17 @@ package health
 // This file runs the changes of the server list (package resize) in a keeper.
 
 import (
+	"time"
+
 	"ringside/proxy/health/resize"
 )
 
-// SetLists sets the hashes of the list by which this process finds servers, and of the list that its
-// configuration requires. Without this call, the keeper does not coordinate changes of the list.
-func (k *Keeper) SetLists(mine, wish uint32, now int64) { k.resize.Set(mine, wish, now) }
+// SetLists sets the lists of this process. Without this call, the keeper does not coordinate changes of
+// the list.
+func (k *Keeper) SetLists(l resize.Lists, now int64) { k.resize.Set(l, now) }
 
-// Sweeps reports whether the servers that gain keys must be flushed now, and for which change.
+// Sweeps reports whether the work on the servers that the stage requires is due, and for which change:
+// see resize.Resize.Sweeps.
 func (k *Keeper) Sweeps() (change [2]uint32, ok bool) {
 	change, ok = k.resize.Sweeps()
 	if ok && k.off.Sweep {
@@ -21,7 +24,7 @@ func (k *Keeper) Sweeps() (change [2]uint32, ok bool) {
 	return change, ok
 }
 
-// Swept reports to the keeper that the servers that gain keys are flushed.
+// Swept reports to the keeper that the work for the change is done.
 func (k *Keeper) Swept(change [2]uint32, now int64) {
 	k.resize.Swept(change)
 	k.step(now)
@@ -66,15 +69,19 @@ func (k *Keeper) firstList(now int64) {
 // advanceResize begins the next stage of a change of the server list if that is due.
 func (k *Keeper) advanceResize(now int64) {
 	k.firstList(now)
-	replicated := func() bool {
+	// With strict consistency, a WAIT is only certain while leases are checked.
+	sure := k.pool != poolForeign || !k.set.Strict
+	replicated := func(more time.Duration) bool {
 		if k.off.Clear {
 			return true
 		}
-		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait(), now)
-		return done
+		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait()+int64(more), now)
+		return done && (sure || k.resize.Stage() == resize.Clear)
 	}
-	// With strict consistency, a WAIT is only certain while leases are checked.
-	ready := (k.pool != poolForeign || !k.set.Strict) && !k.any(func(i int) bool { return PhaseOf(k.servers[i].n) != In })
+	ready := sure && !k.any(func(i int) bool {
+		p := PhaseOf(k.servers[i].n)
+		return p != In && !(p == Out && k.servers[i].goes)
+	})
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized("the keys are served by the servers of this configuration", now)
 	}
@@ -93,6 +100,9 @@ func (k *Keeper) resized(why string, now int64) {
 		k.event(-1, "resizing", "resized", why)
 	case s.Serves() == resize.Staying:
 		k.event(-1, "resized", "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
+	case s.Serves() == resize.Paused:
+		k.event(-1, "resized", "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
+	case s.Serves() != resize.Nothing:
 	default:
 		k.event(-1, "resized", "outdated", "the instances use another server list, which this instance does not have: it serves no keys until they have its list, or it has theirs")
 	}

@@ -23,8 +23,8 @@ type View struct {
 	self     atomic.Pointer[roll.Instance]
 	moves    atomic.Bool // not all keys are served by the list of this process
 	resize   atomic.Pointer[resize.Status]
-	lists    atomic.Pointer[[2]uint32] // the lists that SetLists has set
-	Handover barrier.Published         // handover state exchanged by the loops and the keeper
+	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
+	Handover barrier.Published            // handover state exchanged by the loops and the keeper
 	servers  []published
 }
 
@@ -36,6 +36,7 @@ type published struct {
 	knownUntil      atomic.Int64
 	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
+	goes            atomic.Bool   // the list that the configuration requires lacks the server
 	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
 	incompleteUntil atomic.Int64  // with replicas: until this time, a report of a loop that the server lacks replicas is valid
 	neededUntil     atomic.Int64  // with replicas: until this time, the server may have the last copy of a key of another pool
@@ -168,7 +169,8 @@ func (v *View) Resize() resize.Status {
 	return resize.Status{}
 }
 
-// Moves reports whether some keys of the pool are not served now, because the server list changes.
+// Moves reports whether some keys of the pool are not served as usual now, because the server list
+// changes.
 func (v *View) Moves() bool { return v.moves.Load() }
 
 // SetResize publishes the progress of a change of the server list. force is the rule that tests turn
@@ -178,9 +180,15 @@ func (v *View) SetResize(is resize.Status, force bool) {
 	v.resize.Store(&is)
 }
 
-// SetLists passes to the keeper the hash of the list by which this process finds servers (mine), and that
-// of the list that its configuration requires. Both are 0 in a pool that does not coordinate changes.
-func (v *View) SetLists(mine, wish uint32) { v.lists.Store(&[2]uint32{mine, wish}) }
+// SetLists passes the lists of this process to the keeper. The zero Lists are those of a pool that does not
+// coordinate changes. The function goes reports whether the list that the configuration requires lacks
+// server i.
+func (v *View) SetLists(l resize.Lists, goes func(i int) bool) {
+	for i := range v.servers {
+		v.servers[i].goes.Store(goes(i))
+	}
+	v.lists.Store(&l)
+}
 
 // Introduce sets what this process publishes about itself in the list of instances (package roll).
 func (v *View) Introduce(self roll.Instance) { v.self.Store(&self) }
@@ -193,13 +201,14 @@ func (v *View) Tell(k *Keeper, now int64) {
 	if v.Handover.Tell(&k.barrier, k.hash, now) {
 		k.next = now
 	}
-	if l := v.lists.Load(); l != nil && (l[0] != k.resize.Mine || l[1] != k.resize.Wish) {
-		k.resize.Set(l[0], l[1], now)
+	if l := v.lists.Load(); l != nil && *l != k.resize.Lists {
+		k.resize.Set(*l, now)
 		k.gen++
 		k.next = now
 	}
 	k.copies = v.copies.Load()
 	for i := range k.servers {
+		k.servers[i].goes = v.servers[i].goes.Load()
 		k.servers[i].incomplete = v.Incomplete(i, now)
 		k.servers[i].needed = now < v.servers[i].neededUntil.Load()
 		k.servers[i].unfit = v.Unfit(i)

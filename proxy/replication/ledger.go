@@ -227,6 +227,11 @@ func (e *Replicator) Tend() {
 		}
 		e.At(link.ResyncTimer, e.Now+int64(lookTime))
 	}
+	for _, bp := range e.Pools {
+		if k := e.walks[bp.Pool.Name]; k != nil {
+			k.advance()
+		}
+	}
 	e.endHandover()
 }
 

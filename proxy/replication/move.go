@@ -107,10 +107,13 @@ func (e *Replicator) unsettled() time.Duration {
 }
 
 // resizing returns 0 if a reload may apply another routing table now, as far as keys with one copy are
-// concerned. While they move, it returns the time until the next check.
+// concerned. While they are paused or not served, it returns the time until the next check.
 func (e *Replicator) resizing() time.Duration {
 	for _, bp := range e.Pools {
-		if bp.View != nil && bp.View.Resize().Stage() == resize.Clear {
+		if bp.View == nil {
+			continue
+		}
+		if s := bp.View.Resize().Stage(); s == resize.Pause || s == resize.Clear {
 			return bp.Pool.Failover.Ping
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/failover"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -42,6 +43,8 @@ type Replicator struct {
 	handover   *handover          // the handover in progress; nil: all keys are on the servers where the routing table wants them
 	stage      uint64             // counter that increases whenever a handover may change the replicas of a key
 	moves      map[uint64]*move   // moves of keys in this handover, by the hash of the key
+	walks      map[string]*walk   // by pool: the work on its servers that the stage of a resize requires
+	rates      map[string]*bucket // for each server that loses keys with one copy by a resize, how many may leave it now: see mayMove
 }
 
 // command runs a command on a key with several replicas, or a repair of such a key. It is the
@@ -76,6 +79,7 @@ type command struct {
 	isRepair bool    // the command is a repair, without a client
 	move     *move   // the move that the repair belongs to; nil: none
 	resync   *resync // the resync that the repair belongs to; nil: none
+	moving   *moving // the key has one copy and moves to another server; nil: it has replicas
 }
 
 // copyAsk is one ask of the rule: a request to one replica, with its outcome.
@@ -307,6 +311,10 @@ func (c *command) Begin(t *task.Task) {
 // at once. The rule may then want more asks, so advance repeats this in a loop.
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
+		if !c.goesOn() {
+			c.stop(t)
+			return
+		}
 		for _, ask := range c.next {
 			c.send(t, ask)
 		}
@@ -319,7 +327,7 @@ func (c *command) advance(t *task.Task) {
 	if !ok {
 		return
 	}
-	if s.Dirty|s.Undo|s.Overwrite != 0 {
+	if c.moving == nil && s.Dirty|s.Undo|s.Overwrite != 0 {
 		c.e.disableDirectReads()
 	}
 	if !t.ClientDone && c.settle(t, s) {
@@ -391,7 +399,7 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.HandleOutcome(id, o)
-	if o.Kind == replicate.InDoubt {
+	if o.Kind == replicate.InDoubt && c.moving == nil {
 		r.LateAction = c.behind(t, a)
 	}
 	c.advance(t)
@@ -521,6 +529,9 @@ var replyTo = map[replicate.Kind]wire.Kind{
 // run. settle returns true if the rule has new asks.
 func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
+	if c.moving != nil && c.proceedToCreate(t, s) {
+		return
+	}
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case (!c.writes || c.rejected(t, s)) && c.rule.IsDone() && e.Now < t.Deadline:
@@ -537,7 +548,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		return false
 	}
-	if told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
+	if c.moving == nil && told && !c.writes && (s.Verdict == replicate.Absent || c.asks[s.Answer].kind == replicate.Miss) {
 		if c.rule.IsDone() && c.e.awaitHandover(t, true) || !c.rule.IsDone() && c.e.handover != nil {
 			return false
 		}
@@ -554,7 +565,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
-		if rep := &a.result.Reply; rep.Unique.Len() > 0 || rep.Letters.Has('c') {
+		if rep := &a.result.Reply; c.moving != nil {
+			token = func(n uint64) uint64 { return divert.TagCas(n, c.moving.tag) }
+		} else if rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Replica)
 			token = func(n uint64) uint64 {
 				if t.Op == wire.Get && a.Replica != c.primary { // a read by a binary client at another replica: its cas has no meaning at the primary, so the client gets one that never matches
@@ -609,6 +622,10 @@ func (c *command) rejected(t *task.Task, s replicate.Settlement) bool {
 func (c *command) finish(t *task.Task, s replicate.Settlement) {
 	e := c.e
 	if !t.ClientDone { // the client has no reply yet, because the task is parked or runnable: Handle starts it again
+		return
+	}
+	if c.moving != nil {
+		c.endMoving(t, s, true)
 		return
 	}
 	through := t.Route.Copies.ReadThrough

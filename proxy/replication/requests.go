@@ -84,7 +84,11 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			return t.Meta("mg", key, " v f", nil)
 		}
 	}
-	return task.StepRequest(t, a.Step, key, guard, tombstoneTTL(t))
+	life := tombstoneTTL(t)
+	if c.moving != nil {
+		life = min(life, mostPlaceholder)
+	}
+	return task.StepRequest(t, a.Step, key, guard, life)
 }
 
 // forward returns the client's own request, but with the key and the cas that are valid at the

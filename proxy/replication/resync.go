@@ -68,9 +68,11 @@ type resync struct {
 
 	leaving bool // in a handover: the resync does not fill the replica, but moves the keys that it must no longer keep to other servers
 
-	sources []replica // servers of which this pass lists the keys
-	listed  int       // number of servers in sources that this pass has listed already
-	dump    *dump     // the listing in progress; nil: none
+	sources       []replica // servers of which this pass lists the keys
+	done          int       // number of servers in sources that this pass has listed already
+	dump          *dump     // the listing in progress; nil: none
+	named         []byte    // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
+	engines, mine uint64    // number of loops, and index of this loop: a loop copies the keys with hash%engines == mine
 
 	from   uint64 // hash from which this pass starts; keys with lower hashes are done
 	Picks  []pick // keys that this pass copies
@@ -101,20 +103,16 @@ func (m *replicaState) stop() {
 		return
 	}
 	m.Resync = nil
-	if d := f.dump; d != nil {
-		f.dump = nil
-		d.srv.CloseDedicated(dumpConn)
-	}
+	f.dump.stop()
+	f.dump = nil
 }
 
 // advance does the next step of the resync that is possible now: a listing of keys, or copies of
 // listed keys.
 func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
 	if f.bp != bp { // true at the start, and after a reload, which may have changed the keys of the replica
-		if d := f.dump; d != nil {
-			f.dump = nil
-			d.srv.CloseDedicated(dumpConn)
-		}
+		f.dump.stop()
+		f.dump = nil
 		f.bp = bp
 		f.pass(e)
 	}
@@ -124,8 +122,8 @@ func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
 		e.At(link.ResyncTimer, f.at)
 	case f.to.Down || phase != health.In && phase != health.Warming && phase != health.Settling:
 		f.retry(e, "")
-	case f.listed < len(f.sources):
-		f.list(e, f.sources[f.listed])
+	case f.done < len(f.sources):
+		f.list(e, f.sources[f.done])
 	default:
 		f.copy(e)
 	}
@@ -133,7 +131,7 @@ func (f *resync) advance(e *Replicator, bp *routing.BoundPool) {
 
 // pass starts a pass over the keys with the hash f.from or a higher one.
 func (f *resync) pass(e *Replicator) {
-	f.sources, f.listed = e.sourcesOf(f.bp, f.to), 0
+	f.sources, f.done = e.sourcesOf(f.bp, f.to), 0
 	if f.leaving {
 		f.sources = []replica{e.replicaAt(routing.Holder{Pool: f.bp, Index: f.index, Server: f.to})}
 	}
@@ -157,24 +155,50 @@ func (f *resync) retry(e *Replicator, why string) {
 	}
 }
 
-// dump receives the listing of the keys on one server.
+// dump is a listing of the keys on one server.
 type dump struct {
-	e             *Replicator
-	f             *resync
-	srv           *upstream.Server
-	conn          *upstream.Conn
-	named         []byte // prefix of all keys on the server, if the server has rejected a flush; otherwise empty
-	engines, mine uint64 // number of loops, and index of this loop: a loop copies the keys with hash%engines == mine
+	e    *Replicator
+	to   lister
+	srv  *upstream.Server
+	conn *upstream.Conn
+	gaps bool // the listing may omit keys, because its server is older than 1.6.19
+	over bool // it was stopped
 }
 
-// list starts to list the keys of the server `from`, on a dedicated connection. First it checks
+// lister receives a listing.
+type lister interface {
+	// listed receives one key, as the listing spells it (wire.UnescapeKey).
+	listed(d *dump, escaped []byte)
+
+	// allListed receives the end of the listing. Otherwise, why is the reason for its failure; empty: it
+	// can be repeated soon.
+	allListed(d *dump, ok bool, why string)
+}
+
+// newDump starts to list the keys of srv, on a dedicated connection. First it checks
 // with an mn that the connection is idle, because memcached lists nothing on a connection with a
-// command in progress.
+// command in progress. The caller has checked that srv is not being listed.
+func (e *Replicator) newDump(srv *upstream.Server, to lister) *dump {
+	d := &dump{e: e, to: to, srv: srv, conn: srv.DedicatedConn(dumpConn)}
+	limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
+	e.Ask(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
+	return d
+}
+
+// stop ends the listing. d may be nil.
+func (d *dump) stop() {
+	if d != nil && !d.over {
+		d.over = true
+		d.srv.CloseDedicated(dumpConn)
+	}
+}
+
+// list starts to list the keys of the server `from`.
 func (f *resync) list(e *Replicator, from replica) {
 	srv := from.Server
 	switch phase := from.Pool.View.Phase(from.Index); {
 	case phase == health.Out, phase == health.Returning, from.Overflowed:
-		f.listed++ // the server is about to be flushed, so its keys are skipped
+		f.done++ // the server is about to be flushed, so its keys are skipped
 		e.At(link.ResyncTimer, e.Now)
 		return
 	case srv.Down:
@@ -184,22 +208,34 @@ func (f *resync) list(e *Replicator, from replica) {
 		f.retry(e, "")
 		return
 	}
-	d := &dump{e: e, f: f, srv: srv, conn: srv.DedicatedConn(dumpConn)}
+	f.named = nil
 	if n := from.Pool.View.Renamed(from.Index); n != 0 {
-		d.named = divert.AppendKey(nil, uint64(n), nil)
+		f.named = divert.AppendKey(nil, uint64(n), nil)
 	}
 	n, mine := e.Loops.Count(e.Tasks)
-	d.engines, d.mine = uint64(n), uint64(mine)
-	f.dump = d
-	limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
-	e.Ask(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
+	f.engines, f.mine = uint64(n), uint64(mine)
+	if d := e.newDump(srv, f); !d.over {
+		f.dump = d
+	}
+}
+
+func (f *resync) allListed(d *dump, ok bool, why string) {
+	f.dump = nil
+	f.gaps = f.gaps || d.gaps
+	if !ok {
+		f.retry(d.e, why)
+		return
+	}
+	f.done++
+	f.wait = int64(retryFirst)
+	d.e.At(link.ResyncTimer, d.e.Now)
 }
 
 func (d *dump) Client() uint64 { return 0 }
 
 func (d *dump) Answered(id int, r *upstream.Result) {
-	e, f := d.e, d.f
-	if f.dump != d { // true: the resync was stopped while the listing was in progress
+	e := d.e
+	if d.over { // it was stopped while the listing was in progress
 		return
 	}
 	if id == dumpReady && string(r.Bytes) == wire.AnswerBarrier {
@@ -211,24 +247,21 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 		if d.conn.Features&wire.HashDumps != 0 {
 			line = dumpHash
 		} else {
-			f.gaps = true
+			d.gaps = true
 		}
 		e.AskAttempt(d.conn, a, &table.Timeouts{Request: dumpSilence, Deadline: dumpSilence}, 0, []byte(line))
 		return
 	}
-	f.dump = nil
-	d.srv.CloseDedicated(dumpConn)
+	d.stop()
 	switch last := string(bytes.TrimPrefix(r.Bytes, []byte(wire.AnswerOK))); {
 	case id == dumpListing && last == dumpEnd:
-		f.listed++
-		f.wait = int64(retryFirst)
-		e.At(link.ResyncTimer, e.Now)
+		d.to.allListed(d, true, "")
 	case r.Bytes == nil:
-		f.retry(e, r.Why)
+		d.to.allListed(d, false, r.Why)
 	case strings.HasPrefix(last, "BUSY"):
-		f.retry(e, "")
+		d.to.allListed(d, false, "")
 	default:
-		f.retry(e, "server "+d.srv.Label()+" "+dumpRefused+strings.TrimSpace(last))
+		d.to.allListed(d, false, "server "+d.srv.Label()+" "+dumpRefused+strings.TrimSpace(last))
 	}
 }
 
@@ -241,7 +274,9 @@ type listing struct {
 
 func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind == wire.Listed {
-		l.d.listed(r.Key.Of(b))
+		if !l.d.over {
+			l.d.to.listed(l.d, r.Key.Of(b))
+		}
 		return 0
 	}
 	return l.Collector.Reply(c, a, r, b)
@@ -250,15 +285,12 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 // listed adds one key of the listing to Picks, if the replica should have the key. Keys in
 // listings are URL-encoded. A key is skipped if the listed server itself has missed a write to
 // it.
-func (d *dump) listed(escaped []byte) {
-	e, f := d.e, d.f
-	if f.dump != d {
-		return
-	}
+func (f *resync) listed(d *dump, escaped []byte) {
+	e := d.e
 	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
-	key, ok := bytes.CutPrefix(e.EncodedKey, d.named)
+	key, ok := bytes.CutPrefix(e.EncodedKey, f.named)
 	hash := e.Loops.HashKey(key)
-	if !ok || hash < f.from || hash > f.bound || hash%d.engines != d.mine || divert.IsReserved(key) {
+	if !ok || hash < f.from || hash > f.bound || hash%f.engines != f.mine || divert.IsReserved(key) {
 		return
 	}
 	if f.leaving {

@@ -79,6 +79,9 @@ func (c *command) phaseNumbers() (sum uint64) {
 // keyAt returns the name of t's key at replica i. A server that has rejected a flush still has
 // stale values under the plain names, so Ringside has renamed its keys.
 func (c *command) keyAt(t *task.Task, i int) []byte {
+	if c.moving != nil {
+		return c.moving.names[i]
+	}
 	m := &c.replicas[i]
 	n := m.Pool.View.Renamed(m.Index)
 	if n == 0 {
@@ -131,6 +134,9 @@ func (c *command) outlook(t *task.Task) uint64 {
 // has lost the value, and it is unknown which replicas have the value. A reply CLIENT_ERROR is
 // always valid.
 func (c *command) sure(t *task.Task, s replicate.Settlement) bool {
+	if c.moving != nil {
+		return c.surely(t)
+	}
 	if c.writes && s.Answer >= 0 && c.asks[s.Answer].kind != replicate.ClientError && c.asks[s.Answer].result.HasEnded() {
 		return false
 	}

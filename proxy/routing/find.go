@@ -43,6 +43,9 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 // pass adds server i to the servers that decide where a key is sent. It reports whether the
 // decision is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
+	if bp.Indexes != nil {
+		i = bp.Indexes[i]
+	}
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
@@ -54,7 +57,11 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	out := make([]bool, len(bp.Servers))
 	out[owner] = true
 	for i := range out {
-		if phase := bp.View.Phase(i); i != owner && phase != health.In {
+		at := i
+		if bp.Indexes != nil {
+			at = bp.Indexes[i]
+		}
+		if phase := bp.View.Phase(at); i != owner && phase != health.In {
 			out[i] = true
 			if bp.pass(p, i) {
 				return
@@ -84,21 +91,18 @@ func (bp *BoundPool) Serves(srv *upstream.Server) bool {
 	return false
 }
 
-// Serving returns which service a key gets while the server list changes: All if its server serves it,
-// Staying if the key moves, and Nothing if this process does not know the list in force.
+// Serving returns which service a key gets while the server list changes: All if its server serves it as
+// usual, Nothing if this process does not know the list in force, and else the service of a key that moves.
 func (bp *BoundPool) Serving(key []byte) resize.Service {
 	if bp.View == nil || !bp.View.Moves() {
 		return resize.All
 	}
 	s := bp.View.Resize().Serves()
-	if s == resize.Staying && !bp.moves(key) {
+	if s > resize.Nothing && !bp.Moves(key) {
 		return resize.All
 	}
 	return s
 }
-
-// UnknownList is the reason for which a pool rejects a command for all its servers.
-const UnknownList = "the list of servers in force is not known here"
 
 // Entire returns the service that a command for all servers of bp gets while the server list changes.
 // Nothing means that this process does not know all servers. more are the servers that only the next
@@ -107,9 +111,9 @@ func (bp *BoundPool) Entire() (s resize.Service, more []*upstream.Server) {
 	if bp.View == nil || !bp.View.Moves() {
 		return resize.All, nil
 	}
-	if s = bp.View.Resize().Serves(); s == resize.Staying {
-		for _, srv := range bp.NextServers {
-			if !slices.Contains(bp.Servers, srv) {
+	if s = bp.View.Resize().Serves(); s != resize.Nothing && bp.Next != nil {
+		for _, srv := range bp.Next.Servers {
+			if !slices.Contains(bp.Servers, srv) && !slices.Contains(bp.Joining, srv) {
 				more = append(more, srv)
 			}
 		}
@@ -117,15 +121,14 @@ func (bp *BoundPool) Entire() (s resize.Service, more []*upstream.Server) {
 	return s, more
 }
 
-// moves reports whether a key has another server in the list that the configuration requires.
-func (bp *BoundPool) moves(key []byte) bool {
-	next := bp.Pool.Next
-	if next == nil {
+// Moves reports whether a key has another server in the list to which the pool changes.
+func (bp *BoundPool) Moves(key []byte) bool {
+	if bp.Next == nil {
 		return true
 	}
 	_, _, i := bp.Pool.Place.Locate(key)
-	_, _, j := next.Place.Locate(key)
-	return i < 0 || j < 0 || bp.Pool.Servers[i].Network != next.Servers[j].Network || bp.Pool.Servers[i].Address != next.Servers[j].Address
+	_, _, j := bp.Next.Pool.Place.Locate(key)
+	return i < 0 || j < 0 || bp.Servers[i] != bp.Next.Servers[j]
 }
 
 // UnlearnedView returns the view of a pool of the route that does not know yet which

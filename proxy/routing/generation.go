@@ -146,18 +146,24 @@ type BoundPool struct {
 	// keeps replicas.
 	View          *health.View       // the decisions of the pool's keeper
 	GutterServers []*upstream.Server // the servers of the gutter
-	NextServers   []*upstream.Server // the servers of Pool.Next; nil: there is no such list
+	Next          *BoundPool         // the pool as it becomes when its list Next is in force; nil: there is no such list
+	Joining       []*upstream.Server // in mode ResizeWarm, the servers that only Next has; the view has them after Servers
+	Indexes       []int              // set in Next, in mode ResizeWarm: the indexes of Servers in View; nil: they are the same
 	Walk          ring.Ring          // the pool's ring, each server once
 	Gutter        ring.Ring          // the gutter's ring, each server once
 }
 
-// Server returns server i. Indexes after the pool's own servers are those of its
-// gutter.
+// Server returns the server with the index i in View. Indexes after the pool's own servers are those of its
+// gutter, or of the servers that join it.
 func (bp *BoundPool) Server(i int) *upstream.Server {
-	if n := len(bp.Servers); i >= n {
+	switch n := len(bp.Servers); {
+	case i < n:
+		return bp.Servers[i]
+	case i < n+len(bp.Joining):
+		return bp.Joining[i-n]
+	default:
 		return bp.GutterServers[i-n]
 	}
-	return bp.Servers[i]
 }
 
 // Learned returns, by route label, what routes have counted and learned so far.

@@ -127,6 +127,7 @@ type Counters struct {
 	Marks                   Marks
 	DeleteRounds            [MaxDeleteRounds]uint64 // number of deletes of replicated keys; index i has those that stored tombstones i+1 times
 	Refilled                uint64                  // number of keys that were copied to servers that rejoined empty
+	Relocated               uint64                  // number of keys with one copy that a change of servers has moved, or removed where they no longer belong
 
 	Wakeups, Reads, Writes uint64 // wakeups of the event loop, and its reads and writes; only reads and writes that transferred bytes count
 

@@ -28,6 +28,9 @@ func (t *Table) Print() uint64 {
 		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, p.Place.Fingerprint, p.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
 		if p.Resize != ResizePlain {
 			_, wish := p.Prints()
+			if p.Later != nil {
+				wish = p.Later.Print()
+			}
 			fmt.Fprintf(h, "resize %v %v", p.Resize, wish)
 		}
 	}

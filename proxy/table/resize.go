@@ -17,9 +17,10 @@ type ResizeMode uint8
 const (
 	ResizePlain ResizeMode = iota // each instance uses the new servers at once; old values can be read again after a further change
 	ResizeFlush                   // all instances change together, and servers that gain keys are flushed before: package resize
+	ResizeWarm                    // all instances change together, and the values of keys that move are kept
 )
 
-func (m ResizeMode) String() string { return [...]string{"plain", "flush"}[m] }
+func (m ResizeMode) String() string { return [...]string{"plain", "flush", "warm"}[m] }
 
 // List is what decides which server owns a key of a pool.
 type List struct {
@@ -43,10 +44,18 @@ func (l *List) Print() uint32 {
 	return 1 + uint32(h.Sum64()%(1<<30-1))
 }
 
-// Prints returns the hashes of the list that p uses, and of the list that its configuration requires. Both
+// Successor returns the pool that p becomes when its list Next is in force. Next must not be nil.
+func (p *Pool) Successor() *Pool {
+	next := *p
+	next.use(p.Next)
+	next.Next, next.Later = p.Later, nil
+	return &next
+}
+
+// Prints returns the hashes of the list that p uses, and of the list to which it changes. Both
 // are 0 if the pool does not coordinate changes of its servers.
 func (p *Pool) Prints() (mine, wish uint32) {
-	if p.Resize != ResizeFlush || p.Unknown {
+	if p.Resize == ResizePlain || p.Unknown {
 		return 0, 0
 	}
 	mine = p.list().Print()
@@ -63,7 +72,9 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		was := old.pool(p.Name)
 		switch {
 		case was == nil || p.Unknown || was.Unknown || p.wanted().Print() == was.wanted().Print():
-		case p.Resize == ResizeFlush && was.Resize == ResizeFlush:
+		case p.Resize != ResizePlain && was.Resize != ResizePlain && was.Later == nil && p.Resize == ResizeWarm:
+			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration", p.Name))
+		case p.Resize != ResizePlain && was.Resize != ResizePlain:
 			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed", p.Name))
 		default:
 			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: flush} prevents that)", p.Name))
@@ -74,31 +85,41 @@ func (t *Table) Resizes(old *Table) (list []string) {
 
 // wanted returns the list that the configuration of p requires.
 func (p *Pool) wanted() *List {
-	if p.Next != nil {
+	switch {
+	case p.Later != nil:
+		return p.Later
+	case p.Next != nil:
 		return p.Next
 	}
 	return p.list()
 }
 
 // Hold makes the pools of t keep the servers that they have in old, if a reload changes them and the
-// pool's mode requires that instances change together. holds reports whether a pool of old still serves
-// by its own list, and not by that of its peers.
-func (t *Table) Hold(old *Table, holds func(*Pool) bool) {
+// pool's mode requires that instances change together. state returns whether a pool of old still serves
+// by its own list, and not by that of its peers (holds), and whether its keys move already (moving).
+func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving bool)) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
-		if was == nil || p.Resize != ResizeFlush || was.Resize != ResizeFlush || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) || !holds(was) {
+		if was == nil || p.Resize == ResizePlain || was.Resize == ResizePlain || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) {
 			continue
 		}
-		next := p.list()
-		if before := was.list(); before.Print() != next.Print() {
-			p.Next = next
+		holds, moving := state(was)
+		next, before := p.list(), was.list()
+		switch {
+		case !holds:
+		case moving && was.Next != nil:
 			p.use(before)
+			if p.Next = was.Next; p.Next.Print() != next.Print() {
+				p.Later = next
+			}
+		case before.Print() != next.Print():
+			p.use(before)
+			p.Next = next
 		}
 	}
 }
 
-// Advance returns a copy of t in which the pools that due selects use the list that their configuration
-// requires. It returns nil if due selects none.
+// Advance returns a copy of t in which the pools that due selects use the list to which they change. It returns nil if due selects none.
 func (t *Table) Advance(due func(*Pool) bool) *Table {
 	next, any := *t, false
 	pools := map[*Pool]*Pool{}
@@ -107,8 +128,7 @@ func (t *Table) Advance(due func(*Pool) bool) *Table {
 		is := *p
 		if p.Next != nil && due(p) {
 			any = true
-			is.use(p.Next)
-			is.Next = nil
+			is = *p.Successor()
 		}
 		pools[p] = &is
 		next.Pools = append(next.Pools, &is)

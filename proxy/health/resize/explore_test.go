@@ -62,7 +62,7 @@ func explore(o without, forced uint8) (worlds int, trace []string) {
 	}
 	first := world{record: First(1), forced: forced}
 	for i := range first.at {
-		first.at[i].Status = Status{State: First(1), Mine: 1, Wish: 1}
+		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1}}
 	}
 	seed := maphash.MakeSeed()
 	queue, steps, seen := []world{first}, []step{{-1, ""}}, map[uint64]bool{}
@@ -111,7 +111,7 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 			if p.kind == 0 {
 				add(change(func(w *world, p *instance) {
 					w.forced--
-					*p = instance{Status: Status{Mine: list, Wish: list}}
+					*p = instance{Status: Status{Lists: Lists{Mine: list, Wish: list}}}
 				}), say("restarts with list %d", list), false)
 			}
 		}
@@ -170,7 +170,7 @@ func (w world) advance(o without, i int, say func(string, ...any) string, add fu
 		all = all && (q.cut || q.State == p.State || q.N == 0) && (q.kind == 0 || q.n == p.N)
 	}
 	r := Resize{Status: p.Status, swept: p.swept}
-	stepped := r.Step(int64(time.Hour), agreed && !p.cut, true, func() bool { return (all || o.wait) && !p.cut }, time.Second)
+	stepped := r.Step(int64(time.Hour), agreed && !p.cut, true, func(time.Duration) bool { return (all || o.wait) && !p.cut }, time.Second)
 	change, sweeps := r.Sweeps()
 	switch {
 	case stepped:

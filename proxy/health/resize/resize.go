@@ -4,19 +4,30 @@
 // A server list is everything that decides which server owns a key: servers, weights and
 // distribution. All proxies serve by the list in force, which the view records name by its hash. The
 // configuration of a proxy is only its wish. The progress is one number n, which only grows. A WAIT is
-// the time in which all proxies learn what one of them has published (package health).
+// the time in which all proxies learn what one of them has published (package health). The owners of a
+// key that moves are its old owner, by the list in force, and its new owner, by the next list.
 //
-//	n     stage   keys that move                    the next stage begins
-//	even  Stable  are served by the list in force   when all proxies have wished the same other list for some time, and the
-//	                                                servers that gain keys are flushed
-//	odd   Clear   reads miss, mutations wait        when n has been in the records of all servers for a WAIT
+//	n mod 6  stage   keys that move                               the next stage begins
+//	0        Stable  are served by the old owner                  when all proxies have wished the same other list for some time, and
+//	                                                              the servers that gain keys have no old values of them
+//	1        Pause   reads: old owner; mutations wait             when n has been in the records of all servers for a WAIT
+//	2        Move    new owner; the old one is asked and emptied  after a WAIT, and a walk that found nothing at the old owners
+//	3        Settle  new owner; the old one is emptied            after a WAIT, and a further walk that found nothing
+//	4        Cool    new owner, which may have placeholders       after a WAIT and the lifetime of a placeholder; then Stable
+//	5        Clear   reads miss, mutations wait                   when n has been in the records of all servers for a WAIT; then Stable
+//
+// Mode warm goes through all stages but Clear, and moves the values. Mode flush has only Stable and
+// Clear: its values are lost. A proxy in mode flush that finds its peers in a stage of mode warm serves
+// no key that moves.
 //
 // A proxy that reads a higher n adopts the whole State. So all proxies are within one stage of each
-// other. The stage Clear is needed because a proxy in the stage before may read the old value at the old
-// owner, and one in the stage after may write a newer value at the new owner.
+// other. The stages Pause and Clear are needed because a proxy in the stage before may read the old
+// value at the old owner, and one in the stage after may write a newer value at the new owner. The rule
+// of the commands in Move, Settle and Cool is replicate.Relocate. Its package comment says why the other
+// stages are needed; its tests explore them.
 //
-// The flush is done while the list is in force. No proxy stores a moving key at its next owner then. So
-// the next owner has no value of it when the next list comes into force.
+// The servers that gain keys are emptied of old values while the list is in force. No proxy stores a
+// moving key at its next owner then. So the next owner has no value of it when keys begin to move.
 //
 // A proxy that does not know the list in force serves no key. This happens to a proxy that was started
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
@@ -32,21 +43,26 @@ type Stage uint8
 // The stages.
 const (
 	Stable Stage = iota // all keys are served by the list in force
+	Pause               // keys that move are read by the list in force, and not changed
+	Move                // keys move with their values
+	Settle              // the old owners are not asked any more, only emptied
+	Cool                // the old owners are empty, but the new ones may have placeholders
 	Clear               // keys that move are not served
+	stages
 )
 
 // State is what all proxies must agree on. The zero State means that nothing is known yet.
 type State struct {
-	N    uint32 // number of the stage: it only grows; odd: Clear
+	N    uint32 // number of the stage: it only grows
 	List uint32 // hash of the list in force
-	Next uint32 // in Clear, the hash of the list that will be in force; else 0
+	Next uint32 // hash of the list that will be in force; in Stable 0
 }
 
 // First returns the state of a pool without records: its first list is in force at once.
-func First(list uint32) State { return State{N: 2, List: list} }
+func First(list uint32) State { return State{N: uint32(stages), List: list} }
 
 // Stage returns the stage of s.
-func (s State) Stage() Stage { return Stage(s.N % 2) }
+func (s State) Stage() Stage { return Stage(s.N % uint32(stages)) }
 
 // Merge returns the later of two states. Two proxies that do not reach each other may have begun the
 // same stage with different lists. The higher hash wins then.
@@ -57,40 +73,65 @@ func Merge(a, b State) State {
 	return a
 }
 
-// advanced returns the state after s. wish is the list that all proxies wish; only Stable uses it.
-func (s State) advanced(wish uint32) State {
-	if s.Stage() == Clear {
-		return State{N: s.N + 1, List: s.Next}
+// advanced returns the state after s. wish is the list that all proxies wish, and warm says whether values
+// move; only Stable uses them.
+func (s State) advanced(wish uint32, warm bool) State {
+	switch s.Stage() {
+	case Stable:
+		next := State{N: s.N + uint32(Clear), List: s.List, Next: wish}
+		if warm {
+			next.N = s.N + uint32(Pause)
+		}
+		return next
+	case Cool, Clear:
+		return State{N: s.N - s.N%uint32(stages) + uint32(stages), List: s.Next}
 	}
-	return State{N: s.N + 1, List: s.List, Next: wish}
+	return State{N: s.N + 1, List: s.List, Next: s.Next}
 }
 
-// Service says which keys a proxy may serve.
+// Service says how a proxy serves a key.
 type Service uint8
 
-// The kinds of service.
+// The kinds of service. In Paused and later kinds, they are those of a key that moves; other keys are
+// served by their server.
 const (
-	All     Service = iota // all keys, by the proxy's own list
-	Staying                // the keys that have the same server in both lists
-	Nothing                // no key, because the proxy does not know the list in force
+	All      Service = iota // by its server in the proxy's own list
+	Nothing                 // not at all, because the proxy does not know the list in force
+	Staying                 // not now: reads miss, and mutations wait
+	Paused                  // by its old owner, but mutations wait
+	Moving                  // by both owners, as in the stage Move
+	Settling                // as in the stage Settle
+	Cooling                 // by its new owner, which may have a placeholder
 )
 
 // Status is the published state of a keeper.
 type Status struct {
 	State
-	Mine uint32 // hash of the list by which the loops of this process find servers
-	Wish uint32 // hash of the list that the configuration requires
+	Lists
 }
 
-// Serves returns which keys this process may serve.
+// Lists are the hashes of the lists of a proxy, and how it changes from one to the other.
+type Lists struct {
+	Mine uint32 // hash of the list by which the loops of this process find servers
+	Wish uint32 // hash of the list that the configuration requires
+	Warm bool   // the values of keys that move are kept
+}
+
+// Serves returns how this process serves keys that move, or Nothing or All for all keys.
 func (s Status) Serves() Service {
 	switch {
 	case s.Stage() == Stable && s.List == s.Mine && s.N != 0:
 		return All
-	case s.Mine != s.Wish && s.Stage() == Clear && s.List == s.Mine && s.Next == s.Wish, s.Superseded():
+	case s.Superseded() && s.Warm:
+		return Cooling
+	case s.Superseded():
+		return Staying
+	case s.Mine == s.Wish || s.List != s.Mine || s.Next != s.Wish || s.Stage() == Stable:
+		return Nothing
+	case !s.Warm:
 		return Staying
 	}
-	return Nothing
+	return [...]Service{Pause: Paused, Move: Moving, Settle: Settling, Cool: Cooling, Clear: Staying}[s.Stage()]
 }
 
 // Superseded reports whether the list that the configuration requires is in force, and the loops must
@@ -103,8 +144,14 @@ func (s Status) Superseded() bool {
 // a reload must not use another list at once.
 func (s Status) Holds() bool { return s.N != 0 && s.List == s.Mine }
 
+// Compatible reports whether a command on a moving key that began at the number began may continue now:
+// Settle is no change for a command that began in Move.
+func (s State) Compatible(began uint32) bool {
+	return s.N == began || s.Stage() == Settle && s.N == began+1
+}
+
 const (
-	waitPings  = 18 // minimum time between two changes, and from a wish until the stage Clear, in pings
+	waitPings  = 18 // minimum time between two changes, and from a wish until the next stage, in pings
 	aloneTimes = 2  // a proxy that does not know the list in force waits this many times longer
 )
 
@@ -119,10 +166,14 @@ type Resize struct {
 	sweeps bool
 }
 
-// Set sets the list by which this process finds servers, and the list that its configuration requires.
-func (r *Resize) Set(mine, wish uint32, now int64) {
-	if r.Mine != mine || r.Wish != wish {
-		r.Mine, r.Wish, r.wished, r.sweeps = mine, wish, now, false
+// PlaceholderLife is the longest lifetime of a placeholder of mode warm, in seconds. A command takes less
+// time.
+const PlaceholderLife = 10
+
+// Set sets the lists of this process.
+func (r *Resize) Set(l Lists, now int64) {
+	if r.Lists != l {
+		r.Lists, r.wished, r.sweeps = l, now, false
 	}
 }
 
@@ -152,37 +203,52 @@ func (r *Resize) Hold(server int, says bool, now int64) {
 
 // Step begins the next stage if that is due, and reports whether it did. agreed means that no other
 // wish was seen recently. ready means that no server that stays is between two phases or out. The
-// function replicated reports whether all proxies must know the state by now.
-func (r *Resize) Step(now int64, agreed, ready bool, replicated func() bool, ping time.Duration) bool {
+// function replicated reports whether all proxies must know the state by now, and have done so for a
+// time that it is given.
+func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Duration) bool, ping time.Duration) bool {
 	r.sweeps = false
 	wait := waitPings * int64(ping)
 	if r.List != r.Mine { // perhaps no proxy knows the list in force; a peer that does is earlier
 		wait *= aloneTimes
 	}
-	switch {
+	change := [2]uint32{r.N, r.Wish}
+	switch stage := r.Stage(); {
 	case r.Mine == 0 || r.N == 0:
 		return false
-	case r.Stage() == Clear:
-		if !replicated() {
+	case stage == Clear:
+		if !replicated(0) {
+			return false
+		}
+	case stage != Stable:
+		life := time.Duration(0)
+		if stage == Cool {
+			life = PlaceholderLife * time.Second * 11 / 10 // clocks may differ
+		}
+		switch {
+		case !r.Warm || r.List != r.Mine || r.Next != r.Wish || !replicated(life):
+			return false
+		case (stage == Move || stage == Settle) && r.swept != change:
+			r.sweeps = true
 			return false
 		}
 	case r.List == r.Wish || r.List != r.Mine && r.Mine != r.Wish:
 		return false
 	case !agreed || !ready || now < max(r.Since, r.wished)+wait:
 		return false
-	case r.swept != [2]uint32{r.N, r.Wish}:
+	case r.swept != change:
 		r.sweeps = true
 		return false
 	}
-	r.set(r.advanced(r.Wish), now)
+	r.set(r.advanced(r.Wish, r.Warm && r.Mine != r.Wish), now)
 	return true
 }
 
-// Sweeps reports whether the servers that gain keys must be flushed now, and under which number. The
-// number belongs to one change: a flush for another change does not count.
+// Sweeps reports whether work on the servers is due, and for which change. The work is that of the
+// stage: in Stable, old values must leave the servers that gain keys; in Move, values leave the old
+// owners for the new ones; in Settle, they are deleted there. Work for another change does not count.
 func (r *Resize) Sweeps() (change [2]uint32, ok bool) {
 	return [2]uint32{r.N, r.Wish}, r.sweeps
 }
 
-// Swept records that the servers that gain keys are flushed for a change.
+// Swept records that the work for a change is done.
 func (r *Resize) Swept(change [2]uint32) { r.swept = change }

@@ -1,0 +1,273 @@
+package replication
+
+// This file runs commands on keys with one copy while they move to other servers, because all
+// instances change to another list of servers (package health/resize). The rule is
+// replicate.Relocate. It asks the new owner and the old owner of the key like two replicas.
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
+	"ringside/proxy/routing"
+	"ringside/proxy/stats"
+	"ringside/proxy/task"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// Moving is the handler of commands on unreplicated keys. It serves keys that move, and passes all
+// others to the next handler.
+type Moving struct {
+	*Replicator
+	Other task.Handler
+}
+
+// moving is what a command of Moving needs in addition. Replica 0 of the command is the new owner of the
+// key, and replica 1 is its old owner.
+type moving struct {
+	n      uint32                    // number of the stage in which the command began
+	gen    uint64                    // generation of the pool's view then
+	names  [2][]byte                 // names of the key at the replicas
+	tag    uint64                    // number in the cas tokens of the client: see divert.TagCas
+	away   bool                      // the new owner is out, so its substitute server takes its place
+	both   bool                      // the old owner gets requests
+	second replicate.Command         // if creates is set: the client's command, which follows when the key has moved
+	create bool                      // the client's command creates a missing key. First the key moves
+	copies bool                      // a read may cause a copy of the value to the new owner
+	ended  func(c *command, ok bool) // called at the end of a command without a client
+}
+
+// mostPlaceholder is the longest lifetime of a placeholder, in seconds. A command that takes longer finds it
+// gone, and begins again.
+const mostPlaceholder = resize.PlaceholderLife
+
+// Handle serves t.
+func (m Moving) Handle(t *task.Task) {
+	switch s := t.Route.Serving(t.Key); s {
+	case resize.Moving, resize.Settling, resize.Cooling:
+		m.relocate(t, s)
+	default:
+		m.Other.Handle(t)
+	}
+}
+
+// relocate runs t, a command on a key that moves.
+func (e *Replicator) relocate(t *task.Task, s resize.Service) {
+	command := task.CommandOf(t)
+	if why := t.UncheckedFlags(); why != "" {
+		t.Reject(wire.AppendClientError(nil, why))
+		return
+	}
+	if e.Now >= t.Deadline {
+		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
+		return
+	}
+	c, wait, why := e.movingCommand(t.Route.BoundPool, t.Key)
+	reads := command.Reads()
+	switch until := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(t.Route.Pool.Failover.Wait); {
+	case why == "":
+	case reads || !wait || e.Now >= until:
+		t.Fail(why, stats.Unavailable)
+		return
+	default:
+		e.Park(t, until, t.Route.View.Gen)
+		return
+	}
+	mv := c.moving
+	owner := &c.replicas[1]
+	old := replicate.Asked
+	switch phase := owner.Pool.View.Phase(owner.Index); {
+	case s == resize.Cooling, phase != health.In && phase != health.Leaving: // a server that was out is flushed before it is in use again, so it has nothing
+		old = replicate.Empty
+	case s == resize.Settling:
+		old = replicate.Emptied
+	case phase == health.In:
+	case reads: // other instances may know that the old owner is out, and may have written without emptying it
+		old = replicate.Emptied
+	case e.Now < t.Deadline-int64(t.Route.Timeouts.Deadline)+int64(t.Route.Pool.Failover.Wait):
+		e.Park(t, t.Deadline-int64(t.Route.Timeouts.Deadline)+int64(t.Route.Pool.Failover.Wait), t.Route.View.Gen)
+		return
+	default:
+		t.Fail("server "+owner.Server.Label()+", which may have the key, is not in use", stats.Unavailable)
+		return
+	}
+	mv.both = old != replicate.Empty && (old == replicate.Asked || !reads)
+	mv.copies = old == replicate.Asked
+	if token, has := t.Token(); has {
+		cas, ok := divert.UntagCas(token, mv.tag)
+		if !ok { // the token is of another time or server
+			t.AnswerKind(wire.Exists)
+			return
+		}
+		c.token = strconv.AppendUint(nil, cas, 10)
+	}
+	if mv.away {
+		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
+	}
+	c.writes = !reads
+	is := command
+	if (command.Vivify || command.Win) && old != replicate.Empty {
+		mv.create, mv.second, is = true, command, replicate.Command{Op: replicate.Gets}
+	}
+	c.rule = replicate.Relocate(is, old)
+	t.Rule = c
+	t.Run(0, nil)
+}
+
+// movingCommand returns a command on a key that moves, without its rule. If the key can't be served, why is
+// the reason, and wait says whether that may change soon.
+func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *command, wait bool, why string) {
+	w := bp.View
+	mv := &moving{n: w.Resize().N, gen: w.Gen()}
+	part, h, owner := bp.Next.Pool.Place.Locate(key)
+	_, _, before := bp.Pool.Place.Locate(key)
+	if owner < 0 || before < 0 {
+		return nil, false, routing.NoServer
+	}
+	switch r := bp.Next.Find(part, h, owner); {
+	case r.Role != health.In:
+		return nil, true, "server " + bp.Next.Servers[owner].Label() + ", to which the key moves, is not in use"
+	case w.Suspected(r.First.Server):
+		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
+	default:
+		mv.away = r.First.Diverted
+		mv.tag = movingTag(mv.n, r.First.Number)
+		mv.names = [2][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
+		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}
+		c.asks, c.next = c.room.asks[:0], c.room.next[:0]
+		c.replicas = append(c.room.replicas[:0], movingReplica(bp, r.First.Server), movingReplica(bp, before))
+		c.phases = c.phaseNumbers()
+		return c, false, ""
+	}
+}
+
+func movingReplica(bp *routing.BoundPool, i int) replica {
+	return replica{Holder: routing.Holder{Pool: bp, Index: i, Server: bp.Server(i)}}
+}
+
+// movingTag returns the number in cas tokens that are given while a key moves. Tokens of other times and
+// servers have another one, or none: the cas of two servers can't be compared.
+func movingTag(n uint32, number uint64) uint64 {
+	if tag := (uint64(n)/6 + number + 1<<11) % (1 << 12); tag != 0 {
+		return tag
+	}
+	return 1
+}
+
+// goesOn reports whether the command may send its next request: its stage must not have ended.
+func (c *command) goesOn() bool {
+	return c.moving == nil || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
+}
+
+// stop ends a command on a key that moves, because its stage has ended. It begins again if it has had no
+// effect.
+func (c *command) stop(t *task.Task) {
+	switch {
+	case c.isRepair || t.ClientDone:
+		c.endMoving(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1}, false)
+	case !c.rule.Acted() && c.e.Now < t.Deadline:
+		t.Loop.DispatchAgain(t)
+	default:
+		t.Fail("the key moves to another server: try again", stats.Unavailable)
+	}
+}
+
+// surely reports whether the client may get the reply of a command on a key that moves. With strict
+// consistency, the leases on its servers must be valid, and its stage and their phases must not have
+// changed.
+func (c *command) surely(t *task.Task) bool {
+	bp := c.replicas[0].Pool
+	if !bp.Pool.Failover.Strict {
+		return true
+	}
+	now := t.Loop.Moment()
+	if !c.replicas[0].leased(now) || c.moving.both && !c.replicas[1].leased(now) {
+		return false
+	}
+	return c.goesOn() && c.phases == c.phaseNumbers() && (!c.moving.away || bp.View.Gen() == c.moving.gen)
+}
+
+// proceedToCreate runs the client's command that creates a missing key, when the key has moved or neither
+// owner had it. It reports whether it did.
+func (c *command) proceedToCreate(t *task.Task, s replicate.Settlement) bool {
+	if !c.moving.create || s.Verdict != replicate.Absent {
+		return false
+	}
+	c.moving.create = false
+	if t.Op == wire.Append || t.Op == wire.Prepend || !c.rule.OldIsEmpty() {
+		t.Fail("the key moves to another server: try again", stats.Unavailable)
+		return true
+	}
+	c.asks = c.asks[:0]
+	c.rule = replicate.Relocate(c.moving.second, replicate.Empty)
+	c.advance(t)
+	return true
+}
+
+// endMoving ends a command on a key that moves, after its last ask has an outcome.
+func (c *command) endMoving(t *task.Task, s replicate.Settlement, ok bool) {
+	mv := c.moving
+	switch {
+	case mv.ended != nil:
+		ended := mv.ended
+		mv.ended = nil
+		ended(c, ok && s.Verdict == replicate.Answered)
+	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn():
+		c.e.moveKey(t.Route, t.Key, c.replicas, mv)
+	}
+}
+
+// moveKey copies the value of a key to its new owner after a read has found it at the old owner, unless
+// many keys move already. It is the backfill of a key that moves.
+func (e *Replicator) moveKey(rt *routing.Route, key []byte, replicas []replica, of *moving) {
+	loops, _ := e.Loops.Count(e.Tasks)
+	if e.Copying >= maxCopies || !e.mayMove(replicas[1].Pool, replicas[1].Index, loops+1) { // the walk has a share of its own
+		return
+	}
+	e.Copying++
+	mv := &moving{n: of.n, gen: of.gen, names: of.names, both: true}
+	mv.ended = func(*command, bool) { e.Copying-- }
+	e.runMove(rt, key, replicas, mv, replicate.Mend(0, 1, false, false))
+}
+
+// runMove runs a rule that moves or copies a key, without a client.
+func (e *Replicator) runMove(rt *routing.Route, key []byte, replicas []replica, mv *moving, rule replicate.Rule) {
+	c := &command{e: e, moving: mv, primary: -1, stage: e.stage, isRepair: true, rule: rule}
+	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
+	c.replicas = append(c.room.replicas[:0], replicas...)
+	e.ownTask(rt, key, e.Loops.HashKey(key), c).Run(0, nil)
+}
+
+// mayMove reports whether one more key may leave the server with the index i in the view of bp now, by the rate
+// of the pool. A token bucket for the server holds the tokens of a tenth of a second. This caller has one of
+// `shares` equal shares of the rate.
+func (e *Replicator) mayMove(bp *routing.BoundPool, i, shares int) bool {
+	if e.rates == nil {
+		e.rates = map[string]*bucket{}
+	}
+	name := fmt.Sprint(bp.Pool.Name, " ", i, " ", shares)
+	b := e.rates[name]
+	if b == nil {
+		b = &bucket{}
+		e.rates[name] = b
+	}
+	each := float64(cmp.Or(bp.Pool.ResizeRate, defaultMoveRate)) / float64(shares)
+	b.tokens = min(each/10+1, b.tokens+each*float64(e.Now-b.filledAt)/1e9)
+	if b.filledAt = e.Now; b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// bucket is a token bucket.
+type bucket struct {
+	tokens   float64
+	filledAt int64
+}
+
+const defaultMoveRate = 5000 // keys that each old owner loses in a second, without another setting

@@ -1,0 +1,352 @@
+package replication
+
+// This file empties servers of keys that they do not own, while all instances change to another list of
+// servers (package health/resize):
+//
+//	stage   the servers           the keys                                        what happens to them
+//	Stable  those that gain keys  that move to the server                         they are removed
+//	Move    the old owners        that move away from the server                  they are moved to their new owners
+//	Settle  the old owners        the same, which only an incomplete listing has  they are removed
+//
+// Several instances may do this at once, but that costs more. So an instance first stores an item on a
+// server, which says that it does the work.
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"ringside/proxy/event"
+	"ringside/proxy/failover"
+	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
+	"ringside/proxy/link"
+	"ringside/proxy/routing"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+const (
+	walkBytes   = 8 << 20                       // a listing remembers keys of at most this size, including walkKey bytes for each
+	walkKey     = 64                            // what a key costs in addition, in bytes
+	walkPause   = int64(250 * time.Millisecond) // delay after a failure, and between two attempts to begin
+	walkTick    = int64(time.Millisecond)       // delay if the rate does not allow another key
+	walkSeconds = 10                            // lifetime of the item that says who does the work, in seconds
+	walkRenewal = int64(3 * time.Second)        // how often that item is stored again
+	gapPasses   = 3                             // this many listings must find nothing on a server whose listings may omit keys
+)
+
+// walk empties the servers of a pool. The loop that runs the keepers does it.
+type walk struct {
+	e      *Replicator
+	w      *failover.Agent
+	bp     *routing.BoundPool
+	change [2]uint32
+	stage  resize.Stage
+	n      uint32
+	rest   []int // indexes in the view of the servers that are still to be emptied
+	dump   *dump
+
+	named  []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
+	keys   []string            // keys that were listed and are not handled yet
+	size   int                 // what keys costs, in bytes
+	more   bool                // the listing had more keys than fit
+	works  bool                // a listing has ended, and its keys are being handled
+	found  int                 // keys of the present listing
+	failed int                 // keys of the present listing that could not be handled
+	gaps   bool                // the present listing may omit keys
+	gone   map[uint64]struct{} // hashes of the keys that this pass has moved
+	before map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
+	clean  int                 // listings in a row that have found nothing
+	open   int                 // keys that are being handled
+
+	ours    bool  // this instance does the work
+	asking  bool  // the request for the item that says so is in flight
+	renewAt int64 // when that item is stored again
+	at      int64 // earliest time of the next step
+	why     string
+	over    bool
+}
+
+// Walk begins the work for the change of the pool of w, unless it is in progress, and ends it if the
+// change is not due any more.
+func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]uint32, due bool) {
+	k := e.walks[w.Pool]
+	due = due && bp != nil && bp.Next != nil && bp.View.Resize().N == change[0]
+	if k != nil && (!due || k.change != change || k.bp != bp || k.w != w) {
+		k.end()
+		k = nil
+	}
+	if !due {
+		return
+	}
+	if k == nil {
+		is := bp.View.Resize()
+		k = &walk{e: e, w: w, bp: bp, change: change, stage: is.Stage(), n: is.N}
+		k.rest = k.servers()
+		if e.walks == nil {
+			e.walks = map[string]*walk{}
+		}
+		e.walks[w.Pool] = k
+	}
+	k.advance()
+}
+
+// servers returns the servers that must be emptied in this stage.
+func (k *walk) servers() (list []int) {
+	if k.stage != resize.Stable {
+		for i := range k.bp.Servers {
+			list = append(list, i)
+		}
+		return list
+	}
+	for j, gains := range failover.Gains(k.bp) {
+		if gains {
+			list = append(list, k.bp.Next.Indexes[j])
+		}
+	}
+	return list
+}
+
+func (k *walk) end() {
+	k.over = true
+	k.dump.stop()
+	if k.e.walks[k.w.Pool] == k {
+		delete(k.e.walks, k.w.Pool)
+	}
+}
+
+// later makes the next step wait. why is logged, unless it is empty or was logged last.
+func (k *walk) later(why string) {
+	k.at = k.e.Now + walkPause
+	k.e.At(link.ResyncTimer, k.at)
+	if why != "" && why != k.why {
+		k.why = why
+		k.e.LogLimited(slog.LevelWarn, k.w.Pool+" walk", "keys that move to other servers must wait", event.Other.Attr(), "pool", k.w.Pool, "why", why)
+	}
+}
+
+// advance does the next step that is possible now.
+func (k *walk) advance() {
+	e := k.e
+	is := k.bp.View.Resize()
+	switch {
+	case k.over || k.dump != nil || k.asking:
+		return
+	case is.N != k.n:
+		k.end()
+		return
+	case e.Now < k.at:
+		e.At(link.ResyncTimer, k.at)
+		return
+	case !k.ours || e.Now >= k.renewAt:
+		k.claim()
+		return
+	case k.works:
+		k.handle()
+		return
+	case len(k.rest) == 0:
+		k.end()
+		k.w.Keeper.Swept(k.change, e.Now)
+		e.Keepers.Schedule(k.w)
+		return
+	}
+	i := k.rest[0]
+	srv := k.bp.Server(i)
+	switch phase := k.bp.View.Phase(i); {
+	case k.stage != resize.Stable && (phase == health.Out || phase == health.Returning): // it is flushed before it is in use again
+		k.rest = k.rest[1:]
+		e.At(link.ResyncTimer, e.Now)
+	case phase != health.In || k.bp.View.Suspected(i) || srv.Down:
+		k.later("server " + srv.Label() + " is not in use")
+	case srv.Dedicated[dumpConn] != nil:
+		k.later("")
+	default:
+		k.named, k.keys, k.size, k.more, k.found, k.failed = nil, nil, 0, false, 0, 0
+		k.before, k.gone = k.gone, map[uint64]struct{}{}
+		if n := k.bp.View.Renamed(i); n != 0 {
+			k.named = divert.AppendKey(nil, uint64(n), nil)
+		}
+		if d := e.newDump(srv, k); !d.over {
+			k.dump = d
+		}
+	}
+}
+
+// listed receives a key of the listed server. Keys that the stage is not about are left out, and those that
+// do not fit.
+func (k *walk) listed(d *dump, escaped []byte) {
+	e := k.e
+	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
+	key, ok := bytes.CutPrefix(e.EncodedKey, k.named)
+	switch {
+	case !ok || divert.IsReserved(key) || !k.concerns(key):
+	case k.size >= walkBytes:
+		k.more = true
+	default:
+		k.keys = append(k.keys, string(key))
+		k.size += len(key) + walkKey
+		k.found++
+	}
+}
+
+// concerns reports whether the listed server must not have the key at the end of this stage.
+func (k *walk) concerns(key []byte) bool {
+	_, _, owner := k.bp.Pool.Place.Locate(key)
+	_, _, next := k.bp.Next.Pool.Place.Locate(key)
+	switch {
+	case owner < 0 || next < 0 || k.bp.Servers[owner] == k.bp.Next.Servers[next]:
+		return false
+	case k.stage == resize.Stable:
+		return k.bp.Next.Indexes[next] == k.rest[0]
+	}
+	return owner == k.rest[0]
+}
+
+func (k *walk) allListed(d *dump, ok bool, why string) {
+	k.dump = nil
+	if !ok {
+		k.later(why)
+		return
+	}
+	k.works, k.gaps = true, d.gaps
+	k.e.At(link.ResyncTimer, k.e.Now)
+}
+
+// handle handles listed keys, as fast as the rate of the pool allows.
+func (k *walk) handle() {
+	e := k.e
+	for len(k.keys) > 0 {
+		if k.open >= background { // the end of a move continues the work
+			return
+		}
+		if !e.mayMove(k.bp, k.rest[0], 1) {
+			k.at = e.Now + walkTick
+			e.At(link.ResyncTimer, k.at)
+			return
+		}
+		key := []byte(k.keys[0])
+		k.keys = k.keys[1:]
+		if !k.take(key) {
+			k.failed++
+		}
+	}
+	if k.open == 0 {
+		k.passed()
+	}
+}
+
+// take begins to move or to remove a key. It returns false if that is not possible now.
+func (k *walk) take(key []byte) bool {
+	e, i := k.e, k.rest[0]
+	rt := k.route()
+	if rt == nil {
+		return false
+	}
+	hash := e.Loops.HashKey(key)
+	_, again := k.before[hash]
+	from := movingReplica(k.bp, i)
+	name := divert.AppendKey(nil, uint64(k.bp.View.Renamed(i)), key)
+	mv := &moving{n: k.n, names: [2][]byte{name, name}}
+	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
+	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
+		c, _, why := e.movingCommand(k.bp, key)
+		if why != "" || c.moving.away {
+			return false
+		}
+		mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
+	}
+	k.open++
+	mv.ended = func(c *command, ok bool) {
+		k.open--
+		for i := range c.asks {
+			if a := &c.asks[i]; a.Step == replicate.Fill && (a.kind == replicate.ServerError || a.kind == replicate.ClientError) {
+				k.gone[hash] = struct{}{}
+			}
+		}
+		if ok {
+			k.gone[hash] = struct{}{}
+			e.Count.Relocated++
+		} else {
+			k.failed++
+		}
+		e.At(link.ResyncTimer, e.Now)
+	}
+	e.runMove(rt, key, replicas, mv, rule)
+	return true
+}
+
+// route returns a route of the pool, for the timeouts of requests.
+func (k *walk) route() *routing.Route {
+	for _, l := range k.e.InOrder {
+		for i := range l.Routes {
+			if rt := &l.Routes[i]; rt.BoundPool == k.bp {
+				return rt
+			}
+		}
+	}
+	return nil
+}
+
+// passed ends the work on a listing. The server is done when a listing has found nothing.
+func (k *walk) passed() {
+	k.works = false
+	k.clean++
+	if k.found > 0 || k.more {
+		k.clean = 0
+	}
+	switch {
+	case k.failed > 0:
+		k.later("server " + k.bp.Server(k.rest[0]).Label() + " has keys that can't be moved now")
+		return
+	case k.clean > 0 && (!k.gaps || k.clean >= gapPasses):
+		k.rest, k.clean, k.gone = k.rest[1:], 0, nil
+	}
+	k.e.At(link.ResyncTimer, k.e.Now)
+}
+
+// claim stores the item which says that this instance does the work of this stage. If another instance has
+// stored it, this one waits.
+func (k *walk) claim() {
+	e := k.e
+	for i := range k.w.Servers {
+		srv := k.bp.Server(i)
+		if k.bp.View.Phase(i) != health.In || k.bp.View.Suspected(i) || srv.Down {
+			continue
+		}
+		mode := " ME"
+		if k.ours {
+			mode = ""
+		}
+		k.asking = true
+		limit := table.Timeouts{Connect: srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: srv.Connect + k.bp.Pool.Failover.Request, Total: srv.Connect + k.bp.Pool.Failover.Request}
+		line := fmt.Sprintf("ms %s_walk__:%s:%d 1 T%d%s\r\n1\r\n", divert.Reserved, k.w.Pool, k.n, walkSeconds, mode)
+		e.Ask(srv.Conns[0], (*walkClaim)(k), 0, &limit, []byte(line), true)
+		return
+	}
+	k.later("no server is in use")
+}
+
+// walkClaim receives the reply to the request of a claim.
+type walkClaim walk
+
+func (k *walkClaim) Client() uint64 { return 0 }
+
+func (k *walkClaim) Answered(_ int, r *upstream.Result) {
+	k.asking = false
+	w := (*walk)(k)
+	switch {
+	case bytes.HasPrefix(r.Bytes, []byte("HD")):
+		k.ours, k.renewAt = true, k.e.Now+walkRenewal
+		k.e.At(link.ResyncTimer, k.e.Now)
+	case r.Bytes == nil:
+		w.later(r.Why)
+	default:
+		k.ours = false
+		w.later("")
+	}
+}
