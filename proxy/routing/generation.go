@@ -350,7 +350,7 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 	unknown := slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { s, _ := p.Entire(); return s == resize.Nothing })
 	l.Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
 		if unknown && refusal == "" {
-			refusal = "server " + srv.Label() + ": " + UnknownList
+			refusal = "server " + srv.Label() + ": " + Outdated
 		}
 		if used[srv] {
 			f(srv, p, refusal)

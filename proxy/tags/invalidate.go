@@ -109,7 +109,7 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 		}
 		service, more := p.Entire()
 		if service == resize.Nothing {
-			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.UnknownList})
+			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Outdated})
 		}
 		for i := range members {
 			n.ask(tags, p, i, deadline)
