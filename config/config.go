@@ -182,6 +182,7 @@ type Pool struct {
 // Resize says what happens to keys with one copy when a reload changes which server owns them.
 type Resize struct {
 	Mode table.ResizeMode
+	Rate int // in mode warm, keys that each server may give to others in a second, for each process
 }
 
 // Server is one server of a pool.

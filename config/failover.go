@@ -302,9 +302,13 @@ func (d *document) checkFailover(f *File) {
 	}
 }
 
-// checkResize rejects resize: {mode: flush} in a pool that can't have it. Such a pool does not inherit it.
+// checkResize rejects resize: {mode: flush} and {mode: warm} in a pool that can't have it. Such a pool does not
+// inherit it.
 func (d *document) checkResize(f *File, p *Pool) {
-	if p.Resize.Mode != table.ResizeFlush {
+	if n := d.where[&p.Resize.Rate]; n != nil && p.Resize.Mode != table.ResizeWarm {
+		d.failAt(n, "pools.%s.resize.rate has no effect in mode %s; set mode: warm, or leave this out", p.Name, p.Resize.Mode)
+	}
+	if p.Resize.Mode == table.ResizePlain {
 		return
 	}
 	o, n := &p.Failover, d.where[&p.Resize.Mode]
@@ -314,16 +318,48 @@ func (d *document) checkResize(f *File, p *Pool) {
 		why = fmt.Sprintf("needs failover.mode rehash: with %s (%s), the instances do not agree about servers", o.Mode, o.WhyMode)
 	case o.Mode == table.Gutter:
 		why = "needs failover.mode rehash: a gutter is not flushed, so it keeps values of earlier outages, which another server's outage could bring back after the change"
+	case len(f.copiesIn(p.Name)) > 0 && p.Resize.Mode == table.ResizeWarm:
+		why = "is not needed in a pool with replicated keys, which move with their values; give keys with one copy another pool, or leave this out"
 	case len(f.copiesIn(p.Name)) > 0:
 		why = "is not possible in a pool with replicated keys, because the flush would remove replicas: give these routes another pool, or leave this out"
 	case !slices.Contains(f.served(), p.Name):
 		why = "is not possible in a gutter, which no route uses"
-	default:
+	case p.Resize.Mode == table.ResizeWarm:
+		why = f.whyNotWarm(p)
+	}
+	if why == "" {
 		return
 	}
+	mode := p.Resize.Mode
 	if p.Resize.Mode = table.ResizePlain; n != nil {
-		d.failAt(n, "pools.%s.resize: mode flush %s", p.Name, why)
+		d.failAt(n, "pools.%s.resize: mode %s %s", p.Name, mode, why)
 	}
+}
+
+// whyNotWarm returns why keys of the pool can't move with their values; "": they can.
+func (f *File) whyNotWarm(p *Pool) string {
+	for r := range f.routes() {
+		if !slices.Contains(r.to(), p.Name) {
+			continue
+		}
+		for _, has := range []struct {
+			is   bool
+			name string
+		}{{r.Guard.On, "guard"}, {r.Tags.On, "tags"}, {r.Near.On, "near"}, {r.Buffer != nil, "buffer"}, {r.Autocreate != nil, "autocreate"}} {
+			if has.is {
+				return fmt.Sprintf("is not possible yet with %s on a route of the pool: use mode flush, or give this route another pool", has.name)
+			}
+		}
+	}
+	for i := range f.Pools {
+		for j := range f.Pools[i].Servers {
+			o := &f.Pools[i].Servers[j]
+			if f.Pools[i].Name != p.Name && slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address == o.Address }) {
+				return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: the keys of both pools can't be told apart", o.Address.text(), f.Pools[i].Name)
+			}
+		}
+	}
+	return ""
 }
 
 // idle returns the reason why a setting has no effect in this pool. The setting needs the behaviour

@@ -4,6 +4,7 @@ package proxy
 // flush_all, cache_memlimit and version.
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"strconv"
@@ -39,21 +40,28 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 	if e.near.On && e.Req.Op == wire.FlushAll {
 		e.near.lookupOf(x).WritesAll()
 	}
-	asked := 0
-	each(func(srv *upstream.Server, p *table.Pool, why string) {
-		asked++
-		var c *upstream.Conn
-		if why == "" {
-			c, why, _ = srv.Pick(s.ID, false)
-		}
-		if c == nil {
-			g.Add(srv, nil, why)
-			return
-		}
-		a := x.GatherAttempt()
-		a.Dialect = wire.Text
-		c.Enqueue(a, &p.Timeouts, e.Req.Needs(), line)
-	})
+	asked, needs := 0, e.Req.Needs()
+	send := func() {
+		each(func(srv *upstream.Server, p *table.Pool, why string) {
+			asked++
+			var c *upstream.Conn
+			if why == "" {
+				c, why, _ = srv.Pick(s.ID, false)
+			}
+			if c == nil {
+				g.Add(srv, nil, why)
+				return
+			}
+			a := x.GatherAttempt()
+			a.Dialect = wire.Text
+			c.Enqueue(a, &p.Timeouts, needs, line)
+		})
+	}
+	if f, ok := g.(*unanimous); ok && f.twice {
+		each(func(*upstream.Server, *table.Pool, string) { f.first++ })
+		line, f.again = bytes.Clone(line), send
+	}
+	send()
 	s.UseTurn(max(0, asked-1))
 	x.AddWork(max(0, asked-1))
 	x.FinishOne()
@@ -108,7 +116,7 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	} else if b := e.Shared.book.Load(); b != nil {
 		delay = int64(b.TTL(e.Now, at)) * int64(time.Second)
 	}
-	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, at: e.Now + delay, quiet: r.Flags&wire.Quiet != 0}, each)
+	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, twice: e.listener(s).KeysMove(), at: e.Now + delay, quiet: r.Flags&wire.Quiet != 0}, each)
 }
 
 // unanimous collects the replies to a command that every server must carry out. The
@@ -120,7 +128,10 @@ type unanimous struct {
 	quiet bool     // the client sent noreply, and gets neither a reply nor an error
 	flush bool     // the command is flush_all: it also deletes the view records on the servers
 	at    int64    // when the flush takes effect, in nanoseconds on the loop's clock
-	asked int      // number of servers
+	asked int      // number of replies
+	twice bool     // keys move between servers: when all servers have replied, the command is sent to all once more, because a key may have moved to a server behind its flush
+	first int      // number of servers, if twice is set
+	again func()   // sends the command once more; nil: not needed, or done
 	bad   []string // one reason for each server that has not carried the command out
 }
 
@@ -134,6 +145,11 @@ func (f *unanimous) Add(srv *upstream.Server, answer []byte, failed string) {
 	case f.flush:
 		f.e.Notify(srv, (*health.Keeper).Flushed)
 		f.e.lost(srv, f.at, true)
+	}
+	if f.again != nil && f.asked == f.first {
+		again := f.again
+		f.again = nil
+		again()
 	}
 }
 

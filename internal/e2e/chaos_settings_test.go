@@ -87,7 +87,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	pool("multiget_order", "arrival", "request")
 	pool("queue", 50, 1000)
 	pool("hash_tag", "{}")
-	pool("resize", tree{"mode": "flush"}, tree{"mode": "plain"})
+	pool("resize", tree{"mode": "flush"}, tree{"mode": "plain"}, tree{"mode": "warm", "rate": 1000})
 	pool("max_move", "100%") // with a lower limit, reloads would be rejected
 	pool("hash_strip_prefix", []any{"r:", "x:"})
 	pool("timeouts", tree{"connect": "1s", "request": "200ms", "deadline": "500ms"}, tree{"deadline_total": "30s"}, tree{"deadline_total": off})

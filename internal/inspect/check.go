@@ -175,9 +175,12 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	if o.Consistency != "" {
 		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 	}
-	if p.Resize == table.ResizeFlush {
+	switch p.Resize {
+	case table.ResizeWarm:
+		fmt.Fprintln(out, "  resize: warm: when servers change, keys with one copy move with their values in all instances together")
+	case table.ResizeFlush:
 		fmt.Fprintln(out, "  resize: flush: when servers change, keys with one copy move in all instances together, and servers that gain keys are flushed before")
-	} else {
+	default:
 		fmt.Fprintln(out, "  resize: plain: when servers change, keys with one copy move at once; old values can return after a further change")
 	}
 	for _, s := range f.Pools[i].Sources {

@@ -48,6 +48,7 @@ type poolPlan struct {
 const (
 	copied = "copied" // a replicated key moves with its value
 	missed = "missed" // a key with one copy misses at its new server
+	moved  = "moved"  // a key with one copy moves with its value
 )
 
 // planInstance is an instance, and whether it has the new configuration.
@@ -366,7 +367,10 @@ func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
 	if several {
 		p.Modes = append(p.Modes, copied)
 	}
-	if one {
+	switch {
+	case one && of.Resize.Mode == table.ResizeWarm:
+		p.Modes = append(p.Modes, moved)
+	case one:
 		p.Modes = append(p.Modes, missed)
 	}
 	return p
@@ -375,6 +379,9 @@ func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
 // remarks says what happens to the keys that move.
 func (p *poolPlan) remarks() (list []string) {
 	switch {
+	case slices.Contains(p.Modes, moved):
+		list = append(list, "Moved keys with one copy move with their values when all instances have loaded the file. Until a key has moved, its former server",
+			"is also asked for it.")
 	case slices.Contains(p.Modes, missed) && p.Resize == table.ResizeFlush.String():
 		list = append(list, "Moved keys with one copy miss until they are set again. They move when all instances have loaded the file. Before that,",
 			"each server that gains keys is flushed, with all that it has.")

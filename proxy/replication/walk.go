@@ -15,6 +15,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"ringside/proxy/event"
@@ -163,6 +164,8 @@ func (k *walk) advance() {
 		e.At(link.ResyncTimer, e.Now)
 	case phase != health.In || k.bp.View.Suspected(i) || srv.Down:
 		k.later("server " + srv.Label() + " is not in use")
+	case slices.ContainsFunc(e.Pools, func(o *routing.BoundPool) bool { return o != k.bp && slices.Contains(o.Servers, srv) }):
+		k.later("server " + srv.Label() + " belongs to another pool, too, and their keys can't be told apart")
 	case srv.Dedicated[dumpConn] != nil:
 		k.later("")
 	default:

@@ -331,6 +331,12 @@ func (l *Listener) Each(f func(srv *upstream.Server, p *table.Pool, refusal stri
 				found[srv] = place{p.Pool, p.Refusal(i)}
 			}
 		}
+		for _, srv := range p.Joining {
+			if _, ok := found[srv]; !ok && p.View.Moves() {
+				order = append(order, srv)
+				found[srv] = place{pool: p.Pool}
+			}
+		}
 	}
 	for _, srv := range order {
 		f(srv, found[srv].pool, found[srv].refusal)
@@ -345,6 +351,9 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 	for _, p := range l.Pools {
 		for i, srv := range p.Servers {
 			used[srv] = used[srv] || p.View == nil || p.View.Phase(i) != health.Out
+		}
+		for i, srv := range p.Joining {
+			used[srv] = used[srv] || p.View.Phase(len(p.Servers)+i) != health.Out
 		}
 	}
 	unknown := slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { s, _ := p.Entire(); return s == resize.Nothing })
@@ -376,6 +385,11 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 			}
 		}
 	}
+}
+
+// KeysMove reports whether keys move with their values between servers of a pool of l.
+func (l *Listener) KeysMove() bool {
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Next != nil && p.View != nil && p.View.Moves() })
 }
 
 // Unknown reports whether the servers of a pool of l are not known yet.
