@@ -249,7 +249,7 @@
 // # Keys that move
 //
 // Relocate runs a command on a key that has only one copy, while a new configuration moves the key
-// from its old owner to its new owner. This is the pure rule of such a resize: no handler uses it yet.
+// from its old owner to its new owner. Package replication runs it (relocate.go, walk.go).
 // It relies on the following stages of all proxies. As in package barrier, all are in one stage or in
 // neighboring ones, and a stage ends when all proxies have been in it for a WAIT.
 //
@@ -304,16 +304,13 @@
 // Not explored: a key whose server is out or rejoins during the resize, the loss of the view record,
 // cas tokens, TTLs, and two faults.
 //
-// What a resize needs besides: both lists of servers and the stage in the view records, so that all
-// instances serve by them, also one that starts with another file (package health, and barrier for the
-// stages); a handler that runs Relocate for keys whose owners differ, in place of failover.SingleCopy;
-// a walk and sweeps, with the listings of the resync (package replication) and the rules Depart and
-// Move; a number of the resize in the cas tokens of the pool. On a busy machine, one listing of 1 million
-// keys of memcached 1.6.18 took 2.3 s and had 95 MB. Reads meanwhile waited 3.9 ms (p99; 0.2 ms without a
-// listing), one of them 189 ms. So a walk should remember only keys that move, but many of them.
+// The stages are those of package health/resize, with these differences: the sweep of announce is done in
+// the stage Stable, and there is no stage turn, because a change back waits for the end. On a busy machine,
+// one listing of 1 million keys of memcached 1.6.18 took 2.3 s and had 95 MB. Reads meanwhile waited 3.9 ms
+// (p99; 0.2 ms without a listing), one of them 189 ms. So a walk remembers only keys that move, but many of them.
 //
 // A sweep in announce must not leave out a key. So a server with incomplete listings (memcached before
-// 1.6.19) must be flushed instead, if it may have old values.
+// 1.6.19) is listed until several listings have found nothing.
 //
 // # When a miss is believed
 //

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"testing"
 
 	"ringside/internal/testenv"
@@ -93,4 +94,100 @@ func TestResizeFlush(t *testing.T) {
 	eventually(t, "keys miss because the servers that gain them were flushed", func() bool { return check("back") < keys })
 	fill("fourth")
 	write("fifth")
+}
+
+// TestResizeWarm adds a server to a pool and removes it again, while two instances are reloaded one after
+// the other, and clients read and write. No read may return a value that was replaced or deleted, and
+// nearly all find theirs. At the end no server has a key of another one.
+func TestResizeWarm(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests the changes of servers; this test needs seconds of pings")
+	t.Parallel()
+	const keys = 1000
+	servers := startMemcacheds(t, 4)
+	pool := func(n int) string {
+		return front(servers[:n], "resize: {mode: warm, rate: 200}", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}")
+	}
+	both := [2]*ringside{startRingside(t, "auto", pool(3)), startRingside(t, "auto", pool(3))}
+	clients := [2]*conn{dial(t, both[0].address), dial(t, both[1].address)}
+	value := map[string]string{}
+	reads, misses, n := 0, 0, 0
+	step := func() {
+		t.Helper()
+		key, c, d := fmt.Sprintf("k%d", n*7%keys), clients[n%2], clients[(n/2+1)%2]
+		n++
+		got, end := c.get(key)
+		v, hit := got[key]
+		if want, has := value[key]; end != "END" || hit && v != want {
+			t.Fatalf("step %d: get %s: %q and %s, want %q or a miss", n, key, v, end, want)
+		} else if has {
+			if reads++; !hit {
+				misses++
+			}
+		}
+		switch n % 10 {
+		case 1, 2:
+			value[key] = strconv.Itoa(n)
+			eventually(t, "the set is stored", func() bool { return d.set(key, value[key]) == "STORED" })
+		case 3:
+			eventually(t, "the delete is done", func() bool { return !strings.HasPrefix(d.question("delete "+key), "SERVER_ERROR") })
+			delete(value, key)
+		case 4:
+			stored := d.question("add " + key + " 0 0 1\r\na")
+			if _, has := value[key]; has && stored == "STORED" && hit || !has && stored == "NOT_STORED" {
+				t.Fatalf("step %d: add %s: %s", n, key, stored)
+			} else if stored == "STORED" {
+				value[key] = "a"
+			}
+		case 5:
+			if _, has := value[key]; has && d.question("append "+key+" 0 0 1\r\nx") == "STORED" {
+				value[key] += "x"
+			}
+		}
+	}
+	for i := range keys {
+		key := fmt.Sprintf("k%d", i)
+		value[key] = "first"
+		clients[0].store(key, "first")
+	}
+	resized := func(r *ringside) int { return strings.Count(r.Output(), "to=resized") }
+	for round, size := range []int{4, 3} {
+		reads, misses = 0, 0
+		before := [2]int{resized(both[0]), resized(both[1])}
+		for i, r := range both {
+			done := r.metric(t, reloadsDone)
+			r.reload(t, pool(size))
+			r.reloaded(t, reloadsDone, done)
+			for range 200 * (i + 1) {
+				step()
+			}
+		}
+		eventually(t, "the keys have moved", func() bool {
+			for range 100 {
+				step()
+			}
+			return resized(both[0]) > before[0] && resized(both[1]) > before[1]
+		})
+		if misses*20 > reads {
+			t.Errorf("round %d: %d of %d reads missed", round, misses, reads)
+		}
+		t.Logf("round %d: %d of %d reads missed", round, misses, reads)
+		for range 3 * keys {
+			step()
+		}
+		items := 0
+		for i, s := range servers {
+			at := dial(t, s.address)
+			for key := range value {
+				if got, _ := at.get(key); len(got) > 0 {
+					items++
+					if i >= size {
+						t.Errorf("round %d: server %d still has %s", round, i, key)
+					}
+				}
+			}
+		}
+		if items > len(value) {
+			t.Errorf("round %d: %d items for %d keys", round, items, len(value))
+		}
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+
+	"ringside/proxy/table"
 )
 
 // plot is such a fault. i is a random server for it.
@@ -354,27 +356,27 @@ var plots = map[string]plot{
 		f.reload(func(l *layout) { l.gone = i })
 		at := f.between(moving, 2*moving)
 		f.after(at, func() { f.reload(func(l *layout) { l.gone = -1 }) })
-		f.lasts(at + 2*moving)
+		f.lasts(at + f.settles())
 	},
 	"resize, weights": func(f *fleet, i int) {
 		f.reload(reweigh)
 		at := f.upTo(2 * moving)
 		f.after(at, func() { f.reload(reweigh) })
-		f.lasts(at + 2*moving)
+		f.lasts(at + f.settles())
 	},
 	"resize, hang": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.gone = i })
 		at := f.between(moving, 2*moving)
 		f.after(f.upTo(moving), func() { f.hangFor(f.other(i), 200*milli, 3*second) })
 		f.after(at, func() { f.reload(func(l *layout) { l.gone = -1 }) })
-		f.lasts(at + 2*moving)
+		f.lasts(at + f.settles())
 	},
 	"resize, kill": func(f *fleet, i int) {
 		f.reload(reweigh)
 		at := f.between(moving, 3*moving)
 		f.after(f.upTo(moving), func() { f.killFor(i, 200*milli, 3*second) })
 		f.after(at, func() { f.reload(reweigh) })
-		f.lasts(at + 2*moving)
+		f.lasts(at + f.settles())
 	},
 
 	// The list of servers changes. One instance is restarted with it, and the others are reloaded much
@@ -423,6 +425,14 @@ func (f *fleet) outageWith(i int, changes ...func(l *layout)) {
 
 // moving is the approximate time until keys have moved after a reload.
 const moving = 9 * second
+
+// settles returns how long a change of the list of servers may last, and another one that waits for it.
+func (f *fleet) settles() int64 {
+	if f.resize == table.ResizeWarm {
+		return 7 * moving
+	}
+	return 2 * moving
+}
 
 func reweigh(l *layout) { l.reweighed = !l.reweighed }
 

@@ -21,9 +21,10 @@ type Set struct {
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed
 
 	// The rules of a change of the server list (package health/resize).
-	Sweep bool // if set, servers that gain keys are not flushed
-	Clear bool // if set, the stage Clear ends before all instances know it
-	Force bool // if set, an instance uses its own list although its peers use another one
+	Sweep  bool // if set, servers that gain keys are not emptied, and old owners neither
+	Clear  bool // if set, a stage ends before all instances know it
+	Force  bool // if set, an instance uses its own list although its peers use another one
+	Leaves bool // if set, commands on a key that moves do not empty its old owner
 
 	// The rules of stampede protection and tags (package guard).
 	Late        bool // if set, a miss after a wait that timed out is not remembered, so the set that the client sends next is not bound

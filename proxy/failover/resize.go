@@ -27,7 +27,8 @@ const (
 
 // The numbers of the requests of a sweep to one server, in their order.
 const (
-	askSwept = iota // mg: has another instance flushed the server for the same change?
+	askWalk  = iota // mg: does another instance move keys at the moment?
+	askSwept        // mg: has another instance flushed the server for the same change?
 	askFlush        // flush_all
 	askNote         // ms: note that the server is flushed
 )
@@ -75,11 +76,17 @@ func (e *Keepers) followResize(w *Agent) {
 	for _, srv := range gaining(bp) {
 		w.sweep.open++
 		a := &sweepAsk{e: e, w: w, s: w.sweep, srv: srv, key: fmt.Sprintf("%s_swept__:%s", divert.Reserved, w.Pool)}
-		a.ask(askSwept, "mg "+a.key+" v\r\n")
+		a.ask(askWalk, "mg "+WalkKey(w.Pool, change[0])+" v\r\n")
 	}
 	if w.sweep.open == 0 {
 		e.swept(w, w.sweep)
 	}
+}
+
+// WalkKey returns the key of the item that says that an instance does the work on the servers of a pool
+// in the stage with the number n (package replication).
+func WalkKey(pool string, n uint32) string {
+	return fmt.Sprintf("%s_walk__:%s:%d", divert.Reserved, pool, n)
 }
 
 // swept ends a sweep.
@@ -107,6 +114,10 @@ func (a *sweepAsk) Answered(id int, r *upstream.Result) {
 	switch {
 	case r.Bytes == nil:
 		a.end(r.Why)
+	case id == askWalk && found:
+		a.end("another instance moves keys at the moment")
+	case id == askWalk:
+		a.ask(askSwept, "mg "+a.key+" v\r\n")
 	case id == askSwept && found && string(value) == mark:
 		a.end("")
 	case id == askSwept:

@@ -379,6 +379,12 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		return
 	}
 	line := c.line(t, &c.asks[id])
+	if c.e.Ablation.Leaves && c.moving != nil && !c.isRepair && ask.Step == replicate.Remove {
+		r := &upstream.Result{Server: srv}
+		r.SetAnswer(wire.Delete, wire.Meta, []byte("NF\r\n"))
+		t.InjectResult(id, r)
+		return
+	}
 	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && c.replicas[ask.Replica].Pool.View.Renamed(c.replicas[ask.Replica].Index) == 0 {
 		c.first.Server = srv // the get before the task may have used the server object of another loop
 		t.InjectResult(id, c.first)

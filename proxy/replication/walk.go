@@ -312,27 +312,39 @@ func (k *walk) passed() {
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
-// claim stores the item which says that this instance does the work of this stage. If another instance has
-// stored it, this one waits.
+// claim stores the item which says that this instance does the work of this stage, on the servers of the next
+// list. The first of them decides: if another instance has stored it there, this one waits.
 func (k *walk) claim() {
 	e := k.e
-	for i := range k.w.Servers {
+	mode := " ME"
+	if k.ours {
+		mode = ""
+	}
+	line := fmt.Appendf(nil, "ms %s 1 T%d%s\r\n1\r\n", failover.WalkKey(k.w.Pool, k.n), walkSeconds, mode)
+	for _, i := range k.bp.Next.Indexes {
 		srv := k.bp.Server(i)
 		if k.bp.View.Phase(i) != health.In || k.bp.View.Suspected(i) || srv.Down {
 			continue
 		}
-		mode := " ME"
-		if k.ours {
-			mode = ""
-		}
-		k.asking = true
 		limit := table.Timeouts{Connect: srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: srv.Connect + k.bp.Pool.Failover.Request, Total: srv.Connect + k.bp.Pool.Failover.Request}
-		line := fmt.Sprintf("ms %s_walk__:%s:%d 1 T%d%s\r\n1\r\n", divert.Reserved, k.w.Pool, k.n, walkSeconds, mode)
-		e.Ask(srv.Conns[0], (*walkClaim)(k), 0, &limit, []byte(line), true)
-		return
+		if !k.asking {
+			k.asking = true
+			e.Ask(srv.Conns[0], (*walkClaim)(k), 0, &limit, line, true)
+		} else if k.ours {
+			e.Ask(srv.Conns[0], walkNote{}, 0, &limit, line, true)
+		}
 	}
-	k.later("no server is in use")
+	if !k.asking {
+		k.later("no server is in use")
+	}
 }
+
+// walkNote ignores the reply to the request of a claim at a further server.
+type walkNote struct{}
+
+func (walkNote) Client() uint64 { return 0 }
+
+func (walkNote) Answered(int, *upstream.Result) {}
 
 // walkClaim receives the reply to the request of a claim.
 type walkClaim walk
@@ -344,7 +356,9 @@ func (k *walkClaim) Answered(_ int, r *upstream.Result) {
 	w := (*walk)(k)
 	switch {
 	case bytes.HasPrefix(r.Bytes, []byte("HD")):
-		k.ours, k.renewAt = true, k.e.Now+walkRenewal
+		if k.renewAt = k.e.Now + walkRenewal; !k.ours { // the other servers get the item at once
+			k.ours, k.renewAt = true, k.e.Now
+		}
 		k.e.At(link.ResyncTimer, k.e.Now)
 	case r.Bytes == nil:
 		w.later(r.Why)

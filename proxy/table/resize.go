@@ -109,6 +109,7 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving bool)) {
 		case !holds:
 		case moving && was.Next != nil:
 			p.use(before)
+			p.Resize = was.Resize
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
 				p.Later = next
 			}

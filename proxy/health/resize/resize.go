@@ -32,7 +32,8 @@
 // A proxy that does not know the list in force serves no key. This happens to a proxy that was started
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
 // stage. If all proxies are in this state, none knows which servers gain keys. After a longer
-// time one of them flushes all servers.
+// time one of them flushes all servers. The same happens in the stages of mode warm, if no proxy knows
+// both lists. A proxy that moves keys says so by an item on the servers (package replication).
 package resize
 
 import "time"
@@ -219,6 +220,16 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		if !replicated(0) {
 			return false
 		}
+	case stage != Stable && r.Mine == r.Wish: // perhaps no proxy knows both lists
+		switch {
+		case !agreed || now < max(r.Since, r.wished)+aloneTimes*waitPings*int64(ping):
+			return false
+		case r.swept != change:
+			r.sweeps = true
+			return false
+		}
+		r.set(State{N: r.N - r.N%uint32(stages) + uint32(stages), List: r.Mine}, now)
+		return true
 	case stage != Stable:
 		life := time.Duration(0)
 		if stage == Cool {
@@ -245,7 +256,8 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 
 // Sweeps reports whether work on the servers is due, and for which change. The work is that of the
 // stage: in Stable, old values must leave the servers that gain keys; in Move, values leave the old
-// owners for the new ones; in Settle, they are deleted there. Work for another change does not count.
+// owners for the new ones; in Settle, they are deleted there. If no proxy may know both lists, all servers
+// must be flushed. Work for another change does not count.
 func (r *Resize) Sweeps() (change [2]uint32, ok bool) {
 	return [2]uint32{r.N, r.Wish}, r.sweeps
 }
