@@ -249,7 +249,8 @@
 // # Keys that move
 //
 // Relocate runs a command on a key that has only one copy, while a new configuration moves the key
-// from its old owner to its new owner. Package replication runs it (relocate.go, walk.go).
+// from its old owner to its new owner. Package replication runs it
+// (proxy/replication/relocate.go and proxy/replication/walk.go).
 // It relies on the following stages of all proxies. As in package barrier, all are in one stage or in
 // neighboring ones, and a stage ends when all proxies have been in it for a WAIT.
 //

@@ -44,7 +44,7 @@ var mutants = []mutant{
 	{"proxy/guard", "read.go", "case s.HasLease() && !l.Hide:", "case s.HasLease() && l.Hide:"},
 	{"proxy/health", "keeper.go", "PhaseOf(s.n) == Warming", "PhaseOf(s.n) != Warming"},
 	{"proxy/health/barrier", "barrier.go", "if now < b.Since+b.deadline || !replicated() {", "if now < b.Since+b.deadline {"},
-	{"proxy/health/resize", "resize.go", "if !replicated() {", "if false && !replicated() {"},
+	{"proxy/health/resize", "resize.go", "if !replicated(0) {", "if false && !replicated(0) {"},
 	{"proxy/health/divert", "divert.go", "string(key[:len(Reserved)]) == Reserved", "string(key[:len(Reserved)]) != Reserved"},
 	{"proxy/health", "meta.go", `f[0] != "VA"`, `f[0] == "VA"`},
 	{"proxy/health", "process.go", "return p.PID == q.PID &&", "return p.PID != q.PID &&"},
