@@ -68,6 +68,7 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 }
 
 var (
+	answerOutdated       = wire.AppendServerError(nil, routing.Outdated)
 	answerUnknown        = wire.AppendServerError(nil, routing.Unknown)
 	answerFlushDenied    = []byte("CLIENT_ERROR flush_all not allowed\r\n") // the error of memcached -F
 	answerFlushDelayed   = []byte("CLIENT_ERROR flush_all with a delay is not possible where keys have replicas; send it without a delay later\r\n")
@@ -99,6 +100,10 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 	r := &e.Req
 	if e.listener(s).DeniesFlush() {
 		e.local(s, e.quietly(answerFlushDenied), stats.ClientFault)
+		return
+	}
+	if e.listener(s).Outdated() {
+		e.local(s, e.quietly(answerOutdated), stats.Unavailable)
 		return
 	}
 	if n, err := strconv.ParseInt(string(r.Exptime.Of(raw)), 10, 64); err == nil && n > 0 && e.listener(s).HasReplicas(e.gen.Table) {

@@ -239,6 +239,8 @@ var promises = []scenario{
 		faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
 	{name: "resize, warm, relaxed", sidecars: 2, servers: 4, mode: table.Rehash, resize: table.ResizeWarm,
 		faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
+	{name: "resize, warm, flushed", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
+		faults: []string{"resize", "flush", "resize, weights", "flush"}, count: 4, calm: true, exact: true, costly: true},
 	{name: "resize, warm, restarts", sidecars: 3, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"resize, restart"}, count: 1, calm: true, exact: true, costly: true},
 	{name: "resize, warm, faults", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,

@@ -397,7 +397,7 @@ var plots = map[string]plot{
 					}
 				}
 			})
-			f.lasts(at + 3*moving)
+			f.lasts(at + moving + f.settles())
 			at += f.between(2*moving, 4*moving)
 		}
 	},

@@ -72,7 +72,7 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 serving:
 	switch s := t.Route.Serving(t.Key); s {
 	case resize.Nothing:
-		return unavailable("this instance does not have the server list of its peers: reload it with their configuration")
+		return unavailable(routing.Outdated)
 	case resize.Staying, resize.Paused:
 		switch {
 		case s == resize.Paused && task.CommandOf(t).Reads():

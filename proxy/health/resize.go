@@ -69,8 +69,10 @@ func (k *Keeper) firstList(now int64) {
 // advanceResize begins the next stage of a change of the server list if that is due.
 func (k *Keeper) advanceResize(now int64) {
 	k.firstList(now)
-	// With strict consistency, a WAIT is only certain while leases are checked.
-	sure := k.pool != poolForeign || !k.set.Strict
+	// With strict consistency, a WAIT is only certain while leases are checked. But an instance that does not
+	// know the list in force may have another list for ever. It serves no keys. So the change goes on after some time.
+	patience := k.resize.Patience(k.pace())
+	sure := k.pool != poolForeign || !k.set.Strict || now >= k.wishUntil && now >= patience
 	replicated := func(more time.Duration) bool {
 		if k.off.Clear {
 			return true
@@ -78,7 +80,7 @@ func (k *Keeper) advanceResize(now int64) {
 		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait()+int64(more), now)
 		return done && (sure || k.resize.Stage() == resize.Clear)
 	}
-	ready := sure && !k.any(func(i int) bool {
+	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool {
 		p := PhaseOf(k.servers[i].n)
 		return p != In && !(p == Out && k.servers[i].goes)
 	})

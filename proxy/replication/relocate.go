@@ -58,7 +58,11 @@ func (m Moving) Handle(t *task.Task) {
 // relocate runs t, a command on a key that moves.
 func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 	command := task.CommandOf(t)
-	if why := t.UncheckedFlags(); why != "" {
+	why := t.UncheckedFlags()
+	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() { // the server would reject the value after the old owner is emptied
+		why = "invalid flag"
+	}
+	if why != "" {
 		t.Reject(wire.AppendClientError(nil, why))
 		return
 	}

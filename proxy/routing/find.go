@@ -222,6 +222,9 @@ func (rt *Route) special(srv *upstream.Server) bool {
 // NoServer is the error for a key that the pool's rule assigns to no server.
 const NoServer = "the pool has no server for this key"
 
+// Outdated is the error for the keys of a pool if the instances use another server list than this one.
+const Outdated = "this instance does not have the server list of its peers: reload it with their configuration"
+
 // Unknown is the error for the keys of a pool without known servers.
 const Unknown = "the servers of this pool are not known yet"
 

@@ -387,6 +387,13 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 	}
 }
 
+// Outdated reports whether the instances use another server list of a pool of l than this one has.
+func (l *Listener) Outdated() bool {
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool {
+		return p.View != nil && p.View.Moves() && p.View.Resize().Serves() == resize.Nothing
+	})
+}
+
 // KeysMove reports whether keys move with their values between servers of a pool of l.
 func (l *Listener) KeysMove() bool {
 	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Next != nil && p.View != nil && p.View.Moves() })

@@ -72,7 +72,7 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		was := old.pool(p.Name)
 		switch {
 		case was == nil || p.Unknown || was.Unknown || p.wanted().Print() == was.wanted().Print():
-		case p.Resize != ResizePlain && was.Resize != ResizePlain && was.Later == nil && p.Resize == ResizeWarm:
+		case p.Resize != ResizePlain && was.Resize != ResizePlain && p.Resize == ResizeWarm:
 			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:
 			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed", p.Name))

@@ -254,6 +254,16 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 	return true
 }
 
+// Patience returns how long a step waits at most until all proxies have the same servers, although they wish
+// the same list. A proxy that knows the list in force is the first that goes on.
+func (r *Resize) Patience(ping time.Duration) int64 {
+	wait := aloneTimes * waitPings * int64(ping)
+	if r.List != r.Mine {
+		wait *= aloneTimes
+	}
+	return max(r.Since, r.wished) + wait
+}
+
 // Sweeps reports whether work on the servers is due, and for which change. The work is that of the
 // stage: in Stable, old values must leave the servers that gain keys; in Move, values leave the old
 // owners for the new ones; in Settle, they are deleted there. If no proxy may know both lists, all servers
