@@ -82,6 +82,7 @@ type scenario struct {
 	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
 	pace   int64 // average time between two requests of a client; 0: 12 ms
 	costly bool  // it gets a quarter of the seeds
+	full   bool  // it runs only in the full tier, and with a given number of seeds
 	cold   int   // number of rarely used keys; 0: 90
 	prunes bool  // more of the requests are deletes
 	ablate ablations
