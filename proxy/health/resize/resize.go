@@ -33,7 +33,8 @@
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
 // stage. If all proxies are in this state, none knows which servers gain keys. After a longer
 // time one of them flushes all servers. The same happens in the stages of mode warm, if no proxy knows
-// both lists. A proxy that moves keys says so by an item on the servers (package replication).
+// both lists. Clear follows then, until no placeholder can live. A proxy that moves keys says so by an item
+// on the servers (package replication).
 package resize
 
 import "time"
@@ -171,6 +172,8 @@ type Resize struct {
 // time.
 const PlaceholderLife = 10
 
+const placeholders = PlaceholderLife * time.Second * 11 / 10 // clocks may differ
+
 // Set sets the lists of this process.
 func (r *Resize) Set(l Lists, now int64) {
 	if r.Lists != l {
@@ -220,6 +223,9 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		if !replicated(0) {
 			return false
 		}
+		if r.List == r.Next && !replicated(placeholders) { // other proxies may have moved keys until they knew this stage
+			return false
+		}
 	case stage != Stable && r.Mine == r.Wish: // perhaps no proxy knows both lists
 		switch {
 		case !agreed || now < max(r.Since, r.wished)+aloneTimes*waitPings*int64(ping):
@@ -228,12 +234,12 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 			r.sweeps = true
 			return false
 		}
-		r.set(State{N: r.N - r.N%uint32(stages) + uint32(stages), List: r.Mine}, now)
+		r.set(State{N: r.N - r.N%uint32(stages) + uint32(Clear), List: r.Mine, Next: r.Mine}, now)
 		return true
 	case stage != Stable:
 		life := time.Duration(0)
 		if stage == Cool {
-			life = PlaceholderLife * time.Second * 11 / 10 // clocks may differ
+			life = placeholders
 		}
 		switch {
 		case !r.Warm || r.List != r.Mine || r.Next != r.Wish || !replicated(life):
