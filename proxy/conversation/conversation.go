@@ -348,8 +348,8 @@ func (s *Harness) Line(line string) {
 	if word == "list" {
 		for _, w := range s.Proxy.Agents() {
 			w.View.SetResize(map[string]resize.Status{
-				"moves":   {State: resize.State{N: 3, List: 1, Next: 2}, Mine: 1, Wish: 2},
-				"unknown": {State: resize.State{N: 4, List: 3}, Mine: 1, Wish: 1},
+				"moves":   {State: resize.State{N: 11, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2}},
+				"unknown": {State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1}},
 			}[rest], false)
 		}
 		return
