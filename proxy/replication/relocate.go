@@ -208,7 +208,6 @@ func (c *command) proceedToCreate(t *task.Task, s replicate.Settlement) bool {
 	}
 	c.asks = c.asks[:0]
 	c.rule = replicate.Relocate(c.moving.second, replicate.Empty)
-	c.advance(t)
 	return true
 }
 

@@ -244,7 +244,7 @@ func (c *command) look(t *task.Task, states []replicate.Replica) {
 // can't go on: see replicate.Rule.Continue.
 func (c *command) goOn(t *task.Task) replicate.Verdict {
 	e := c.e
-	if t.Loop != e.Tasks || e.Now >= t.Deadline || e.pauses() || c.stage != e.stage || !c.rule.IsDone() {
+	if c.moving != nil || t.Loop != e.Tasks || e.Now >= t.Deadline || e.pauses() || c.stage != e.stage || !c.rule.IsDone() {
 		return replicate.Unmet
 	}
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
@@ -536,7 +536,7 @@ var replyTo = map[replicate.Kind]wire.Kind{
 func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 	told := s.Verdict == replicate.Answered || s.Verdict == replicate.Done || s.Verdict == replicate.Absent && c.rule.Asked()
 	if c.moving != nil && c.proceedToCreate(t, s) {
-		return
+		return !t.ClientDone
 	}
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
