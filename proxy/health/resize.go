@@ -72,7 +72,7 @@ func (k *Keeper) advanceResize(now int64) {
 	// With strict consistency, a WAIT is only certain while leases are checked. But an instance that does not
 	// know the list in force may have another list for ever. It serves no keys. So the change goes on after some time.
 	patience := k.resize.Patience(k.pace())
-	sure := k.pool != poolForeign || !k.set.Strict || now >= k.wishUntil && now >= patience
+	sure := k.pool != poolForeign || !k.set.Strict || now >= patience && (now >= k.wishUntil || k.resize.Stage() != resize.Stable)
 	replicated := func(more time.Duration) bool {
 		if k.off.Clear {
 			return true
