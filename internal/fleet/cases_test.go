@@ -267,6 +267,8 @@ var promises = []scenario{
 		asks: pruning, faults: reweighed, count: 3, keeps: true, costly: true, again: []uint64{76}},
 	{name: "D6 taken out, and another hangs", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
+	{name: "D6 taken out while it is out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
+		asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
 		asks: readMostly, faults: []string{"drain beside, hang", "drain, hang beside"}, count: 2, exact: true, keeps: true, costly: true},
 	{name: "D6 fewer copies", sidecars: 2, servers: 4, strict: true, copies: thrice, errs: true,
@@ -394,6 +396,9 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, warm, no walk", ablations{Set: ablation.Set{Sweep: true}}, resizes(func(c *scenario) { c.resize, c.pace = table.ResizeWarm, 60*milli })},
 		{"resize, warm, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
+		{"a server that others have removed rejoins", ablations{Set: ablation.Set{Removed: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
+		}},
 		{"a server put back as it was", ablations{Set: ablation.Set{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}
 		}},

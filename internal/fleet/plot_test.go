@@ -272,6 +272,26 @@ var plots = map[string]plot{
 		f.lasts(back + second)
 	},
 
+	// A server is removed from the configuration while it is out. One proxy gets that configuration much
+	// earlier than the others. In between, the server replies again.
+	"hang, take out, the others later": func(f *fleet, i int) {
+		at := f.between(5*second, 6*second)
+		f.after(at, func() {
+			f.gone = i
+			f.edition++
+			first := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			f.note("", "RELOAD p%d with %+v", first.id, f.layout)
+			first.reload()
+			for _, s := range f.sidecars {
+				if s != first {
+					f.after(2*moving+f.upTo(moving), s.reload)
+				}
+			}
+		})
+		f.hangFor(i, at, at+second)
+		f.lasts(at + 4*moving)
+	},
+
 	// A server is removed from the configuration. Before all keys have moved, another
 	// one hangs.
 	"take out, hang": func(f *fleet, i int) {

@@ -434,6 +434,8 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "stays out, by an operator"
 	case k.pool == poolNoMeta:
 		s.step = "stays out: " + k.shortcoming()
+	case k.pool == poolForeign && k.copies && k.removed(i): // instances without the server do not write to it
+		s.step = "stays out: another instance has no such server in the pool"
 	case s.ending && !s.restored:
 		s.step = "stays out until it ends, and is there again"
 	case s.suspect || s.good < goodPings:

@@ -33,3 +33,43 @@ func TestResumeWaits(t *testing.T) {
 		t.Errorf("at last it is in stage %d", got)
 	}
 }
+
+// TestRemovedServerStaysOut checks that a server that a reload of one proxy has removed from a pool with
+// replicas does not rejoin while another proxy has the former list, even after that proxy restarts.
+// The server rejoins when all proxies have it again.
+func TestRemovedServerStaysOut(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		w := whole(t, 3, 4, Settings{Strict: strict})
+		begin := func(p *proxy, members []Server, n uint32) {
+			w.start(p)
+			p.k = New("p", members, w.set, uint64(p.life))
+			p.k.copies = true
+			for _, m := range w.members()[len(members):] {
+				p.k.Departed(m.Name, n, 0)
+			}
+			w.input(p, func() { p.k.Tick(w.now) })
+		}
+		for _, p := range w.proxies {
+			p.k.copies = true
+		}
+		begin(w.proxies[2], w.members()[:3], 0)
+		last := w.proxies[2]
+		w.proxies = w.proxies[:2]
+		w.until(3, Out)
+		w.stays(3, Out, 30*sec)
+		for i := range 10 {
+			w.run(w.now + int64(i)*137*ms)
+			begin(w.proxies[1], w.members(), 0)
+			w.run(w.now + 300*ms)
+			w.stays(3, Out, 6*sec)
+		}
+		for _, p := range w.proxies {
+			if got := p.k.servers[3].step; got != "stays out: another instance has no such server in the pool" {
+				t.Errorf("p%d says %q", p.id, got)
+			}
+		}
+		begin(last, w.members(), 0)
+		w.proxies = append(w.proxies, last)
+		w.settle(30 * sec)
+	}
+}

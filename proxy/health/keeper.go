@@ -262,7 +262,8 @@ func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning
 
 // Departed reports to the keeper that a reload has removed a server from the pool, or added it back.
 // n is the server's last phase number, and renamed the last number in the names of its keys. Proxies
-// do not write to a removed server, so it counts as OUT, and it rejoins as after an outage.
+// do not write to a removed server, so it counts as OUT, and it rejoins as after an outage. In a pool
+// with replicas, it does not rejoin while other proxies have lists with it: see Keeper.returns.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
 	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
@@ -285,6 +286,9 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 		k.departed = map[string]entry{}
 	}
 	k.departed[name] = e
+	if k.resize.Mine == 0 && !k.off.Removed {
+		k.departed[removedMark+name] = entry{n: e.n}
+	}
 }
 
 // ServerFailed reports to the keeper a failure of a server that the engine has seen. The server

@@ -3,7 +3,7 @@ package health
 // This file implements the view record: what all proxies know about a pool, stored as one item on
 // each view server.
 //
-//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20removed%20<server>=<n>] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
 // settings of the last writer that all proxies must share (settingsHash). Older releases interpret
@@ -175,6 +175,15 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	return merged
 }
 
+// removed reports whether a reload of some proxy has removed server i from the pool, and the server has
+// not rejoined since.
+func (k *Keeper) removed(i int) bool {
+	mark := appendEntry(nil, removedMark+k.members[i].Name, entry{n: k.servers[i].n})[1:]
+	return k.any(func(j int) bool {
+		return slices.ContainsFunc(bytes.Fields(k.servers[j].record.others), func(f []byte) bool { return bytes.Equal(f, mark) })
+	})
+}
+
 // appendRecord appends to dst the view record r, in the format that parseRecord reads.
 func appendRecord(dst []byte, r record, members []Server) []byte {
 	dst = append(dst, recordMagic...)
@@ -229,6 +238,10 @@ const (
 	nextName   = " next"
 	wishName   = " wish"
 )
+
+// removedMark is a prefix of the name of a server. The entry with such a name has the phase number that
+// the server had when a reload of some proxy removed it from the pool. No server has such a name.
+const removedMark = " removed "
 
 var numberNames = []string{settingsName, resizeName, listName, nextName, wishName}
 
