@@ -57,6 +57,13 @@ func TestRemovedServerStaysOut(t *testing.T) {
 		w.proxies = w.proxies[:2]
 		w.until(3, Out)
 		w.stays(3, Out, 30*sec)
+		for range 40 { // a client flushes all servers again and again, so the view records are lost
+			for i, n := range w.nodes {
+				n.do([]byte("flush_all\r\n"))
+				w.input(w.proxies[0], func() { w.proxies[0].k.Flushed(i, w.now) })
+			}
+			w.stays(3, Out, 110*ms)
+		}
 		for i := range 10 {
 			w.run(w.now + int64(i)*137*ms)
 			begin(w.proxies[1], w.members(), 0)

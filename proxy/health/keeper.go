@@ -98,7 +98,7 @@ type Keeper struct {
 	parting      bool  // the pool no longer moves keys: see Part
 	asWhole
 	roll     rollCall
-	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this
+	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
 // asWhole is the state of the whole pool.
@@ -186,16 +186,17 @@ func (k *Keeper) Ablate(a ablation.Set) { k.off = a }
 // have its own.
 func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 	k := &Keeper{
-		members: slices.Clone(members),
-		index:   make(map[string]int, len(members)),
-		set:     s.withDefaults(),
-		hash:    membership(pool, members),
-		like:    settingsHash(s.withDefaults()),
-		random:  rand.New(rand.NewPCG(seed, 0)),
-		servers: make([]server, len(members)),
-		pending: make(map[uint64]ask),
-		gen:     1,
-		asWhole: asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.Resize{Held: make([]int64, len(members))}},
+		members:  slices.Clone(members),
+		index:    make(map[string]int, len(members)),
+		set:      s.withDefaults(),
+		hash:     membership(pool, members),
+		like:     settingsHash(s.withDefaults()),
+		random:   rand.New(rand.NewPCG(seed, 0)),
+		servers:  make([]server, len(members)),
+		pending:  make(map[uint64]ask),
+		departed: make(map[string]entry),
+		gen:      1,
+		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.Resize{Held: make([]int64, len(members))}},
 	}
 	names := make([]string, len(members))
 	for i, m := range members {
@@ -281,9 +282,6 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 		k.servers[i].entry = e
 		k.event(i, In.String(), Out.String(), "a reload has put it back")
 		return
-	}
-	if k.departed == nil {
-		k.departed = map[string]entry{}
 	}
 	k.departed[name] = e
 	if k.resize.Mine == 0 && !k.off.Removed {

@@ -256,6 +256,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		k.pingAllNow(now)
 	}
 	k.readResize(r, now)
+	k.readRemoved(r.others)
 	k.hold(i, now)
 	news := r.settings == 0 || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Wish) && now >= s.takeAt) {

@@ -19,6 +19,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
 	"ringside/proxy/health/resize"
 	"ringside/proxy/health/roll"
@@ -175,13 +176,21 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 	return merged
 }
 
+// readRemoved remembers which servers a reload of another proxy has removed, as the entries others say.
+// This proxy then writes these entries again, if a flush_all removes the view records.
+func (k *Keeper) readRemoved(others []byte) {
+	for _, f := range bytes.Fields(others) {
+		name, e, _ := parseEntry(f) // no error: parseRecord has already parsed this entry
+		if strings.HasPrefix(name, removedMark) {
+			k.departed[name] = merge(e, k.departed[name])
+		}
+	}
+}
+
 // removed reports whether a reload of some proxy has removed server i from the pool, and the server has
 // not rejoined since.
 func (k *Keeper) removed(i int) bool {
-	mark := appendEntry(nil, removedMark+k.members[i].Name, entry{n: k.servers[i].n})[1:]
-	return k.any(func(j int) bool {
-		return slices.ContainsFunc(bytes.Fields(k.servers[j].record.others), func(f []byte) bool { return bytes.Equal(f, mark) })
-	})
+	return k.departed[removedMark+k.members[i].Name].n == k.servers[i].n
 }
 
 // appendRecord appends to dst the view record r, in the format that parseRecord reads.
