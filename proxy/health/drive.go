@@ -434,7 +434,9 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "stays out, by an operator"
 	case k.pool == poolNoMeta:
 		s.step = "stays out: " + k.shortcoming()
-	case k.pool == poolForeign && k.copies && k.removed(i): // instances without the server do not write to it
+	case now+foreignPings/2*int64(k.pace()) < k.foreignUntil && k.copies && k.removed(i):
+		// A proxy without the server does not write to it. Such a proxy is noticed again within half of
+		// foreignPings. A longer wait would end after the keys of a server that is added again have moved.
 		s.step = "stays out: another instance has no such server in the pool"
 	case s.ending && !s.restored:
 		s.step = "stays out until it ends, and is there again"
