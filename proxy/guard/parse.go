@@ -131,10 +131,10 @@ func (s *Item) SecondsLeft() int64 {
 }
 
 // lacksItem reports whether the reply r lacks the client flags or the cas, which Reader.Send requests.
-func lacksItem(r *wire.Reply) bool { return !r.Letters.Has('f') || !r.Letters.Has('c') }
+func lacksItem(r *wire.Reply) bool { return ^r.Letters&(1<<('f'-'A')|1<<('c'-'A')) != 0 }
 
 // hasRebuildFlags reports whether memcached has set one of the flags W, Z and X in the reply r: the
 // item is being rebuilt, or must be rebuilt.
 func hasRebuildFlags(r *wire.Reply) bool {
-	return r.Letters.Has('W') || r.Letters.Has('Z') || r.Letters.Has('X')
+	return r.Letters&(1<<('W'-'A')|1<<('Z'-'A')|1<<('X'-'A')) != 0
 }
