@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,11 +61,9 @@ func startSource(t *testing.T, err error, servers ...string) *source {
 	return s
 }
 
-func startNode(t *testing.T) *memnode.Node { return startNodeAt(t, "127.0.0.1:0") }
-
-func startNodeAt(t *testing.T, address string) *memnode.Node {
+func startNode(t *testing.T) *memnode.Node {
 	t.Helper()
-	n, err := memnode.Start(memnode.Options{Address: address})
+	n, err := memnode.Start(memnode.Options{Address: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,107 +285,4 @@ func TestListsChange(t *testing.T) {
 	if s.names() != "x y" {
 		t.Error(s.names())
 	}
-}
-
-// endpoints is a Kubernetes API with the pods of a service. Watches end when the pods change.
-type endpoints struct {
-	mu      sync.Mutex
-	pods    []string // each "NAME ADDRESS CONDITIONS"
-	changed chan struct{}
-}
-
-func (k *endpoints) set(pods ...string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.pods = pods; k.changed != nil {
-		close(k.changed)
-	}
-	k.changed = make(chan struct{})
-}
-
-func (k *endpoints) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	k.mu.Lock()
-	pods, changed := k.pods, k.changed
-	k.mu.Unlock()
-	if r.URL.Query().Get("watch") == "true" {
-		select {
-		case <-changed:
-			fmt.Fprintln(w, `{"type":"MODIFIED"}`)
-		case <-r.Context().Done():
-		}
-		return
-	}
-	var items []string
-	for _, pod := range pods {
-		f := strings.Fields(pod)
-		host, port, _ := net.SplitHostPort(f[1])
-		items = append(items, fmt.Sprintf(`{"addressType":"IPv4","ports":[{"name":"memcached","port":%s}],"endpoints":[{"addresses":[%q],"conditions":{"ready":%t,"serving":%t,"terminating":%t},"targetRef":{"kind":"Pod","name":%q}}]}`,
-			port, host, f[2] == "ready", f[2] != "starting", f[2] == "ending", f[0]))
-	}
-	fmt.Fprintf(w, `{"metadata":{"resourceVersion":"1"},"items":[%s]}`, strings.Join(items, ","))
-}
-
-// TestPodIsDrained restarts a pod: while it terminates, other servers serve its keys, although it still
-// replies. When its name is back, it serves them again. No key moves by the placement.
-func TestPodIsDrained(t *testing.T) {
-	k := &endpoints{}
-	api := httptest.NewServer(k)
-	t.Cleanup(api.Close)
-	before := asker
-	asker = &discover.Asker{Cluster: &discover.Cluster{URL: api.URL}}
-	t.Cleanup(func() { asker = before })
-	a := startNode(t)
-	_, port, _ := net.SplitHostPort(a.Addr().String())
-	b, c := startNodeAt(t, "127.0.0.2:"+port), startNodeAt(t, "127.0.0.3:"+port) // pods have one port
-	name := "mc-1.mc.prod:" + port
-	pod := func(i int, n *memnode.Node, state string) string {
-		return fmt.Sprintf("mc-%d %s %s", i, n.Addr(), state)
-	}
-	k.set(pod(0, a, "ready"), pod(1, b, "ready"), pod(2, c, "ready"))
-	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), `listen: "127.0.0.1:0"
-admin: {address: "127.0.0.1:0"}
-pools:
-  main:
-    distribution: ketama-points
-    failover: {mode: rehash, ping: 50ms, lease: 500ms}
-    servers: {discover: "k8s+prod/mc:memcached", every: 1h, keep: 1h}
-`)
-	client := testenv.Client(t, s.Address())
-	write := func() (failed int) {
-		for i := range 30 {
-			if client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("v")}) != nil {
-				failed++
-			}
-		}
-		return failed
-	}
-	eventually(t, "all keys can be written", func() bool { return write() == 0 })
-	k.set(pod(0, a, "ready"), pod(1, b, "ending"), pod(2, c, "ready"))
-	eventually(t, "the pod that ends is out", func() bool { return strings.HasPrefix(s.phase(name), "OUT") })
-	eventually(t, "others serve its keys", func() bool { return write() == 0 })
-	wants(t, s.journal.String(), "it ends soon, as the source of the servers says")
-	b.Close()
-	k.set(pod(0, a, "ready"), pod(2, c, "ready"))
-	again := startNodeAt(t, "127.0.0.4:"+port)
-	k.set(pod(0, a, "ready"), pod(1, again, "starting"), pod(2, c, "ready"))
-	if n := write(); n > 0 {
-		t.Errorf("after the end of the pod, %d writes fail", n)
-	}
-	k.set(pod(0, a, "ready"), pod(1, again, "ready"), pod(2, c, "ready"))
-	eventually(t, "the pod that has restarted serves", func() bool {
-		return write() == 0 && slices.ContainsFunc(again.Keys(), func(key string) bool { return strings.HasPrefix(key, "key") })
-	})
-	if g := s.reloaded().Generation; g != 1 || s.names() != strings.Join([]string{"mc-0.mc.prod:" + port, name, "mc-2.mc.prod:" + port}, " ") {
-		t.Errorf("generation %d, servers %s", g, s.names())
-	}
-}
-
-// phase returns the phase of a server of the pool main, and why.
-func (s *served) phase(server string) string {
-	is, err := s.proxy.Snapshot()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	m := is.Phase("main", server)
-	return fmt.Sprintf("%v: %s", m.Phase, m.Why)
 }

@@ -98,10 +98,6 @@
 //   - A server that missed more writes than the replication ledger can record still
 //     replies, but can't be repaired key by key. Once the other servers are complete it
 //     is ejected without vote and EjectAfter, and it is flushed before it rejoins.
-//   - A server that will end soon, as the source of the pool's servers says, is ejected without vote and
-//     EjectAfter while it still replies. It must not have the last copy of a key, and others must be able
-//     to take over. It stays out until the source says otherwise. A proxy that does not know it may bring
-//     it back, so each proxy ejects it only once.
 //   - If none of the pool's own servers replies, proxies can neither vote nor write a
 //     record, so no server is ejected. Code that must decide without other proxies then
 //     (replicas without Strict) uses View.Gone.

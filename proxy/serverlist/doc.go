@@ -20,8 +20,5 @@
 //     answers have left out count until they are removed, so a source that loses one server after the
 //     other is held, too. The operator can accept the answer.
 //   - The first answer is taken as it is, whatever its size.
-//   - A server that will end soon, as the source says, stays in the list. At most MaxChange of the servers
-//     end at the same time; the others count as usual servers. It ends until an answer says otherwise, also
-//     while answers leave it out.
 //   - The list is in natural order (digits compare as numbers), because placement can depend on the order.
 package serverlist
