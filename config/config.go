@@ -195,7 +195,6 @@ type Server struct {
 
 	Source string // text of the source that has the server; empty: the file lists it
 	at     string // host:port where a server of a source is now
-	ending bool   // the source says that the server will end soon
 }
 
 // Engine holds the settings of the event loops and the network driver. The function engineValue

@@ -289,7 +289,7 @@ func (d *document) discovered(p *Pool, s *Source) (servers []Server, known bool)
 	found, known := d.lists(p.Name, s.Text)
 	used := make([]bool, len(s.Weights))
 	for _, f := range found {
-		one := Server{Address: Address{"tcp", AddressOf(p.Name, f.Name)}, Weight: f.Weight, Source: s.Text, at: f.Address, ending: f.Ending}
+		one := Server{Address: Address{"tcp", AddressOf(p.Name, f.Name)}, Weight: f.Weight, Source: s.Text, at: f.Address}
 		if one.Address.Address != f.Name {
 			one.Name = f.Name
 		}
@@ -348,19 +348,6 @@ func (f *File) Dial() map[string]string {
 	return at
 }
 
-// Ending returns the servers that will end soon, as their sources say, by the names of pool and server.
-func (f *File) Ending() map[[2]string]bool {
-	ending := map[[2]string]bool{}
-	for i := range f.Pools {
-		for _, s := range f.Pools[i].Servers {
-			if s.ending {
-				ending[[2]string{f.Pools[i].Name, s.label()}] = true
-			}
-		}
-	}
-	return ending
-}
-
 // At returns f with the servers at the addresses that they have in now. Servers that only f or only now
 // has stay as they are in f. If pools would then share a server that one of them ejects, At returns f.
 func (f *File) At(now *File) *File {
@@ -376,7 +363,7 @@ func (f *File) At(now *File) *File {
 		for j := range p.Servers {
 			s := &p.Servers[j]
 			if k := slices.IndexFunc(is.Servers, func(o Server) bool { return o.Source == s.Source && o.Address == s.Address }); k >= 0 && s.Source != "" {
-				s.at, s.ending = is.Servers[k].at, is.Servers[k].ending
+				s.at = is.Servers[k].at
 			}
 		}
 	}

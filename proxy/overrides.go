@@ -164,7 +164,6 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 // handOverrides moves the overrides of a pool's servers to the keeper that a reload has
 // added to the pool. An override that the keeper can't apply yet stays where it is.
 func (e *Engine) handOverrides(w *failover.Agent) {
-	e.tellEnding(w)
 	for i, m := range w.Servers[:w.OwnServers] {
 		o := e.Shared.OverrideOf(w.Pool, m.Name).Override
 		if o == health.Restore || w.Keeper.Override(i, o, e.Now) != nil {
@@ -173,19 +172,6 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 		e.Schedule(w)
 		e.Shared.setOverride(w.Pool, m.Name, health.Restore)
 		e.Shared.Log.Warn("override applies to all instances from now on: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
-	}
-}
-
-// SetEnding sets which servers will end soon, by the names of pool and server. Keepers take them out before.
-// The caller must not change the map.
-func (p *Proxy) SetEnding(servers map[[2]string]bool) { p.ending.Store(&servers) }
-
-// tellEnding passes to the keeper of a pool which of the pool's servers will end soon.
-func (e *Engine) tellEnding(w *failover.Agent) {
-	if ending := e.Shared.ending.Load(); ending != nil {
-		for i, m := range w.Servers[:w.OwnServers] {
-			w.Keeper.Ending(i, (*ending)[[2]string{w.Pool, m.Name}], e.Now)
-		}
 	}
 }
 

@@ -47,7 +47,6 @@ type Proxy struct {
 
 	published atomic.Pointer[failover.Published] // current table and the keepers of its pools
 	overrides atomic.Pointer[overrideMap]        // overrides of servers in pools without a keeper; nil: none was set yet
-	ending    atomic.Pointer[map[[2]string]bool] // servers that will end soon: see SetEnding; nil: not set yet
 	memory    atomic.Int64                       // bytes used by all engines: see link/memory.go
 	clients   atomic.Int64                       // number of connected clients, all engines
 	logLimit  link.LogLimit                      // limits the lines of all engines in the log

@@ -124,7 +124,6 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
-	r.proxy.SetEnding(f.Ending())
 	r.tracer = live.NewTracer(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)

@@ -135,7 +135,6 @@ func (r *Instance) follow(f *config.File) {
 	if before == nil {
 		return
 	}
-	r.proxy.SetEnding(f.Ending())
 	moved := map[string]bool{}
 	var texts []string
 	for address, was := range *before {

@@ -192,7 +192,6 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	if p := PhaseOf(e.n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
-	s.drained = s.drained || s.ending && !here
 	k.gen++
 	k.event(i, PhaseOf(was.n).String(), PhaseOf(e.n).String(), why)
 }
@@ -321,11 +320,6 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return "by an operator", true
 	}
 	unfit := s.unfit && !s.suspect && PhaseOf(s.n) == In
-	ends := s.ending && !s.drained && PhaseOf(s.n) == In && !k.parting && k.pool != poolNoMeta && !k.onlyCopy(i, now) && k.relieved(i) && k.reaches(i, now)
-	if ends {
-		s.step = "next: LEAVING, because it ends soon"
-		return "it ends soon, as the source of the servers says", true
-	}
 	if !s.suspect && !unfit {
 		return "", false
 	}
@@ -438,8 +432,6 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		// A proxy without the server does not write to it. Such a proxy is noticed again within half of
 		// foreignPings. A longer wait would end after the keys of a server that is added again have moved.
 		s.step = "stays out: another instance has no such server in the pool"
-	case s.ending && !s.restored:
-		s.step = "stays out until it ends, and is there again"
 	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:

@@ -134,8 +134,6 @@ type server struct {
 	incomplete bool // with replicas: the server rejoined empty and is not filled yet
 	needed     bool // with replicas: another pool has the same server, and the server may have the last copy of a key of that pool
 	unfit      bool // with replicas: the server missed more writes than the ledger can record, and must be flushed
-	ending     bool // the source of the pool's servers says that the server will end soon
-	drained    bool // the server has left since it is ending, so it is not ejected for that reason again
 	live       tally
 	sus        []tally // for each other server, the votes that it is suspect, as counted on this server; nil until a proxy suspects a server
 }
@@ -379,17 +377,6 @@ func (k *Keeper) Flushed(server int, now int64) {
 	if !k.servers[server].writing {
 		k.write(server, record{incarnation: k.random.Uint64()}, now)
 	}
-	k.step(now)
-}
-
-// Ending sets whether the server will end soon, as the source of the pool's servers says. Such a server is
-// ejected as if it failed, once, if others can take over. It rejoins when it does not end any more.
-func (k *Keeper) Ending(server int, is bool, now int64) {
-	s := &k.servers[server]
-	if s.ending == is {
-		return
-	}
-	s.ending, s.drained = is, false
 	k.step(now)
 }
 

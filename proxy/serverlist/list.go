@@ -20,7 +20,7 @@ type Server struct {
 	Name    string `json:"name"`             // identity of the server, which is hashed: host:port, or a name without a port
 	Address string `json:"address"`          // host:port where the server is now
 	Weight  int    `json:"weight"`           // its share of the keys, from 1
-	Ending  bool   `json:"ending,omitempty"` // the source says that the server will end soon
+	Ending  bool   `json:"ending,omitempty"` // the server says that it will end soon
 }
 
 // MostServers is the largest number of servers that an answer may have, and that are in force.
@@ -230,7 +230,6 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	if many := len(next) - MostServers; many > 0 {
 		next = l.removeEarly(next, gone, many)
 	}
-	limitEnding(before, next, max(1, int(float64(len(next))*o.MaxChange/100)))
 	l.servers, l.gone = sorted(next), gone
 	if changed = !slices.Equal(before, l.servers); hold {
 		l.held = answer
@@ -238,20 +237,6 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	}
 	l.State, l.Problem, l.held = Sound, "", nil
 	return changed, ""
-}
-
-// limitEnding lets at most that many servers of next end at the same time. Those that ended already, in the
-// list before, count first. The others count as usual servers until one of them is back, or is removed.
-func limitEnding(before, next []Server, most int) {
-	was := byName(before)
-	for _, earlier := range []bool{true, false} {
-		for i := range next {
-			if s := &next[i]; s.Ending && was[s.Name].Ending == earlier {
-				most--
-				s.Ending = most >= 0
-			}
-		}
-	}
 }
 
 // removeEarly returns the list without n of the servers that answers leave out, and removes these from

@@ -295,40 +295,6 @@ func TestListAlways(t *testing.T) {
 	})
 }
 
-// TestEndingIsLimited checks that at most max_change of the servers end at the same time, first those that
-// did before, and that a server that is gone still ends.
-func TestEndingIsLimited(t *testing.T) {
-	l, o, now := &List{}, Settings{time.Minute, 50}, time.Unix(1000, 0)
-	for i, c := range []struct {
-		answer, want string
-		changed      bool
-	}{
-		{"a b c d", "", true},
-		{"a b- c- d-", "b c", true},
-		{"a- b- c- d-", "b c", false},
-		{"a b c d-", "d", true},
-		{"a- b- c- d-", "a d", true},
-		{"b- c- d-", "a d", false}, // a is gone
-		{"a b c d", "", true},
-	} {
-		var answer []Server
-		for word := range strings.FieldsSeq(c.answer) {
-			name, ending := strings.CutSuffix(word, "-")
-			answer = append(answer, Server{Name: name, Address: name, Weight: 1, Ending: ending})
-		}
-		changed, _ := l.Answer(now, answer, o)
-		var is []string
-		for _, s := range l.servers {
-			if s.Ending {
-				is = append(is, s.Name)
-			}
-		}
-		if strings.Join(is, " ") != c.want || changed != c.changed || len(l.servers) != 4 {
-			t.Errorf("%d: %v end, changed %v, %d servers; want %s", i, is, changed, len(l.servers), c.want)
-		}
-	}
-}
-
 func TestNext(t *testing.T) {
 	l, o, now := &List{}, Settings{time.Minute, 50}, time.Unix(1000, 0)
 	l.Answer(now, servers("a b c d e f"), o)
