@@ -53,9 +53,9 @@ c1 < SERVER_ERROR server s1 is down: it sent an invalid reply to version
 		`ERROR msg="server connection closed: the server broke the protocol" server=s1`,
 		`WARN msg="server down" server=s1`,
 		`INFO msg="server up" server=s1`,
-		`WARN msg="server down" server=s1`, // it does not answer
-		`ERROR msg="server connection closed: the server broke the protocol" server=s1`,
+		`WARN msg="server down" server=s1`, // the waiting line
 		`WARN msg="server down" server=s1`, // the reason is another one now
+		`ERROR msg="server connection closed: the server broke the protocol" server=s1`,
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("the log has:\n%s\nwant:\n%s\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"), logs.String())

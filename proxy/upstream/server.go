@@ -267,7 +267,7 @@ func (srv *Server) goDown(why string, refused bool) {
 // logDown logs that the server is down, for the reason why. Another reason of the same outage has another
 // subject `of`, so that its line does not wait for ten seconds.
 func (srv *Server) logDown(of, why string) {
-	srv.e.LogLimited(slog.LevelWarn, of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
+	srv.e.LogInOrder(slog.LevelWarn, srv.Label(), of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
 }
 
 // Reject marks the server as down for the reason why, because of something that it has replied.
@@ -300,7 +300,7 @@ func (c *Conn) comeUp() {
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server up", event.ServerUp.Attr(), "server", srv.Target.Name, "address", srv.Target.Address,
+		srv.e.LogInOrder(slog.LevelInfo, srv.Label(), srv.Label(), "server up", event.ServerUp.Attr(), "server", srv.Target.Name, "address", srv.Target.Address,
 			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}
