@@ -39,7 +39,7 @@ func missingCommands() (commands []string) {
 			commands = append(commands, fmt.Sprintf("%s K 0 0 %d\r\n%s\r\n", word, len(value), value))
 		}
 	}
-	commands = append(commands, "cas K 0 0 1 1\r\n7\r\n", "cas K 0 0 1 " + never + "\r\n7\r\n", "incr K 1\r\n", "decr K 1\r\n", "touch K 60\r\n", "delete K\r\n", "get K\r\n", "gets K\r\n", "gat 60 K\r\n", "gats 60 K\r\n")
+	commands = append(commands, "cas K 0 0 1 1\r\n7\r\n", "cas K 0 0 1 "+never+"\r\n7\r\n", "incr K 1\r\n", "decr K 1\r\n", "touch K 60\r\n", "delete K\r\n", "get K\r\n", "gets K\r\n", "gat 60 K\r\n", "gats 60 K\r\n")
 	add := func(command, data string, flags ...string) {
 		for _, f := range combine(flags) {
 			commands = append(commands, command+f+"\r\n"+data)
