@@ -20,6 +20,7 @@ type itemSize struct {
 	needed bool   // some route needs the size
 	asking bool   // a request for the size has no reply yet
 	max    int    // item_size_max in bytes; 0: not known
+	last   int    // the last known item_size_max in bytes, also while the server is down; 0: it was never known
 	cas    string // cas_enabled: whether items have a cas, yes or no; empty: not known
 }
 
@@ -78,6 +79,7 @@ func (d itemSizeReply) Answered(_ int, r *Result) {
 	}
 	items := &d.srv.items
 	items.max, _ = strconv.Atoi(setting("item_size_max"))
+	items.last = items.max
 	items.cas = setting("cas_enabled")
 }
 
@@ -92,17 +94,23 @@ const (
 // its key and its value. flags means that it has client flags other than 0. ExceedsItem returns false
 // if no route needs the size.
 func (srv *Server) ExceedsItem(key, value int, flags bool) bool {
-	size, most := itemHead+key+value, srv.items.max
+	most := srv.items.max
 	if most == 0 && srv.items.needed {
 		most = usualItem
 	}
-	if srv.items.cas == "yes" || srv.items.max == 0 {
+	return most > 0 && itemBytes(key, value, flags, srv.items.cas == "yes" || srv.items.max == 0) > most
+}
+
+// itemBytes returns the size of an item in bytes.
+func itemBytes(key, value int, flags, cas bool) int {
+	size := itemHead + key + value
+	if cas {
 		size += itemCas
 	}
 	if flags {
 		size += itemFlags
 	}
-	return most > 0 && size > most
+	return size
 }
 
 // LacksCas reports whether the server has said that its items have no cas: memcached was started with
@@ -116,9 +124,13 @@ func (srv *Server) AppendNoCas(dst []byte, purpose string) []byte {
 	return wire.AppendServerError(dst, "server "+srv.Label()+" has no cas, which "+purpose+" need: start memcached without -C")
 }
 
-// KnownToExceed is like ExceedsItem, but returns false while the size of the server's items is not known.
+// KnownItemSize returns the size in bytes of the largest item that the server stores, and 0 if it was
+// never known. While the server is down, it returns the last known size.
+func (srv *Server) KnownItemSize() int { return srv.items.last }
+
+// KnownToExceed is like ExceedsItem, but uses KnownItemSize, and returns false if that is not known.
 func (srv *Server) KnownToExceed(key, value int, flags bool) bool {
-	return srv.items.max > 0 && srv.ExceedsItem(key, value, flags)
+	return srv.items.last > 0 && itemBytes(key, value, flags, srv.items.cas == "yes") > srv.items.last
 }
 
 // RemovesItem reports whether the server would reject the request r, and remove the item of its key:
