@@ -72,6 +72,8 @@ type command struct {
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
+	weighed   bool             // the size of the present value is known, because t is an append or prepend: see weighing
+	size      int              // size in bytes of the value that t extends, if weighed is set
 	first     *upstream.Result // reply to a get that was sent before the task, so the task does not ask its server again; nil: none
 	firstFrom table.Target     // the server that has sent the reply in first
 
@@ -107,6 +109,7 @@ func (e *Replicator) Handle(t *task.Task) {
 			return
 		}
 		c.first, c.firstFrom = before.first, before.firstFrom
+		c.weighed, c.size = before.weighed, before.size
 	}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
@@ -164,6 +167,11 @@ func (e *Replicator) Handle(t *task.Task) {
 	}
 	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
 	c.look(t, states)
+	if !c.weighed && (t.Op == wire.Append || t.Op == wire.Prepend) && c.sizesDiffer() {
+		t.Rule = &weighing{c, states}
+		t.Run(0, nil)
+		return
+	}
 	if t.Op == wire.Delete && command.Stale && c.lacks(t, states) {
 		return
 	}
@@ -191,27 +199,6 @@ func (e *Replicator) Handle(t *task.Task) {
 	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
 		c.hedge(t, e.Now+int64(policy.Hedge))
 	}
-}
-
-// tooSmall returns a replica's server that would reject the value of t because it is too large there,
-// while another replica may store it. Without this check, the value would remain on some servers after
-// the client has got an error. tooSmall returns nil if there is no such server.
-func (c *command) tooSmall(t *task.Task) (srv *upstream.Server) {
-	if !t.Op.Stores() {
-		return nil
-	}
-	fits, flags := false, wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0
-	for i, m := range c.replicas {
-		if m.Server.KnownToExceed(len(c.keyAt(t, i)), t.Req.Body.Len(), flags) {
-			srv = m.Server
-		} else {
-			fits = true
-		}
-	}
-	if !fits {
-		return nil // all servers reject the value themselves
-	}
-	return srv
 }
 
 // look stores the present states of the replicas in states. It records their phases and the primary.

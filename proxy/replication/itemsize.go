@@ -1,0 +1,87 @@
+package replication
+
+// This file rejects values that some servers of a key can't store, because they were started with a
+// smaller item_size_max (memcached's option -I) than the others.
+
+import (
+	"cmp"
+	"strconv"
+
+	"ringside/proxy/task"
+	"ringside/proxy/upstream"
+	"ringside/proxy/wire"
+	"ringside/replicate"
+)
+
+// tooSmall returns a replica's server that would reject the value of t because it is too large there,
+// while another replica may store it. Without this check, the value would remain on some servers after
+// the client has got an error. tooSmall returns nil if there is no such server.
+func (c *command) tooSmall(t *task.Task) (srv *upstream.Server) {
+	if !t.Op.Stores() {
+		return nil
+	}
+	fits, flags := false, c.size > 0 || wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0 // the value that t extends may have client flags
+	for i, m := range c.replicas {
+		if m.Server.KnownToExceed(len(c.keyAt(t, i)), c.size+t.Req.Body.Len(), flags) {
+			srv = m.Server
+		} else {
+			fits = true
+		}
+	}
+	if !fits {
+		return nil // all servers reject the value themselves
+	}
+	return srv
+}
+
+// sizesDiffer reports whether the largest items of the replicas' servers are known to differ.
+func (c *command) sizesDiffer() bool {
+	least, most := 0, 0
+	for _, m := range c.replicas {
+		if n := m.Server.KnownItemSize(); n > 0 {
+			least, most = min(cmp.Or(least, n), n), max(most, n)
+		}
+	}
+	return least < most
+}
+
+// weighing is the task.Rule that finds out how large the value of a key is, before an append or a
+// prepend runs. Without it, the value could outgrow one server: its replica of the old value, which
+// was acknowledged, would be removed, and the others would have a value that was not acknowledged.
+//
+// Another instance may extend the value after the look. Then the append still fails at one server.
+type weighing struct {
+	c      *command
+	states []replicate.Replica
+}
+
+// Begin looks at the replicas that writes are sent to.
+func (w *weighing) Begin(t *task.Task) {
+	for i, m := range w.c.replicas {
+		switch w.states[i].State {
+		case replicate.In, replicate.Dirty, replicate.Filling, replicate.Warming, replicate.Settling:
+			t.Ask(i, m.Server, task.StepRequest(t, replicate.Look, w.c.keyAt(t, i), "", 0))
+		}
+	}
+	w.proceed(t)
+}
+
+// HandleReply records the size of one replica's value.
+func (w *weighing) HandleReply(t *task.Task, _ int, r *upstream.Result) {
+	n, _ := strconv.Atoi(task.Arg(r, 's'))
+	w.c.size = max(w.c.size, n)
+	w.proceed(t)
+}
+
+// proceed starts the command again when all replies have arrived.
+func (w *weighing) proceed(t *task.Task) {
+	switch {
+	case t.Open > 0 || w.c.weighed:
+	case t.ClientDone:
+		w.c.e.Unclaim(t, task.KeyLine(t.Hash))
+	default:
+		w.c.weighed = true
+		t.Rule = w.c
+		w.c.e.DispatchAgain(t)
+	}
+}
