@@ -163,6 +163,21 @@ func (m *entryTable) HasLess() bool {
 	return false
 }
 
+// StayDirty records that the replica can't store the value of a key. The key is not read at the
+// replica until a write of the key succeeds there. If too many keys are dirty, nothing is recorded,
+// and reads believe a miss of the replica.
+func (m *entryTable) StayDirty(hash uint64, key []byte) {
+	if m.Dirty(hash) || m.dirty >= DirtyKeys {
+		return
+	}
+	l := m.Keys[hash]
+	if l == nil {
+		l = &DirtyKey{Hash: hash, Key: bytes.Clone(key)}
+		m.Put(l)
+	}
+	m.SetDirty(l, true)
+}
+
 // Right records that the replica's value of the key with this hash is correct again, or removed.
 // If a late delete has removed the value in between, the key still has to be copied.
 func (m *entryTable) Right(hash uint64) {

@@ -4,9 +4,12 @@ package replication
 // smaller item_size_max (memcached's option -I) than the others.
 
 import (
+	"bytes"
 	"cmp"
+	"log/slog"
 	"strconv"
 
+	"ringside/proxy/event"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -84,4 +87,18 @@ func (w *weighing) proceed(t *task.Task) {
 		t.Rule = w.c
 		w.c.e.DispatchAgain(t)
 	}
+}
+
+// refuses reports whether r, the reply to the ask a of a repair, says that the value is too large for
+// the server. It is then useless to repeat the copy, so the key has one replica less. refuses logs that.
+func (c *command) refuses(a *copyAsk, r *upstream.Result) bool {
+	if a.Step != replicate.Fill || a.kind != replicate.ServerError || !bytes.Contains(r.Bytes, []byte("object too large")) {
+		return false
+	}
+	m := &c.replicas[a.Replica]
+	if r.Unsent && m.Server.KnownItemSize() == 0 { // the usual size is only assumed
+		return false
+	}
+	c.e.LogLimited(slog.LevelWarn, m.Pool.Pool.Name+" "+m.Server.Target.Name, "keys have one replica less, because their values are too large for a server (memcached's option -I)", event.Other.Attr(), "pool", m.Pool.Pool.Name, "server", m.Server.Target.Name)
+	return true
 }

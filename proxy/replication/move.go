@@ -229,8 +229,10 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 		return false
 	}
 	const why = "a server that has kept the key before a reload can't be asked for it"
-	if m == nil || m.over && e.Now >= m.again {
-		m = e.move(t.Route, t.Key, t.Hash, formers, nil)
+	command := task.CommandOf(t)
+	discard := m != nil && m.over && len(m.refused) > 0 && !command.If && (command.Op == replicate.Set || command.Op == replicate.Delete && !command.Stale) // no server can take the value, and the command does not need it
+	if m == nil || discard || m.over && e.Now >= m.again {
+		m = e.move(t.Route, t.Key, t.Hash, formers, nil, discard)
 	}
 	switch {
 	case m.over && !m.failed: // no former server had to be asked
@@ -264,8 +266,10 @@ type move struct {
 	rt      *routing.Route
 	key     []byte
 	hash    uint64
-	formers []replica // former servers of the key that have not been asked yet
-	failed  bool      // a former server did not reply, or a replica could not get the value
+	formers []replica          // former servers of the key that have not been asked yet
+	refused []*upstream.Server // servers that can't store the value, because it is too large: they get no copy
+	discard bool               // the value is removed from the former servers without a copy
+	failed  bool               // a former server did not reply, or a replica could not get the value
 	over    bool
 	again   int64   // earliest time at which the key may be moved again after a failure, on the loop's clock
 	resync  *resync // the resync that has requested the move; nil: none
@@ -276,8 +280,8 @@ var moved = &move{over: true}
 
 // move starts to move a key away from its former servers. The move does not wait in the key's
 // line: it writes only on the condition of a cas, which protects newer values.
-func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync) *move {
-	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f}
+func (e *Replicator) move(rt *routing.Route, key []byte, hash uint64, formers []replica, f *resync, discard bool) *move {
+	m := &move{e: e, stage: e.stage, rt: rt, key: bytes.Clone(key), hash: hash, formers: formers, resync: f, discard: discard}
 	if len(e.moves) >= maxMoves {
 		maps.DeleteFunc(e.moves, func(_ uint64, m *move) bool { return m.over })
 	}
@@ -315,6 +319,25 @@ func (m *move) next() {
 	e.Soon(link.ParkedTimer)
 }
 
+// asked records the end of c, which was to move the key away from one former server. If the value is
+// too large for some of the servers that should have it, the others get it: the key then has fewer
+// replicas.
+func (m *move) asked(c *command, ok bool) {
+	for i, h := range c.replicas {
+		if !ok && c.refused.Has(i) {
+			m.refused = append(m.refused, h.Server)
+		}
+	}
+	switch {
+	case ok:
+	case c.refused != 0:
+		m.formers = slices.Insert(m.formers, 0, c.replicas[0])
+	default:
+		m.failed = true
+	}
+	m.next()
+}
+
 // reachable reports whether the server of m can be asked for key, and its value can be copied.
 func (m *replica) reachable(e *Replicator, key []byte) bool {
 	return !m.Server.Down && !m.Pool.View.Suspected(m.Index) && !m.Server.HasLateDelete(key) && m.canBeSource(e.Now)
@@ -333,7 +356,7 @@ func (m *move) ask(from replica) {
 		}
 		bit := replicate.Mask(1) << len(c.replicas)
 		switch phase := h.Pool.View.Phase(h.Index); {
-		case phase == health.Out || phase == health.Returning:
+		case phase == health.Out || phase == health.Returning || slices.Contains(m.refused, h.Server):
 			continue
 		case h.reachable(e, m.key) && !h.Overflowed:
 			to |= bit
@@ -343,7 +366,7 @@ func (m *move) ask(from replica) {
 		}
 		c.replicas = append(c.replicas, h)
 	}
-	if from.Overflowed || from.Dirty(m.hash) {
+	if m.discard || from.Overflowed || from.Dirty(m.hash) {
 		to, away = 0, 0
 	} else if to == 0 {
 		m.failed = true

@@ -72,6 +72,7 @@ type command struct {
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
+	refused   replicate.Mask   // replicas of a repair with a server that can't store the value, because it is too large: see refuses
 	weighed   bool             // the size of the present value is known, because t is an append or prepend: see weighing
 	size      int              // size in bytes of the value that t extends, if weighed is set
 	first     *upstream.Result // reply to a get that was sent before the task, so the task does not ask its server again; nil: none
@@ -389,6 +390,9 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
 	c.countMarks(t, a)
+	if c.isRepair && c.refuses(a, r) {
+		c.refused |= 1 << a.Replica
+	}
 	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.HandleOutcome(id, o)
@@ -651,13 +655,15 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		case s.Clean.Has(i):
 			m.Right(t.Hash)
 		}
+		if c.refused.Has(i) && !through {
+			m.StayDirty(t.Hash, t.Key)
+		}
 	}
 	if c.writes || c.isRepair {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 	}
 	if c.move != nil {
-		c.move.failed = c.move.failed || s.Verdict != replicate.Answered
-		c.move.next()
+		c.move.asked(c, s.Verdict == replicate.Answered)
 	} else if c.isRepair {
 		if e.Copying == background { // the ledger may have waited for the end of a copy
 			e.At(link.ResyncTimer, e.Now)
@@ -667,7 +673,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		if c.resync != nil {
 			c.resync.repaired(e, c, ok)
 		} else if !ok {
-			to.repairFailed(e, t.Hash)
+			to.repairFailed(e, t.Hash, c.refused != 0)
 		}
 	} else {
 		c.repair(t, &s)
@@ -680,8 +686,12 @@ func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 	if s.Source < 0 || c.e.pauses() || c.stage != c.e.stage { // during a pause, and after a new stage of the handover, the servers of c.replicas may no longer keep the key
 		return
 	}
+	size := 0
+	if s.Answer >= 0 {
+		size = c.asks[s.Answer].result.Reply.Body.Len()
+	}
 	for i, m := range c.replicas {
-		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) {
+		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) && !m.Server.KnownToExceed(len(t.Key), size, false) {
 			c.e.repair(t, t.Hash, c.replicas[s.Source], m, m.Dirty(t.Hash))
 		}
 	}

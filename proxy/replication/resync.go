@@ -368,7 +368,7 @@ func (f *resync) give(e *Replicator, p pick) {
 	default:
 		f.repairing++
 		f.m.tokens--
-		e.move(rt, []byte(p.key), p.hash, formers, f)
+		e.move(rt, []byte(p.key), p.hash, formers, f, false)
 	}
 }
 
@@ -384,12 +384,15 @@ func (f *resync) moved(e *Replicator, ok bool) {
 }
 
 // repaired records the end of c, a copy that f has requested. ok means that the replica now has
-// what the source has. If the replica already had the key, the key does not count as filled.
+// what the source has. If the replica already had the key, the key does not count as filled. A key
+// with a value that is too large for the replica's server is done, too: no repetition would copy it.
 func (f *resync) repaired(e *Replicator, c *command, ok bool) {
 	f.repairing--
 	e.At(link.ResyncTimer, e.Now)
 	if !ok {
-		f.failed++
+		if c.refused == 0 {
+			f.failed++
+		}
 	} else if slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Step == replicate.Fill }) {
 		f.found++
 		f.filled++

@@ -215,13 +215,14 @@ func (m *replicaState) sourceOf(e *Replicator, l *DirtyKey) (rt *routing.Route, 
 }
 
 // repairFailed records that a copy of the key with this hash to the replica has failed. If the
-// ledger has requested the copy, it is tried again, up to maxCopying times.
-func (m *replicaState) repairFailed(e *Replicator, hash uint64) {
+// ledger has requested the copy, it is tried again, up to maxCopying times. It is not tried again if
+// the value is too large for the server (refused).
+func (m *replicaState) repairFailed(e *Replicator, hash uint64, refused bool) {
 	l := m.Keys[hash]
 	if l == nil || l.State != Copying {
 		return
 	}
-	if l.Failed++; l.Failed < maxCopying {
+	if l.Failed++; l.Failed < maxCopying && !refused {
 		m.Becomes(l, ToCopy)
 		return
 	}
