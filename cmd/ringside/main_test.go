@@ -82,7 +82,7 @@ func TestCommands(t *testing.T) {
 		{"route -c " + good + " --listener nowhere k", "", 64, nil, []string{`no listener "nowhere"`}},
 		{"route --json -c " + good + " -", "a\nb c\r\n\n", 1, []string{`{"key":"a",`, `{"key":"b c","error":"only meta commands can send this key, in base64`}, []string{"keys that go nowhere: 1"}},
 		{"route -c " + good + " " + strings.Repeat("k", 251), "", 1, []string{"it has 251 bytes, at most 250 are allowed"}, []string{"keys that go nowhere: 1"}},
-		{"route -c " + good + " - k", "", 64, nil, []string{"give it alone"}},
+		{"route -c " + good + " - k", "", 64, nil, []string{"use it alone"}},
 		{"--version", "", 0, []string{"ringside version"}, nil},
 		{"import " + nut, "", 0, []string{"distribution: twemproxy", "hash: md5", "name: two", "weight: 2"}, nil},
 		{"import -", "alpha:\n  listen: nonsense\n", 78, nil, []string{"standard input:"}},

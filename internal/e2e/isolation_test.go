@@ -294,7 +294,7 @@ func TestServerThatLies(t *testing.T) {
 					client.line()
 					line = client.line()
 				}
-				if !strings.HasPrefix(line, "SERVER_ERROR") || !strings.Contains(line, "named another key or opaque") {
+				if !strings.HasPrefix(line, "SERVER_ERROR") || !strings.Contains(line, "another key or opaque than requested") {
 					t.Errorf("%q is answered with %q", c.ask, line)
 				}
 				if n := r.metric(t, "ringside_desyncs_total"); n != 1 {
