@@ -34,11 +34,15 @@ func startBrowser(t *testing.T, width, height int) *browser {
 	t.Helper()
 	browsers <- struct{}{}
 	t.Cleanup(func() { <-browsers })
-	driver := start(t, need(t, "chromedriver"), "--port=0")
-	port := regexp.MustCompile(`started successfully on port (\d+)`)
-	driver.logged(t, port.String())
 	b := &browser{client: http.Client{Timeout: 6 * patience}}
-	b.session = "http://127.0.0.1:" + port.FindStringSubmatch(driver.Output())[1]
+	for b.session == "" { // chromedriver gets a free port for IPv6, and ends if it is not free for IPv4
+		driver := start(t, need(t, "chromedriver"), "--port=0")
+		port := regexp.MustCompile(`started successfully on port (\d+)|port not available`)
+		driver.logged(t, port.String())
+		if found := port.FindStringSubmatch(driver.Output())[1]; found != "" {
+			b.session = "http://127.0.0.1:" + found
+		}
+	}
 	for try := 1; ; try++ { // chromedriver allows Chromium one minute to start
 		err := b.begin(need(t, "chromium"), t.TempDir())
 		if err == nil {
