@@ -228,7 +228,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 // without a guard.
 func (l *rule) start(t *task.Task) bool {
 	why := unfit(t)
-	if t.Op.Stores() && t.Op != wire.Cas && why == "" {
+	if t.Req.Letters.Has('I') && t.Op.Stores() && t.Op != wire.Cas && why == "" {
 		t.Rewrite(withoutInvalidate(t)...)
 	}
 	switch {

@@ -177,9 +177,9 @@ func (p *Reader) Drop(r *task.Read, c *upstream.Conn, res *upstream.Result) {
 // Ended does nothing.
 func (p *Reader) Ended() {}
 
-// Streams reports whether the value in rep is streamed to the client: it is large, it is valid, and
-// its reply has none of the flags W, Z and X, but the flags of Send. Another value is not streamed, because a task may serve
-// it during its rebuild.
+// Streams reports whether the value in rep is streamed to the client: it is large and valid, and its
+// reply has all flags that Send requests, and none of W, Z and X. Any other value is not streamed,
+// because a task may serve it during its rebuild.
 func (p *Reader) Streams(r *task.Read, rep *wire.Reply, b []byte) bool {
 	if hasRebuildFlags(rep) || lacksItem(rep) || !r.X.Streams(rep, b) {
 		return false

@@ -139,7 +139,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *comman
 		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
 	default:
 		mv.away = r.First.Diverted
-		mv.tag = movingTag(mv.n, r.First.Number)
+		mv.tag = movingTag(resize.State{N: mv.n}.Change(), r.First.Number)
 		mv.names = [2][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
 		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}
 		c.asks, c.next = c.room.asks[:0], c.room.next[:0]
@@ -155,8 +155,8 @@ func movingReplica(bp *routing.BoundPool, i int) replica {
 
 // movingTag returns the number in cas tokens that are given while a key moves. Tokens of other times and
 // servers have another one, or none: the cas of two servers can't be compared.
-func movingTag(n uint32, number uint64) uint64 {
-	if tag := (uint64(n)/6 + number + 1<<11) % (1 << 12); tag != 0 {
+func movingTag(change uint32, number uint64) uint64 {
+	if tag := (uint64(change) + number + 1<<11) % (1 << 12); tag != 0 {
 		return tag
 	}
 	return 1

@@ -104,21 +104,24 @@ func (bp *BoundPool) Serving(key []byte) resize.Service {
 	return s
 }
 
-// Entire returns the service that a command for all servers of bp gets while the server list changes.
-// Nothing means that this process does not know all servers. more are the servers that only the next
-// list has: an instance that is one stage ahead may have stored values there.
-func (bp *BoundPool) Entire() (s resize.Service, more []*upstream.Server) {
-	if bp.View == nil || !bp.View.Moves() {
-		return resize.All, nil
+// Outdated reports whether the instances use another server list than this one has. A command for all
+// servers of bp can't reach them then.
+func (bp *BoundPool) Outdated() bool {
+	return bp.View != nil && bp.View.Moves() && bp.View.Resize().Serves() == resize.Nothing
+}
+
+// Incoming returns the servers that only the next list has, if Joining does not have them. An instance
+// that is one stage ahead may have stored values there.
+func (bp *BoundPool) Incoming() (list []*upstream.Server) {
+	if bp.Next == nil || bp.View == nil || !bp.View.Moves() || bp.Outdated() {
+		return nil
 	}
-	if s = bp.View.Resize().Serves(); s != resize.Nothing && bp.Next != nil {
-		for _, srv := range bp.Next.Servers {
-			if !slices.Contains(bp.Servers, srv) && !slices.Contains(bp.Joining, srv) {
-				more = append(more, srv)
-			}
+	for _, srv := range bp.Next.Servers {
+		if !slices.Contains(bp.Servers, srv) && !slices.Contains(bp.Joining, srv) {
+			list = append(list, srv)
 		}
 	}
-	return s, more
+	return list
 }
 
 // Moves reports whether a key has another server in the list to which the pool changes.

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
-	"ringside/proxy/health/resize"
 	"ringside/proxy/near"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -356,18 +355,13 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 			used[srv] = used[srv] || p.View.Phase(len(p.Servers)+i) != health.Out
 		}
 	}
-	unknown := slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { s, _ := p.Entire(); return s == resize.Nothing })
 	l.Each(func(srv *upstream.Server, p *table.Pool, refusal string) {
-		if unknown && refusal == "" {
-			refusal = "server " + srv.Label() + ": " + Outdated
-		}
 		if used[srv] {
 			f(srv, p, refusal)
 		}
 	})
 	for _, p := range l.Pools {
-		_, more := p.Entire()
-		for _, srv := range more {
+		for _, srv := range p.Incoming() {
 			if _, done := used[srv]; !done {
 				used[srv] = true
 				f(srv, p.Pool, "")
@@ -389,14 +383,12 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 
 // Outdated reports whether the instances use another server list of a pool of l than this one has.
 func (l *Listener) Outdated() bool {
-	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool {
-		return p.View != nil && p.View.Moves() && p.View.Resize().Serves() == resize.Nothing
-	})
+	return slices.ContainsFunc(l.Pools, (*BoundPool).Outdated)
 }
 
 // KeysMove reports whether keys move with their values between servers of a pool of l.
 func (l *Listener) KeysMove() bool {
-	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Next != nil && p.View != nil && p.View.Moves() })
+	return slices.ContainsFunc(l.Pools, func(p *BoundPool) bool { return p.Pool.Resize == table.ResizeWarm && p.View != nil && p.View.Moves() })
 }
 
 // Unknown reports whether the servers of a pool of l are not known yet.

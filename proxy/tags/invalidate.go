@@ -13,7 +13,6 @@ import (
 	"ringside/proxy/event"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
-	"ringside/proxy/health/resize"
 	"ringside/proxy/routing"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
@@ -107,14 +106,13 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 		if p.View != nil {
 			members = p.View.Len()
 		}
-		service, more := p.Entire()
-		if service == resize.Nothing {
+		if p.Outdated() {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Outdated})
 		}
 		for i := range members {
 			n.ask(tags, p, i, deadline)
 		}
-		for _, srv := range more {
+		for _, srv := range p.Incoming() {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
 			n.send(tags, p, srv, 0, deadline)
 		}

@@ -63,6 +63,9 @@ type State struct {
 // First returns the state of a pool without records: its first list is in force at once.
 func First(list uint32) State { return State{N: uint32(stages), List: list} }
 
+// Change returns the number of the change: it is the same from one Stable to the next.
+func (s State) Change() uint32 { return s.N / uint32(stages) }
+
 // Stage returns the stage of s.
 func (s State) Stage() Stage { return Stage(s.N % uint32(stages)) }
 
