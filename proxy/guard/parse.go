@@ -130,11 +130,15 @@ func (s *Item) SecondsLeft() int64 {
 	return n
 }
 
-// lacksItem reports whether the reply r lacks the client flags or the cas, which Reader.Send requests.
-func lacksItem(r *wire.Reply) bool { return ^r.Letters&(1<<('f'-'A')|1<<('c'-'A')) != 0 }
+// itemLetters are the client flags and the cas, which Reader.Send requests. rebuildLetters are the flags with
+// which memcached says that the item is being rebuilt, or must be rebuilt.
+const (
+	itemLetters    wire.Letters = 1<<('f'-'A') | 1<<('c'-'A')
+	rebuildLetters wire.Letters = 1<<('W'-'A') | 1<<('Z'-'A') | 1<<('X'-'A')
+)
 
-// hasRebuildFlags reports whether memcached has set one of the flags W, Z and X in the reply r: the
-// item is being rebuilt, or must be rebuilt.
-func hasRebuildFlags(r *wire.Reply) bool {
-	return r.Letters&(1<<('W'-'A')|1<<('Z'-'A')|1<<('X'-'A')) != 0
-}
+// lacksItem reports whether the reply r lacks one of itemLetters.
+func lacksItem(r *wire.Reply) bool { return ^r.Letters&itemLetters != 0 }
+
+// isUsual reports whether the reply r has all itemLetters and none of rebuildLetters.
+func isUsual(r *wire.Reply) bool { return r.Letters&(itemLetters|rebuildLetters) == itemLetters }

@@ -75,14 +75,17 @@ func token(r *task.Read, s *Item) []byte {
 
 // Judge passes a valid value to the client.
 func (p *Reader) Judge(r *task.Read, _ *upstream.Conn, a *upstream.Attempt, rep *wire.Reply, b []byte) (taken int, hit bool) {
-	if rep.Kind != wire.Value || lacksItem(rep) {
+	if rep.Kind != wire.Value {
 		return 0, false
 	}
-	if p.Tags == nil && !hasRebuildFlags(rep) && r.X.Op == wire.Get {
+	if p.Tags == nil && isUsual(rep) && r.X.Op == wire.Get {
 		if flags := rep.ClientFlags.Of(b); string(flags) != tombstoneFlags && rep.Body.Len() > 0 { // the usual case, which needs no other flag
 			p.found(r, a)
 			return r.X.Value(a, rep, b, flags, nil), true
 		}
+	}
+	if lacksItem(rep) {
+		return 0, false
 	}
 	s, whole := parseItem(rep, b), rep.Body
 	stands := p.Tags == nil || p.Tags.uncover(rep, b, &s)
@@ -181,7 +184,7 @@ func (p *Reader) Ended() {}
 // reply has all flags that Send requests, and none of W, Z and X. Any other value is not streamed,
 // because a task may serve it during its rebuild.
 func (p *Reader) Streams(r *task.Read, rep *wire.Reply, b []byte) bool {
-	if hasRebuildFlags(rep) || lacksItem(rep) || !r.X.Streams(rep, b) {
+	if !isUsual(rep) || !r.X.Streams(rep, b) {
 		return false
 	}
 	if p.Tags == nil {
