@@ -72,7 +72,7 @@ func (s *sidecar) table() *table.Table {
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
-	p.Resize = f.resize
+	p.Resize, p.ResizeRate = f.resize, f.rate
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline
 	}

@@ -66,7 +66,8 @@ func newServerList() *cobra.Command {
 		Use:   "list",
 		Short: "List the servers and their states",
 		Long: `List the servers of all pools: their state, its cause, and since when. The last line
-has the worst state of all pools and what to do. The exit status is always 0;
+has the worst state of all pools and what to do. Changes of servers that have not
+ended follow, with their progress. The exit status is always 0;
 ringside top --once exits 3 if there is a problem.`,
 		Example: `  ringside server list
   ringside server list --pool sessions --json -c /etc/ringside/ringside.yaml`,
@@ -86,7 +87,7 @@ ringside top --once exits 3 if there is a problem.`,
 			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || is == nil || asJSON {
 				return err
 			}
-			return top.PrintHealth(cmd.OutOrStdout(), &is.Health, cli.Colours(cmd.OutOrStdout()))
+			return top.PrintOverall(cmd.OutOrStdout(), is, cli.Colours(cmd.OutOrStdout()))
 		}),
 	}
 	to.Add(cmd)

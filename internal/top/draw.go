@@ -79,6 +79,9 @@ func (v *View) Draw(width, height int) []Line {
 	d := drawing{width: width, View: v, now: now, brief: brief}
 	d.head()
 	d.sentence(level, sentence, height)
+	for i := range now.Resizes {
+		d.resize(&now.Resizes[i], height)
+	}
 	d.totals()
 	d.rule()
 	room := height - 1 - len(d.lines)
@@ -155,6 +158,9 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 			d.add(levels[p.Level], fmt.Sprintf(" %s pool %s: %s", live.Signs[p.Level], p.Pool, p.Title))
 		}
 	}
+	for i := range now.Resizes {
+		d.resize(&now.Resizes[i], math.MaxInt)
+	}
 	d.totals()
 	d.servers(len(now.List))
 	if now.Hot != nil && len(now.Hot.Keys) > 0 {
@@ -184,14 +190,23 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	return nil
 }
 
-// PrintHealth writes the state of all pools together in one line.
-func PrintHealth(to io.Writer, h *live.Health, colours bool) error {
-	text := live.Clean(h.Sentence())
-	if colours {
-		text = levels[h.Level].Paint(text)
+// PrintOverall writes the state of all pools together in one line, and each change of servers in another
+// line.
+func PrintOverall(to io.Writer, is *live.Overall, colours bool) error {
+	lines := []Line{{is.Health.Sentence(), levels[is.Health.Level]}}
+	for i := range is.Resizes {
+		lines = append(lines, Line{is.Resizes[i].Sentence(), levels[is.Resizes[i].Level]})
 	}
-	_, err := fmt.Fprintln(to, text)
-	return err
+	for _, l := range lines {
+		text := live.Clean(l.Text)
+		if colours {
+			text = l.Style.Paint(text)
+		}
+		if _, err := fmt.Fprintln(to, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drawing is a screen that is being drawn: its width, and the lines so far.

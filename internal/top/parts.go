@@ -153,6 +153,15 @@ func (d *drawing) sentence(level Style, text string, height int) {
 	}
 }
 
+// resize adds a change of the servers of a pool.
+func (d *drawing) resize(r *live.Resize, height int) {
+	style := levels[r.Level]
+	if r.Level == live.Good {
+		style = Plain
+	}
+	d.sentence(style, d.brief.Replace(r.Sentence()), height)
+}
+
 // homes returns the names of the servers that have the hot key k now.
 func (d *drawing) homes(k *live.HotKey) string {
 	if k.Server == nil || *k.Server >= len(d.now.List) {

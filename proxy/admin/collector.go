@@ -48,6 +48,9 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 	out.pools(p, t.Pools, s.Phases)
 	for _, pool := range t.Pools {
 		out.set(poolShared, float64(live.SharedServers(s, pool.Name)), pool.Name)
+		if r := s.Resizes[pool.Name]; r != nil && r.Mine != 0 {
+			out.figures(r.Figures(), pool.Name)
+		}
 	}
 	for _, g := range p.Guards() {
 		out.figures(g.Figures(), g.Route)

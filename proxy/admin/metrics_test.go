@@ -109,7 +109,7 @@ func busy(t *testing.T) *proxy.Proxy {
 func moving(t *testing.T) *proxy.Proxy {
 	t.Helper()
 	p := pool("moving")
-	p.Failover.Mode = table.Rehash
+	p.Failover.Mode, p.Resize = table.Rehash, table.ResizeFlush
 	made := newProxy(p)
 	made.Name = "host/1" // so it has a roll
 	l := newLoop(made)

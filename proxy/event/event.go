@@ -26,6 +26,7 @@ const (
 	ConnectionLost                // a server closed a connection with requests in flight; attributes: server, requests, why
 	ResyncDone                    // a server that rejoined has its replicas again; attributes: server, keys
 	ResyncFailed                  // a server that rejoined cannot be filled with its replicas now; attributes: server, why
+	KeysMoved                     // a change of the servers of a pool has moved all keys; attributes: pool, keys, rejected, seconds
 	TagInvalidated                // a tag was invalidated; attributes: tag, count
 	ServerDown                    // a server does not reply; attributes: server, why
 	ServerUp                      // a server that was down replies again; attributes: server, out

@@ -510,11 +510,12 @@ func logLevel(ev health.Event) slog.Level {
 	return slog.LevelWarn
 }
 
-// AddTo adds to a snapshot the states of all keepers: the list of instances, counts of decisions, and
-// the phase of each server.
+// AddTo adds to a snapshot the states of all keepers: the list of instances, counts of decisions, the
+// change of the servers, and the phase of each server.
 func (e *Keepers) AddTo(into *stats.Snapshot) {
 	for _, w := range e.Agents {
 		into.Rolls = append(into.Rolls, stats.Roll{Pool: w.Pool, Roll: w.Keeper.Roll()})
+		w.addResize(into, e.Now)
 		for what, n := range w.Events {
 			into.Events = append(into.Events, stats.PhaseEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
 		}

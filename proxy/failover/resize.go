@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"ringside/proxy/event"
 	"ringside/proxy/health"
@@ -14,6 +15,7 @@ import (
 	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -37,8 +39,9 @@ const (
 // only costs misses.
 type sweep struct {
 	change [2]uint32
-	open   int  // number of servers that are being flushed
-	failed bool // a server could not be flushed
+	all    int    // number of servers
+	open   int    // number of servers that are being flushed
+	why    string // why a server could not be flushed; empty: all could
 	again  int64
 }
 
@@ -75,11 +78,28 @@ func (e *Keepers) followResize(w *Agent) {
 	w.sweep = &sweep{change: change, again: e.Now + int64(w.failover.Ping)}
 	for _, srv := range gaining(bp) {
 		w.sweep.open++
+		w.sweep.all++
 		a := &sweepAsk{e: e, w: w, s: w.sweep, srv: srv, key: fmt.Sprintf("%s_swept__:%s", divert.Reserved, w.Pool)}
 		a.ask(askWalk, "mg "+WalkKey(w.Pool, change[0])+" v\r\n")
 	}
 	if w.sweep.open == 0 {
 		e.swept(w, w.sweep)
+	}
+}
+
+// addResize adds the state of a change of the servers to a snapshot, if instances change them together.
+func (w *Agent) addResize(into *stats.Snapshot, now int64) {
+	is, began, why, server := w.Keeper.Resize()
+	if is.Mine == 0 {
+		return
+	}
+	if server >= 0 {
+		why = "server " + w.Servers[server].Name + " " + why
+	}
+	to := into.Resize(w.Pool)
+	to.Status, to.Since, to.Waits = is, time.Duration(now-max(began, w.Began)), why
+	if s := w.sweep; s != nil && s.change == [2]uint32{is.N, is.Wish} && is.Stage() == resize.Stable {
+		to.Work.Of, to.Work.At, to.Work.Why = s.all, s.all-s.open, s.why
 	}
 }
 
@@ -91,7 +111,7 @@ func WalkKey(pool string, n uint32) string {
 
 // swept ends a sweep.
 func (e *Keepers) swept(w *Agent, s *sweep) {
-	if !s.failed {
+	if s.why == "" {
 		w.Keeper.Swept(s.change, e.Now)
 	}
 	e.Schedule(w)
@@ -137,7 +157,7 @@ func (a *sweepAsk) end(why string) {
 	a.done = true
 	a.srv.CloseDedicated(sweepConn)
 	if why != "" {
-		a.s.failed = true
+		a.s.why = a.srv.Label() + ": " + why
 		a.e.LogLimited(slog.LevelWarn, a.w.Pool+" "+a.srv.Target.Name+" sweep", "server list can't change: a server that gains keys can't be flushed", event.Other.Attr(),
 			"pool", a.w.Pool, "server", a.srv.Target.Name, "why", why)
 	}

@@ -30,6 +30,32 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 	k.step(now)
 }
 
+// Resize returns the state of a change of the server list, and when this process adopted its stage or its
+// wish. why says why keys can't begin to move although all proxies may have the same wish; empty: no reason is
+// known. It is about a server, unless that is -1.
+func (k *Keeper) Resize() (s resize.Status, began int64, why string, server int) {
+	s, began, server = k.resize.Status, k.resize.Began(), -1
+	if s.Stage() != resize.Stable || s.List == s.Wish || s.N == 0 {
+		return s, began, "", server
+	}
+	for i := range k.servers {
+		if !k.permits(i) {
+			return s, began, "is " + PhaseOf(k.servers[i].n).String(), i
+		}
+	}
+	if s.Warm && k.pool == poolNoMeta {
+		why = k.shortcoming()
+	}
+	return s, began, why, server
+}
+
+// permits reports whether server i does not delay a change of the server list: it is not between two phases
+// or out, unless it is out and the next list lacks it.
+func (k *Keeper) permits(i int) bool {
+	p := PhaseOf(k.servers[i].n)
+	return p == In || p == Out && k.servers[i].goes
+}
+
 // ListsKnown reports whether the keeper knows which list of servers is in force.
 func (k *Keeper) ListsKnown() bool { return k.resize.Mine == 0 || k.resize.N != 0 }
 
@@ -80,10 +106,7 @@ func (k *Keeper) advanceResize(now int64) {
 		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait()+int64(more), now)
 		return done && (sure || k.resize.Stage() == resize.Clear)
 	}
-	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool {
-		p := PhaseOf(k.servers[i].n)
-		return p != In && !(p == Out && k.servers[i].goes)
-	})
+	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized("the keys are served by the servers of this configuration", now)
 	}

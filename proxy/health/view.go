@@ -190,6 +190,14 @@ func (v *View) SetLists(l resize.Lists, goes func(i int) bool) {
 	v.lists.Store(&l)
 }
 
+// Name returns the name of this process in the list of instances; empty: it has none.
+func (v *View) Name() string {
+	if self := v.self.Load(); self != nil {
+		return self.Name
+	}
+	return ""
+}
+
 // Introduce sets what this process publishes about itself in the list of instances (package roll).
 func (v *View) Introduce(self roll.Instance) { v.self.Store(&self) }
 

@@ -12,9 +12,10 @@ import (
 
 // Overall is the state of all pools together.
 type Overall struct {
-	Health Health       `json:"health"` // health of the pool in the worst state; if there are several pools, the title has its name
-	Worst  string       `json:"worst"`  // name of the pool in the worst state; the first pool if all are equally healthy
-	Pools  []PoolHealth `json:"pools"`  // state of each pool, in the order of the configuration
+	Health  Health       `json:"health"`  // health of the pool in the worst state; if there are several pools, the title has its name
+	Worst   string       `json:"worst"`   // name of the pool in the worst state; the first pool if all are equally healthy
+	Pools   []PoolHealth `json:"pools"`   // state of each pool, in the order of the configuration
+	Resizes []Resize     `json:"resizes"` // changes of the servers of pools that have not ended, in the same order
 }
 
 // PoolHealth is the state of one pool.
@@ -128,6 +129,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 			failing = failing || StateOf(s).Away && !t.S.byOperator(i)
 		}
 	}
+	resizes := []Resize{}
 	for i, pool := range pools {
 		health[i] = ticks[i].health(pool, len(pools), failing)
 		if r := RollOf(after.Sum, pool.Name); r != nil {
@@ -139,8 +141,13 @@ func ticksBetween(before, after *Sample) []*Tick {
 			health[i].warn(text)
 		}
 		health[i].warnOfSources(after.Sources, pool.Name)
+		if r := ResizeOf(after.Sum, pool); r != nil {
+			r.show(&health[i])
+			resizes = append(resizes, *r)
+		}
 	}
 	is := overall(pools, ticks, health)
+	is.Resizes = resizes
 	if after.Refused {
 		is.Health.warn("The configuration read last was refused; the old one is in force.")
 	}
@@ -173,6 +180,7 @@ func (s *Sampler) Servers() ([]ServerState, *Overall, error) {
 		before = now
 	}
 	is := overall(nil, nil, nil)
+	is.Resizes = []Resize{}
 	if ticks := ticksBetween(before, now); len(ticks) > 0 {
 		is = ticks[0].Overall
 	}

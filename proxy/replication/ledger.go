@@ -304,6 +304,7 @@ func (e *Replicator) StartedAnew(srv *upstream.Server) {
 // The loops own different keys, so the numbers of all loops can be added.
 func (e *Replicator) AddTo(into *stats.Snapshot) {
 	e.proceed() // AddTo calls proceed, because without requests only Tend calls it
+	e.addResize(into)
 	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled(), e.resizing())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {

@@ -7,6 +7,7 @@ package replication
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"ringside/proxy/health"
@@ -233,7 +234,12 @@ func (e *Replicator) moveKey(rt *routing.Route, key []byte, replicas []replica, 
 	}
 	e.Copying++
 	mv := &moving{n: of.n, gen: of.gen, names: of.names, both: true}
-	mv.ended = func(*command, bool) { e.Copying-- }
+	mv.ended = func(c *command, ok bool) {
+		e.Copying--
+		if ok && slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.Step == replicate.Fill }) {
+			e.countKeys(c.replicas[0].Pool.Pool.Name).Copied++
+		}
+	}
 	e.runMove(rt, key, replicas, mv, replicate.Mend(0, 1, false, false))
 }
 
@@ -258,7 +264,7 @@ func (e *Replicator) mayMove(bp *routing.BoundPool, i, shares int) bool {
 		b = &bucket{}
 		e.rates[name] = b
 	}
-	each := float64(cmp.Or(bp.Pool.ResizeRate, defaultMoveRate)) / float64(shares)
+	each := float64(bp.Pool.MoveRate()) / float64(shares)
 	b.tokens = min(each/10+1, b.tokens+each*float64(e.Now-b.filledAt)/1e9)
 	if b.filledAt = e.Now; b.tokens < 1 {
 		return false
@@ -272,5 +278,3 @@ type bucket struct {
 	tokens   float64
 	filledAt int64
 }
-
-const defaultMoveRate = 5000 // keys that each old owner loses in a second, without another setting

@@ -30,21 +30,22 @@ type Replicator struct {
 	Keepers *failover.Keepers
 	Pools   []*routing.BoundPool // all pools of the routing table, in its order
 
-	Ledgers    map[string]*ledger // what each server of a pool is missing, by the name of the pool
-	Copying    int                // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32      // number of loops with doubts set; shared by all loops
-	Moving     *atomic.Int32      // number of loops that have not completed the handover; shared by all loops
-	doubts     bool               // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
-	turn       uint64             // number of commands so far; it selects the replica of a read, if the route spreads reads
-	lastChosen uint64             // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
-	holders    []replica          // scratch space of routesOf: the slice that it yields
-	Ablation   ablation.Set       // rules that tests turn off
-	arranged   *arrangement       // which servers keep which keys, by the present routing table
-	handover   *handover          // the handover in progress; nil: all keys are on the servers where the routing table wants them
-	stage      uint64             // counter that increases whenever a handover may change the replicas of a key
-	moves      map[uint64]*move   // moves of keys in this handover, by the hash of the key
-	walks      map[string]*walk   // by pool: the work on its servers that the stage of a resize requires
-	rates      map[string]*bucket // for each server that loses keys with one copy by a resize, how many may leave it now: see mayMove
+	Ledgers    map[string]*ledger           // what each server of a pool is missing, by the name of the pool
+	Copying    int                          // number of copies in progress, at most maxCopies
+	Doubtful   *atomic.Int32                // number of loops with doubts set; shared by all loops
+	Moving     *atomic.Int32                // number of loops that have not completed the handover; shared by all loops
+	doubts     bool                         // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
+	turn       uint64                       // number of commands so far; it selects the replica of a read, if the route spreads reads
+	lastChosen uint64                       // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
+	holders    []replica                    // scratch space of routesOf: the slice that it yields
+	Ablation   ablation.Set                 // rules that tests turn off
+	arranged   *arrangement                 // which servers keep which keys, by the present routing table
+	handover   *handover                    // the handover in progress; nil: all keys are on the servers where the routing table wants them
+	stage      uint64                       // counter that increases whenever a handover may change the replicas of a key
+	moves      map[uint64]*move             // moves of keys in this handover, by the hash of the key
+	resizeKeys map[string]*stats.ResizeKeys // by pool
+	walks      map[string]*walk             // by pool: the work on its servers that the stage of a resize requires
+	rates      map[string]*bucket           // for each server that loses keys with one copy by a resize, how many may leave it now: see mayMove
 }
 
 // command runs a command on a key with several replicas, or a repair of such a key. It is the

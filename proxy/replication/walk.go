@@ -25,6 +25,7 @@ import (
 	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -38,6 +39,7 @@ const (
 	walkTick    = int64(time.Millisecond)       // delay if the rate does not allow another key
 	walkSeconds = 10                            // lifetime of the item that says who does the work, in seconds
 	walkRenewal = int64(3 * time.Second)        // how often that item is stored again
+	walkLog     = int64(10 * time.Second)       // how often the progress is logged
 	gapPasses   = 3                             // this many listings must find nothing on a server whose listings may omit keys
 )
 
@@ -55,7 +57,7 @@ type walk struct {
 	named  []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
 	keys   []string            // keys that were listed and are not handled yet
 	size   int                 // what keys costs, in bytes
-	more   bool                // the listing had more keys than fit
+	more   uint64              // number of keys of the listing that did not fit
 	works  bool                // a listing has ended, and its keys are being handled
 	found  int                 // keys of the present listing
 	failed int                 // keys of the present listing that could not be handled
@@ -71,6 +73,12 @@ type walk struct {
 	at      int64 // earliest time of the next step
 	why     string
 	over    bool
+
+	progress stats.ResizeWork // of this instance, or of the one that does the work; without Left
+	began    int64            // when this instance began the work
+	loggedAt int64            // when it logged the progress last
+	ratedAt  int64            // when progress.Rate was computed
+	rated    uint64           // progress.Done at that time
 }
 
 // Walk begins the work for the change of the pool of w, unless it is in progress, and ends it if the
@@ -124,6 +132,9 @@ func (k *walk) end() {
 // later makes the next step wait. why is logged, unless it is empty or was logged last.
 func (k *walk) later(why string) {
 	k.at = k.e.Now + walkPause
+	if k.ours {
+		k.progress.Why = why
+	}
 	k.e.At(link.ResyncTimer, k.at)
 	if why != "" && why != k.why {
 		k.why = why
@@ -151,6 +162,7 @@ func (k *walk) advance() {
 		k.handle()
 		return
 	case len(k.rest) == 0:
+		k.logEnd()
 		k.end()
 		k.w.Keeper.Swept(k.change, e.Now)
 		e.Keepers.Schedule(k.w)
@@ -169,7 +181,8 @@ func (k *walk) advance() {
 	case srv.Dedicated[dumpConn] != nil:
 		k.later("")
 	default:
-		k.named, k.keys, k.size, k.more, k.found, k.failed = nil, nil, 0, false, 0, 0
+		k.named, k.keys, k.size, k.more, k.found, k.failed = nil, nil, 0, 0, 0, 0
+		k.progress.Server, k.progress.At, k.progress.Listed = srv.Target.Name, k.progress.Of-len(k.rest)+1, false
 		k.before, k.gone = k.gone, map[uint64]struct{}{}
 		if n := k.bp.View.Renamed(i); n != 0 {
 			k.named = divert.AppendKey(nil, uint64(n), nil)
@@ -189,7 +202,7 @@ func (k *walk) listed(d *dump, escaped []byte) {
 	switch {
 	case !ok || divert.IsReserved(key) || !k.concerns(key):
 	case k.size >= walkBytes:
-		k.more = true
+		k.more++
 	default:
 		k.keys = append(k.keys, string(key))
 		k.size += len(key) + walkKey
@@ -217,6 +230,7 @@ func (k *walk) allListed(d *dump, ok bool, why string) {
 		return
 	}
 	k.works, k.gaps = true, d.gaps
+	k.progress.Listed, k.progress.Why = true, ""
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
@@ -264,18 +278,28 @@ func (k *walk) take(key []byte) bool {
 		mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
 	}
 	k.open++
+	moves := replicas[0] != replicas[1]
 	mv.ended = func(c *command, ok bool) {
 		k.open--
+		count := e.countKeys(k.w.Pool)
 		for i := range c.asks {
 			if a := &c.asks[i]; a.Step == replicate.Fill && (a.kind == replicate.ServerError || a.kind == replicate.ClientError) {
 				k.gone[hash] = struct{}{}
+				k.progress.Rejected++
+				count.Rejected++
 			}
+		}
+		switch {
+		case !ok:
+			k.failed++
+		case moves:
+			count.Moved++
+		default:
+			count.Removed++
 		}
 		if ok {
 			k.gone[hash] = struct{}{}
-			e.Count.Relocated++
-		} else {
-			k.failed++
+			k.progress.Done++
 		}
 		e.At(link.ResyncTimer, e.Now)
 	}
@@ -299,7 +323,7 @@ func (k *walk) route() *routing.Route {
 func (k *walk) passed() {
 	k.works = false
 	k.clean++
-	if k.found > 0 || k.more {
+	if k.found > 0 || k.more > 0 {
 		k.clean = 0
 	}
 	switch {
@@ -312,26 +336,36 @@ func (k *walk) passed() {
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
+// The numbers of the requests of a claim.
+const (
+	claimLook  = iota // mg: does another instance do the work?
+	claimTake         // ms: this instance begins it
+	claimRenew        // ms: it goes on
+	claimNote         // ms: the same, at a further server; the reply does not count
+)
+
 // claim stores the item which says that this instance does the work of this stage, on the servers of the next
-// list. The first of them decides: if another instance has stored it there, this one waits.
+// list. The first of them decides: if another instance has stored it there, this one waits. The item has the
+// progress of the work, for the views of the other instances.
 func (k *walk) claim() {
-	e := k.e
-	mode := " ME"
+	key := failover.WalkKey(k.w.Pool, k.n)
+	id, line := claimLook, "mg "+key+" v\r\n"
 	if k.ours {
-		mode = ""
+		k.rate()
+		id, line = claimRenew, k.item(key, "")
 	}
-	line := fmt.Appendf(nil, "ms %s 1 T%d%s\r\n1\r\n", failover.WalkKey(k.w.Pool, k.n), walkSeconds, mode)
 	for _, i := range k.bp.Next.Indexes {
 		srv := k.bp.Server(i)
 		if k.bp.View.Phase(i) != health.In || k.bp.View.Suspected(i) || srv.Down {
 			continue
 		}
-		limit := table.Timeouts{Connect: srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: srv.Connect + k.bp.Pool.Failover.Request, Total: srv.Connect + k.bp.Pool.Failover.Request}
-		if !k.asking {
-			k.asking = true
-			e.Ask(srv.Conns[0], (*walkClaim)(k), 0, &limit, line, true)
-		} else if k.ours {
-			e.Ask(srv.Conns[0], walkNote{}, 0, &limit, line, true)
+		if k.asking {
+			id = claimNote
+		}
+		k.asking = true
+		walkClaim{k, srv}.ask(id, line)
+		if !k.ours {
+			return
 		}
 	}
 	if !k.asking {
@@ -339,31 +373,113 @@ func (k *walk) claim() {
 	}
 }
 
-// walkNote ignores the reply to the request of a claim at a further server.
-type walkNote struct{}
+// item returns the request that stores the item, with more flags.
+func (k *walk) item(key, flags string) string {
+	is := k.progress
+	is.By, is.Left = k.bp.View.Name(), k.left()
+	value := is.JSON()
+	return fmt.Sprintf("ms %s %d T%d%s\r\n%s\r\n", key, len(value), walkSeconds, flags, value)
+}
 
-func (walkNote) Client() uint64 { return 0 }
+// left returns how many keys of the present listing are not handled yet.
+func (k *walk) left() uint64 { return uint64(len(k.keys)+k.open) + k.more }
 
-func (walkNote) Answered(int, *upstream.Result) {}
+// walkClaim receives the replies to the requests of a claim at one server.
+type walkClaim struct {
+	*walk
+	srv *upstream.Server
+}
 
-// walkClaim receives the reply to the request of a claim.
-type walkClaim walk
+func (k walkClaim) ask(id int, line string) {
+	limit := table.Timeouts{Connect: k.srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: k.srv.Connect + k.bp.Pool.Failover.Request, Total: k.srv.Connect + k.bp.Pool.Failover.Request}
+	k.e.Ask(k.srv.Conns[0], k, id, &limit, []byte(line), true)
+}
 
-func (k *walkClaim) Client() uint64 { return 0 }
+func (k walkClaim) Client() uint64 { return 0 }
 
-func (k *walkClaim) Answered(_ int, r *upstream.Result) {
+func (k walkClaim) Answered(id int, r *upstream.Result) {
+	if id == claimNote {
+		return
+	}
 	k.asking = false
-	w := (*walk)(k)
-	switch {
+	switch value, _, found := health.MetaValue(r.Bytes); {
 	case bytes.HasPrefix(r.Bytes, []byte("HD")):
 		if k.renewAt = k.e.Now + walkRenewal; !k.ours { // the other servers get the item at once
 			k.ours, k.renewAt = true, k.e.Now
+			k.begin()
 		}
 		k.e.At(link.ResyncTimer, k.e.Now)
 	case r.Bytes == nil:
-		w.later(r.Why)
-	default:
+		k.later(r.Why)
+	case id == claimLook && !found && !k.over:
+		k.asking = true
+		k.ask(claimTake, k.item(failover.WalkKey(k.w.Pool, k.n), " ME"))
+	default: // another instance does the work
 		k.ours = false
-		w.later("")
+		k.progress = stats.ParseResizeWork(value)
+		k.later("")
 	}
+}
+
+// begin begins the progress of the work of this instance, and logs it.
+func (k *walk) begin() {
+	now := k.e.Now
+	k.progress = stats.ResizeWork{Of: len(k.rest)}
+	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, 0
+	if k.stage == resize.Move {
+		k.e.LogLimited(slog.LevelInfo, k.w.Pool, "keys begin to move to other servers", event.Other.Attr(), "pool", k.w.Pool, "servers", len(k.rest), "rate", k.bp.Pool.MoveRate())
+	}
+}
+
+// rate computes how many keys are handled in a second, and logs the progress from time to time.
+func (k *walk) rate() {
+	p, now := &k.progress, k.e.Now
+	if now > k.ratedAt {
+		p.Rate = float64(p.Done-k.rated) * 1e9 / float64(now-k.ratedAt)
+		k.ratedAt, k.rated = now, p.Done
+	}
+	if now < k.loggedAt+walkLog || k.stage != resize.Move {
+		return
+	}
+	k.loggedAt = now
+	k.e.LogLimited(slog.LevelInfo, k.w.Pool, "keys are moving to other servers", event.Hidden.Attr(), "pool", k.w.Pool,
+		"moved", p.Done, "per_second", int(p.Rate), "server", p.Server, "left_there", k.left(), "servers_left", len(k.rest)-1)
+}
+
+// logEnd logs the work of a stage that has ended.
+func (k *walk) logEnd() {
+	what, reports := "keys have moved to other servers", event.KeysMoved
+	if k.stage != resize.Move {
+		what, reports = "keys were removed from servers that must not have them", event.Other
+		if k.progress.Done == 0 {
+			return
+		}
+	}
+	k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, reports.Attr(), "pool", k.w.Pool,
+		"keys", k.progress.Done, "rejected", k.progress.Rejected, "seconds", (k.e.Now-k.began)/int64(time.Second))
+}
+
+// addResize adds the progress of the changes of servers to a snapshot.
+func (e *Replicator) addResize(into *stats.Snapshot) {
+	for pool, n := range e.resizeKeys {
+		to := &into.Resize(pool).Keys
+		to.Moved, to.Copied, to.Removed, to.Rejected = to.Moved+n.Moved, to.Copied+n.Copied, to.Removed+n.Removed, to.Rejected+n.Rejected
+	}
+	for pool, k := range e.walks {
+		is := into.Resize(pool)
+		if is.Work, is.Ours = k.progress, k.ours; k.ours {
+			is.Work.By, is.Work.Left = k.bp.View.Name(), k.left()
+		}
+	}
+}
+
+// countKeys returns the counts of keys of a pool.
+func (e *Replicator) countKeys(pool string) *stats.ResizeKeys {
+	if e.resizeKeys == nil {
+		e.resizeKeys = map[string]*stats.ResizeKeys{}
+	}
+	if e.resizeKeys[pool] == nil {
+		e.resizeKeys[pool] = &stats.ResizeKeys{}
+	}
+	return e.resizeKeys[pool]
 }

@@ -127,7 +127,6 @@ type Counters struct {
 	Marks                   Marks
 	DeleteRounds            [MaxDeleteRounds]uint64 // number of deletes of replicated keys; index i has those that stored tombstones i+1 times
 	Refilled                uint64                  // number of keys that were copied to servers that rejoined empty
-	Relocated               uint64                  // number of keys with one copy that a change of servers has moved, or removed where they no longer belong
 
 	Wakeups, Reads, Writes uint64 // wakeups of the event loop, and its reads and writes; only reads and writes that transferred bytes count
 
@@ -253,13 +252,14 @@ type Snapshot struct {
 	Counters                            // sums over all engines, including those of all routes
 	Servers  map[string]*ServerSnapshot // state of each server, by network and address
 	Routes   map[RouteName]*RouteCounters
-	Phases   []PhaseSnapshot    // state of each server of the pools that have a keeper
-	Events   []PhaseEvents      // how often the keepers have made each kind of decision
-	Rolls    []Roll             // instances that serve each pool that has a keeper
-	Shared   []Shared           // servers that this instance and another one eject differently: see the type Shared
-	Lacks    map[[2]string]Lack // what servers with replicas lack, by pool and name of the server
-	Clients  int                // number of connected clients
-	InFlight int                // number of clients' commands without a reply
+	Phases   []PhaseSnapshot            // state of each server of the pools that have a keeper
+	Events   []PhaseEvents              // how often the keepers have made each kind of decision
+	Rolls    []Roll                     // instances that serve each pool that has a keeper
+	Shared   []Shared                   // servers that this instance and another one eject differently: see the type Shared
+	Lacks    map[[2]string]Lack         // what servers with replicas lack, by pool and name of the server
+	Resizes  map[string]*ResizeSnapshot // changes of the servers of pools that coordinate them, by pool
+	Clients  int                        // number of connected clients
+	InFlight int                        // number of clients' commands without a reply
 
 	Moving    bool          // true while a reload moves replicated keys to other servers, and shortly before
 	Unsettled time.Duration // how long another reload should wait and then check again, because instances may be in different stages of a handover (barrier.Status.Open); 0: it need not wait

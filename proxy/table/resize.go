@@ -4,6 +4,7 @@ package table
 // ones.
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 
@@ -21,6 +22,11 @@ const (
 )
 
 func (m ResizeMode) String() string { return [...]string{"plain", "flush", "warm"}[m] }
+
+// MoveRate returns how many keys each old owner loses at most in a second in mode ResizeWarm.
+func (p *Pool) MoveRate() int { return cmp.Or(p.ResizeRate, defaultMoveRate) }
+
+const defaultMoveRate = 5000
 
 // List is what decides which server owns a key of a pool.
 type List struct {

@@ -92,7 +92,7 @@ const on = {
     if (!S.topo || d.s.st.length !== S.topo.servers.length) return; // of a table that is no more
     S.tick = d; S.late = null; remember(d, d.s.rps);
     const key = d.s.st.join(); if (key !== S.stKey) { S.stKey = key; S.ringPaint = null; mark('ring', 'look'); }
-    mark('health', 'figures', 'servers', 'charts');
+    mark('health', 'resizes', 'figures', 'servers', 'charts');
   },
   mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const t = S.tick ? S.tick.t : Date.now(), add = (a, v) => { a.push({t, span: 5000, v}); drop(a, t - SPARK); }; add(S.ev, sum(d.ev)); add(S.used, sum(d.used)); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
@@ -178,6 +178,15 @@ parts.health = {draw() {
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   a = short(a); b = short(b); dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
+}};
+parts.resizes = {draw() { // changes of servers, with their progress
+  const list = S.tick && S.tick.resizes || [], box = $('resizes'); box.hidden = !list.length;
+  while (box.children.length > list.length) box.lastChild.remove(); while (box.children.length < list.length) box.append(el('li', {}, mkGlyph(), el('p', {}, el('b'), el('span'))));
+  list.forEach((r, i) => {
+    const row = box.children[i], [name, said] = row.lastChild.children; row.className = r.level;
+    glyph(row.firstChild, stateOf({good: 'leaving', warn: 'suspect', bad: 'down'}[r.level])); row.firstChild.setAttribute('class', 'st-' + r.level);
+    text(name, plain(r.pool)); text(said, ' ' + short(r.text));
+  });
 }};
 const rateOf = k => k.rps, hitOf = k => k.hit;
 

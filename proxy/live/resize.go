@@ -1,0 +1,182 @@
+package live
+
+// This file describes changes of the servers of pools (package health/resize).
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"ringside/proxy/health/resize"
+	"ringside/proxy/stats"
+	"ringside/proxy/table"
+)
+
+// Resize describes a change of the servers of a pool that has not ended.
+type Resize struct {
+	Pool     string   `json:"pool"`
+	Level    string   `json:"level"` // Good while the change goes on, Warn while it must wait, Bad if this instance serves no keys meanwhile
+	Step     string   `json:"step"`  // stage of the change, in one word
+	Text     string   `json:"text"`  // the progress in one or more sentences, with what changes
+	Seconds  int64    `json:"seconds"`
+	Joins    []string `json:"joins"`  // names of the servers that only the new list has
+	Leaves   []string `json:"leaves"` // names of the servers that only the present list has
+	By       string   `json:"by"`     // name of the instance that lists the servers; empty: none, or not known
+	Ours     bool     `json:"ours"`   // true if this instance does it
+	Server   string   `json:"server"` // the server that is being listed or emptied; empty: none
+	At       int      `json:"at"`     // number of the server in the order of the work, from 1
+	Of       int      `json:"of"`     // number of servers that must be listed
+	Done     uint64   `json:"done"`   // keys that were moved or removed so far
+	Rejected uint64   `json:"rejected"`
+	Rate     float64  `json:"rate"`         // keys per second
+	Left     *uint64  `json:"left"`         // keys of the last listing of the server that are still there; null: the listing has not ended
+	LeftFor  *int64   `json:"left_seconds"` // how long these keys still take at the present rate, in seconds; null: that can't be estimated
+}
+
+// The steps of a change.
+const (
+	waiting   = "waiting"   // not all instances have the new list
+	preparing = "preparing" // servers that gain keys are emptied of old values
+	pausing   = "pausing"   // writes of keys that move wait
+	moving    = "moving"    // keys move
+	checking  = "checking"  // the old servers are listed again
+	ending    = "ending"    // keys have moved
+	switching = "switching" // keys that move are not served
+	unknown   = "unknown"   // this instance does not know the list in force
+)
+
+// ResizeOf returns the change of the servers of a pool. It returns nil if none is due.
+func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
+	s := sum.Resizes[p.Name]
+	if s == nil || s.N == 0 || s.Stage() == resize.Stable && s.List == s.Wish && s.Serves() != resize.Nothing {
+		return nil
+	}
+	w := &s.Work
+	is := &Resize{Pool: p.Name, Level: Good, Seconds: int64(s.Since / time.Second), Joins: []string{}, Leaves: []string{}, By: Clean(w.By[:min(len(w.By), mostBy)]), Ours: s.Ours, Done: w.Done, Rejected: w.Rejected, Rate: round(w.Rate)}
+	if p.Next != nil {
+		is.Joins, is.Leaves = missing(p.Next.Servers, p.Servers), missing(p.Servers, p.Next.Servers)
+		if named := func(t table.Target) bool { return t.Name == w.Server }; slices.ContainsFunc(p.Servers, named) || slices.ContainsFunc(p.Next.Servers, named) {
+			is.Server, is.At, is.Of = w.Server, w.At, w.Of
+		}
+	}
+	if is.Server != "" && w.Listed {
+		is.Left = &w.Left
+		if w.Rate > 0 {
+			seconds := int64(float64(w.Left)/w.Rate + .5)
+			is.LeftFor = &seconds
+		}
+	}
+	why := w.Why
+	switch {
+	case s.Serves() == resize.Nothing:
+		is.Step, is.Level = unknown, Bad
+	case s.Stage() == resize.Stable && (w.Of > 0 || s.Ours):
+		is.Step = preparing
+	case s.Stage() == resize.Stable:
+		is.Step, why = waiting, s.Waits
+	default:
+		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
+	}
+	is.Text = is.sentences(s.Warm)
+	if why = Clean(why); why != "" && is.Level == Good {
+		is.Level = Warn
+		is.Text += " It must wait: " + why + "."
+	}
+	return is
+}
+
+const mostBy = 100 // maximum length of the name of another instance, in bytes
+
+// missing returns the names of the servers in list that the other list lacks.
+func missing(list, other []table.Target) []string {
+	names := []string{}
+	for _, t := range list {
+		if !slices.ContainsFunc(other, func(o table.Target) bool { return o.Network == t.Network && o.Address == t.Address }) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+// sentences describes the change. warm means that the keys move with their values.
+func (is *Resize) sentences(warm bool) string {
+	switch is.Step {
+	case unknown:
+		return "The instances use another server list, which this instance does not have. It serves no keys of the pool until all instances have the same configuration."
+	case waiting:
+		return fmt.Sprintf("The servers change%s when all instances have the new configuration, so far for %s.", is.changes(), Ago(time.Duration(is.Seconds)*time.Second))
+	case preparing:
+		if !warm {
+			return fmt.Sprintf("The servers change%s. The servers that gain keys are flushed first.", is.changes())
+		}
+		return fmt.Sprintf("The servers change%s. The servers that gain keys are listed first, and keys that will move there are removed.%s", is.changes(), is.work("removed"))
+	case pausing:
+		return "Keys are about to move" + is.changes() + ". Writes of these keys wait until all instances know it."
+	case moving:
+		return "Keys move to other servers" + is.changes() + "." + is.work("moved")
+	case checking:
+		return "Keys have moved to other servers" + is.changes() + ". The old servers are listed once more." + is.work("removed")
+	case ending:
+		return "Keys have moved to other servers" + is.changes() + ". The change ends within seconds."
+	}
+	return "Keys move to other servers" + is.changes() + ". For a moment, they miss, and their writes wait."
+}
+
+// changes returns the names of the servers that join and leave, in parentheses.
+func (is *Resize) changes() string {
+	var list []string
+	if len(is.Joins) > 0 {
+		list = append(list, "new: "+enumerate(is.Joins))
+	}
+	if len(is.Leaves) > 0 {
+		list = append(list, "removed: "+enumerate(is.Leaves))
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(list, "; ") + ")"
+}
+
+// work describes the progress of the work on the servers. did is what happens to the keys.
+func (is *Resize) work(did string) string {
+	text := ""
+	if is.Server != "" {
+		text = fmt.Sprintf(" %s keys %s so far", Count(float64(is.Done)), did)
+		if is.Rate > 0 {
+			text += fmt.Sprintf(", %s/s", Count(is.Rate))
+		}
+		switch {
+		case is.Left == nil:
+			text += fmt.Sprintf("; %s is being listed", is.Server)
+		case is.LeftFor != nil && *is.Left > 0:
+			text += fmt.Sprintf("; %s left on %s, about %s", Count(float64(*is.Left)), is.Server, Ago(time.Duration(*is.LeftFor)*time.Second))
+		default:
+			text += fmt.Sprintf("; %s left on %s", Count(float64(*is.Left)), is.Server)
+		}
+		text += fmt.Sprintf(" (%d of %d servers).", is.At, is.Of)
+	}
+	if is.Rejected > 0 {
+		text += fmt.Sprintf(" %s were rejected by their new server and are lost.", Count(float64(is.Rejected)))
+	}
+	switch {
+	case is.Ours:
+		text += " This instance does it."
+	case is.By != "":
+		text += " Instance " + is.By + " does it."
+	}
+	return text
+}
+
+// Sentence returns the change in one line.
+func (r *Resize) Sentence() string { return Signs[r.Level] + " Pool " + r.Pool + ": " + r.Text }
+
+// show adds the change to the health of its pool, if it is a problem.
+func (is *Resize) show(h *Health) {
+	switch is.Level {
+	case Bad:
+		*h = Health{Bad, "The pool is not served by this instance", is.Text}
+	case Warn:
+		h.warn("The change of its servers must wait.")
+	}
+}
