@@ -167,6 +167,16 @@ func TestResizeWarm(t *testing.T) {
 			}
 			return resized(both[0]) > before[0] && resized(both[1]) > before[1]
 		})
+		moved := 0.0
+		for _, r := range both {
+			moved += r.metric(t, `ringside_resize_keys_total{pool="main",result="moved"}`)
+			if stage := r.metric(t, `ringside_resize_stage{pool="main"}`); stage != 0 {
+				t.Errorf("round %d: the stage is %v", round, stage)
+			}
+		}
+		if logged := strings.Count(both[0].Output()+both[1].Output(), "keys have moved to other servers"); moved == 0 || logged <= round {
+			t.Errorf("round %d: %v keys have moved, and %d moves are logged", round, moved, logged)
+		}
 		if misses*20 > reads {
 			t.Errorf("round %d: %d of %d reads missed", round, misses, reads)
 		}

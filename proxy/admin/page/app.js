@@ -185,7 +185,7 @@ parts.resizes = {draw() { // changes of servers, with their progress
   list.forEach((r, i) => {
     const row = box.children[i], [name, said] = row.lastChild.children; row.className = r.level;
     glyph(row.firstChild, stateOf({good: 'leaving', warn: 'suspect', bad: 'down'}[r.level])); row.firstChild.setAttribute('class', 'st-' + r.level);
-    text(name, plain(r.pool)); text(said, ' ' + short(r.text));
+    text(name, 'Pool ' + plain(r.pool) + ':'); text(said, ' ' + short(r.text));
   });
 }};
 const rateOf = k => k.rps, hitOf = k => k.hit;
