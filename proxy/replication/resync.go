@@ -284,13 +284,13 @@ func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b 
 
 // listed adds one key of the listing to Picks, if the replica should have the key. Keys in
 // listings are URL-encoded. A key is skipped if the listed server itself has missed a write to
-// it.
+// it, or if no command can have it, because a client has stored it with the binary protocol.
 func (f *resync) listed(d *dump, escaped []byte) {
 	e := d.e
 	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
 	key, ok := bytes.CutPrefix(e.EncodedKey, f.named)
 	hash := e.Loops.HashKey(key)
-	if !ok || hash < f.from || hash > f.bound || hash%f.engines != f.mine || divert.IsReserved(key) {
+	if !ok || hash < f.from || hash > f.bound || hash%f.engines != f.mine || divert.IsReserved(key) || !e.Wire.Fits(key) {
 		return
 	}
 	if f.leaving {

@@ -200,7 +200,7 @@ func (k *walk) listed(d *dump, escaped []byte) {
 	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
 	key, ok := bytes.CutPrefix(e.EncodedKey, k.named)
 	switch {
-	case !ok || divert.IsReserved(key) || !k.concerns(key):
+	case !ok || divert.IsReserved(key) || !e.Wire.Fits(key) || !k.concerns(key):
 	case k.size >= walkBytes:
 		k.more++
 	default:

@@ -5,6 +5,7 @@ package wire
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/binary"
 	"math"
 	"math/bits"
@@ -31,6 +32,16 @@ func (l *Limits) MaxKey() int {
 		return l.Key
 	}
 	return defaultKey
+}
+
+// Fits reports whether a command may have key: its length is within the limit. That of a key which needs base64 is
+// its length in base64, as in memcached.
+func (l *Limits) Fits(key []byte) bool {
+	n := len(key)
+	if !PlainKey(key) {
+		n = base64.StdEncoding.EncodedLen(n)
+	}
+	return 0 < n && n <= l.MaxKey()
 }
 
 func (l *Limits) line() int {
