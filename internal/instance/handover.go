@@ -139,11 +139,28 @@ func (t *takeover) close() {
 // the take-over. The old process would then continue, and two processes would serve.
 var errWaiting = errors.New("it is still taking over from another process")
 
+// errChanging means that the servers of a pool are changing (package proxy/health/resize). A new process would
+// not know the list in force: if no other instance did, all servers would be flushed.
+type errChanging struct{ pool string }
+
+func (e errChanging) Error() string {
+	return "the servers of pool " + e.pool + " are changing, and a new process would not know the present ones: try again when 'ringside server list' shows no change"
+}
+
 // offerSockets offers the listening sockets to the process that has requested them. It
 // returns the name of the socket on which that process receives them.
 func (r *Instance) offerSockets() (socket string, err error) {
 	if r.waiting.Load() {
 		return "", errWaiting
+	}
+	is, err := r.proxy.Snapshot()
+	if err != nil {
+		return "", err
+	}
+	for pool, of := range is.Resizes {
+		if of.Changing() {
+			return "", errChanging{pool}
+		}
 	}
 	return r.handover.offer(r.listeningSockets, func(done func()) {
 		select {

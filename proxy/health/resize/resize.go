@@ -149,6 +149,11 @@ func (s Status) Superseded() bool {
 // a reload must not use another list at once.
 func (s Status) Holds() bool { return s.N != 0 && s.List == s.Mine }
 
+// Changing reports whether this process knows the list in force, and another one follows it.
+func (s Status) Changing() bool {
+	return s.Serves() != Nothing && (s.Stage() != Stable || s.List != s.Wish)
+}
+
 // Compatible reports whether a command on a moving key that began at the number began may continue now:
 // Settle is no change for a command that began in Move.
 func (s State) Compatible(began uint32) bool {

@@ -1,0 +1,24 @@
+package resize
+
+import "testing"
+
+func TestChanging(t *testing.T) {
+	const mine, next = 7, 8
+	for _, c := range []struct {
+		name string
+		Status
+		want bool
+	}{
+		{"no coordinated changes", Status{}, false},
+		{"nothing is known yet", Status{Lists: Lists{Mine: mine, Wish: mine}}, false},
+		{"no change", Status{State: State{N: 12, List: mine, Next: mine}, Lists: Lists{Mine: mine, Wish: mine}}, false},
+		{"a wish", Status{State: State{N: 12, List: mine, Next: mine}, Lists: Lists{Mine: mine, Wish: next}}, true},
+		{"keys move", Status{State: State{N: 14, List: mine, Next: next}, Lists: Lists{Mine: mine, Wish: next, Warm: true}}, true},
+		{"the new list is in force", Status{State: State{N: 18, List: next, Next: next}, Lists: Lists{Mine: mine, Wish: next}}, false},
+		{"another list is in force", Status{State: State{N: 18, List: 9, Next: 9}, Lists: Lists{Mine: mine, Wish: mine}}, false},
+	} {
+		if got := c.Changing(); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+}
