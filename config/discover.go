@@ -95,6 +95,15 @@ func (d *document) again() *document {
 	return e
 }
 
+// ParseSource parses the text of a source of servers. If its scheme is unknown, the error names the nearest
+// one.
+func ParseSource(text string) (serverlist.Source, error) {
+	if scheme := serverlist.SchemeOf(text); serverlist.IsSource(text) && !slices.Contains(serverlist.Schemes, scheme) {
+		return serverlist.Source{}, fmt.Errorf("no source of servers has the scheme %s%s; write %s", quote(scheme), didYouMean(scheme, serverlist.Schemes), list(serverlist.Forms()))
+	}
+	return serverlist.ParseSource(text)
+}
+
 // sourceText describes the text of a source.
 func sourceText() value[serverlist.Source] {
 	return value[serverlist.Source]{
@@ -103,12 +112,7 @@ func sourceText() value[serverlist.Source] {
 				d.wrong(n, path, "a source of servers: "+list(serverlist.Forms()))
 				return
 			}
-			scheme := serverlist.SchemeOf(n.text)
-			if serverlist.IsSource(n.text) && !slices.Contains(serverlist.Schemes, scheme) {
-				d.failAt(n, "%s: no source of servers has the scheme %s%s; write %s", path, quote(scheme), didYouMean(scheme, serverlist.Schemes), list(serverlist.Forms()))
-				return
-			}
-			s, err := serverlist.ParseSource(n.text)
+			s, err := ParseSource(n.text)
 			if err != nil {
 				d.failAt(n, "%s: %v", path, err)
 				return

@@ -114,7 +114,7 @@ the configuration allows more. Nothing is changed.`,
 		Example: "  ringside discover dnssrvnoa+_memcached._tcp.mc.prod.svc.cluster.local\n  ringside discover file+/etc/ringside/servers -c /etc/ringside/ringside.yaml",
 		Args:    cli.WantArgs(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			source, err := serverlist.ParseSource(args[0])
+			source, err := config.ParseSource(args[0])
 			if err != nil {
 				return cli.Usage(err)
 			}

@@ -103,6 +103,9 @@ func TestDiscoverCommand(t *testing.T) {
 	if code, _, errs = runWith(t, files, "discover", "dns+x"); code != 64 || !strings.Contains(errs, "the port is missing; write dns+HOST:PORT") {
 		t.Error(code, errs)
 	}
+	if code, _, errs = runWith(t, files, "discover", "dnsrv+mc"); code != 64 || !strings.Contains(errs, `has the scheme "dnsrv" (did you mean "dnssrv"?)`) {
+		t.Error(code, errs)
+	}
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"file":"x.yaml","text":%q,"sources":[{"pool":"main","source":"file+/a","max_change":50,"servers":[
 			{"name":"b","address":"10.0.0.1:7","weight":2},{"name":"10.0.0.3:11211","address":"10.0.0.3:11211","weight":1},{"name":"10.0.0.4:11211","address":"10.0.0.4:11211","weight":1}]},
