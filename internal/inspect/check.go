@@ -81,7 +81,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 					say.Warn(f.Hide("ringside serve here " + err.Error()))
 				}
 			}
-			for _, w := range ambiguousServers(cmd.Context(), t, lookUp) {
+			for _, w := range append(ambiguousServers(cmd.Context(), t, lookUp), SameServers(cmd.Context(), t, f.Dial())...) {
 				say.Warn(f.Hide(w))
 			}
 			if connect {

@@ -32,3 +32,25 @@ func TestAmbiguousServers(t *testing.T) {
 		t.Errorf("warnings: %q", list)
 	}
 }
+
+// TestSameServers checks that check warns about two names of one server in a pool.
+func TestSameServers(t *testing.T) {
+	pool := func(name string, hosts ...string) *table.Pool {
+		p := &table.Pool{Name: name}
+		for _, host := range hosts {
+			p.Servers = append(p.Servers, table.Target{Network: "tcp", Name: host, Address: host + ":11211"})
+		}
+		return p
+	}
+	list := sameServers(t.Context(), &table.Table{Pools: []*table.Pool{pool("a", "one", "10.0.0.1", "two", "none", "pod"), pool("b", "10.0.0.2", "10.0.0.3")}},
+		map[string]string{"pod:11211": "10.0.0.2:11211"}, func(_ context.Context, host string) ([]netip.Addr, error) {
+			text, ok := map[string]string{"one": "::ffff:10.0.0.1", "two": "10.0.0.2"}[host]
+			if !ok {
+				return nil, errors.New("no such host")
+			}
+			return []netip.Addr{netip.MustParseAddr(text)}, nil
+		})
+	if len(list) != 2 || !strings.Contains(list[0], "pool a: the servers one and 10.0.0.1 are both at 10.0.0.1:11211") || !strings.Contains(list[1], "pool a: the servers two and pod are both at 10.0.0.2:11211") {
+		t.Errorf("warnings: %q", list)
+	}
+}

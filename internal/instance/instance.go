@@ -80,6 +80,7 @@ type Instance struct {
 
 	mu     sync.Mutex
 	reload live.Reload
+	same   []string // the warnings about servers at the same address that were logged last; protected by mu
 }
 
 // reloadRequest is a request for a reload through the admin interface.
@@ -151,6 +152,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	}
 	take()
 	r.announce()
+	r.warnSame(f, t)
 	go func() { // in the background, because servers may be slow to reply, or may not run yet
 		for _, w := range inspect.ItemSizes(context.Background(), t, f.Dial()) {
 			log.Warn(w)
@@ -499,6 +501,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	r.resizes = t.Resizes(r.proxy.Table())
 	r.proxy.SetTable(t)
 	take()
+	r.warnSame(f, t)
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies
 	if err != nil {
 		r.log.Warn("new configuration in force, but not all loops use it yet", "error", err)

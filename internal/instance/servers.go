@@ -13,6 +13,7 @@ import (
 
 	"ringside/config"
 	"ringside/internal/discover"
+	"ringside/internal/inspect"
 	"ringside/proxy/table"
 )
 
@@ -119,6 +120,7 @@ func (r *Instance) moved(f *config.File) {
 	r.file = f
 	r.mu.Unlock()
 	r.follow(f)
+	r.warnSame(f, r.proxy.Table())
 }
 
 // follow makes the driver connect to the servers of f where they are now. Connections to servers that
@@ -147,6 +149,22 @@ func (r *Instance) follow(f *config.File) {
 		r.log.Info("servers have other addresses", "servers", strings.Join(texts, ", "))
 		r.driver.Redial(moved)
 	}
+}
+
+// warnSame logs which servers of f, whose table is t, are at the address of another one of their pool. Each
+// warning is logged once, until it is not true any more. It looks up names in the background.
+func (r *Instance) warnSame(f *config.File, t *table.Table) {
+	go func() {
+		list := inspect.SameServers(context.Background(), t, f.Dial())
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, w := range list {
+			if !slices.Contains(r.same, w) {
+				r.log.Warn(f.Hide(w))
+			}
+		}
+		r.same = list
+	}()
 }
 
 // keepFormer adds to at where the servers are that pools still use, although a source no longer lists

@@ -222,6 +222,22 @@ func TestPodsRestart(t *testing.T) {
 	}
 }
 
+// TestServersAreTheSame checks that a server that a source knows by a name is reported once if another server of the pool
+// is at the same address.
+func TestServersAreTheSame(t *testing.T) {
+	from := startSource(t, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c")
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), fmt.Sprintf(discovering, "off"))
+	const says = "pool main: the servers a and b are both at 127.0.0.1:9"
+	for _, c := range []string{"127.0.0.4:9", "127.0.0.5:9"} {
+		from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.1:9 name=b", c+" name=c")
+		eventually(t, "c is followed", func() bool { return s.locate("c@main:0") == c })
+		eventually(t, "it is reported", func() bool { return strings.Contains(s.journal.String(), says) })
+	}
+	if n := strings.Count(s.journal.String(), says); n != 1 {
+		t.Errorf("%d warnings", n)
+	}
+}
+
 // TestListsChange changes the servers of a source: all limits of a reload hold, and the file on disk
 // does not matter.
 func TestListsChange(t *testing.T) {
