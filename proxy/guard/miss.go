@@ -232,6 +232,9 @@ func (l *rule) release(o Outcome, cas uint64, epoch upstream.ConnEpoch) {
 func (l *rule) refuse(t *task.Task) {
 	if m, act, _ := l.decide(t, Set); act == Bind {
 		l.bound = m.Bind(m.CAS)
+		if !t.Removal() { // a removal deletes the item anyway
+			l.cancelBound()
+		}
 		l.release(Refused, 0, upstream.ConnEpoch{})
 	}
 }

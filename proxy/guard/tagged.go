@@ -377,7 +377,7 @@ func (l *rule) stampNow(t *task.Task, _ *upstream.Result) {
 			return
 		}
 		if !l.tagsChanged() {
-			l.cancelBound(l.bound)
+			l.cancelBound()
 		}
 		l.tooLate(t, wire.Exists)
 	}

@@ -294,11 +294,9 @@ func (l *rule) put(t *task.Task) {
 func (l *rule) stored(t *task.Task, r *upstream.Result) {
 	k := r.Reply.Kind
 	if k.Failed() {
-		// The value is too large, or the server has no memory for it. The server has removed the
-		// old item, unless Ringside has not sent the request.
-		if b := l.bound; b != nil && r.Unsent {
-			l.cancelBound(b)
-		}
+		// The value is too large, or the server has no memory for it, or a replica rejects it. The old item
+		// may still exist, because perhaps no request with the value was sent.
+		l.cancelBound()
 		l.release(Refused, 0, upstream.ConnEpoch{})
 		l.g.rebuilds.Of(t.Hash).Add(Unfilled+1, l.RouteGuard, l.g.Now)
 		l.g.wake(t)
@@ -323,10 +321,10 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 	}
 }
 
-// cancelBound cancels the lease of the miss that the set b follows, if no other set can store a value
-// over its item. b is not sent to the server.
-func (l *rule) cancelBound(b *boundSet) {
-	if b.Wins && b.Gone && b.N == 1 {
+// cancelBound cancels the lease of the miss that t's set follows, if no other set can store a value over
+// its item. The set is not stored.
+func (l *rule) cancelBound() {
+	if b := l.bound; b != nil && b.Wins && b.Gone && b.N == 1 {
 		l.Learned.Count(stats.GuardLeaseCanceled)
 		l.g.cancelLeaseAt(b.missOrigin.itemPlace, formatCas(b.CAS), b.missOrigin.Via, b.missOrigin.Placeholder, 0)
 	}
