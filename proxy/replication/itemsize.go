@@ -16,25 +16,31 @@ import (
 	"ringside/replicate"
 )
 
-// tooSmall returns a replica's server that would reject the value of t because it is too large there,
-// while another replica may store it. Without this check, the value would remain on some servers after
-// the client has got an error. tooSmall returns nil if there is no such server.
-func (c *command) tooSmall(t *task.Task) (srv *upstream.Server) {
+// tooLarge returns the error for the value of t if a replica's server would reject it because it is too
+// large there. It returns nil if t can be sent. Without this check, the value would remain on some servers
+// after the client has got an error. If all servers reject the value, a set is sent nevertheless, and
+// removes the old value; but a conditional set would keep it, so tooLarge returns the error.
+func (c *command) tooLarge(t *task.Task, conditional bool) []byte {
 	if !t.Op.Stores() {
 		return nil
 	}
-	fits, flags := false, c.size > 0 || wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0 // the value that t extends may have client flags
+	fits, size, flags := false, c.size+t.Req.Body.Len(), c.size > 0 || wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0 // the value that t extends may have client flags
+	var small *upstream.Server
 	for i, m := range c.replicas {
-		if m.Server.KnownToExceed(len(c.keyAt(t, i)), c.size+t.Req.Body.Len(), flags) {
-			srv = m.Server
-		} else {
+		switch n := len(c.keyAt(t, i)); {
+		case m.Server.KnownToExceed(n, size, flags):
+			small = m.Server
+		case !conditional || m.Server.KnownItemSize() > 0 || !m.Server.ExceedsItem(n, size, flags): // while the size is not known, the usual size is assumed
 			fits = true
 		}
 	}
-	if !fits {
-		return nil // all servers reject the value themselves
+	switch {
+	case fits && small != nil:
+		return wire.AppendServerError(nil, "object too large for cache: server "+small.Label()+" stores smaller items than other servers of its pool (memcached's option -I)")
+	case !fits && conditional && t.Op == wire.Set:
+		return wire.AppendServerError(nil, "object too large for cache")
 	}
-	return srv
+	return nil // also if all servers reject the value themselves
 }
 
 // sizesDiffer reports whether the largest items of the replicas' servers are known to differ.

@@ -157,8 +157,8 @@ func (e *Replicator) Handle(t *task.Task) {
 		e.Unclaim(t, task.KeyLine(t.Hash))
 		return
 	}
-	if srv := c.tooSmall(t); srv != nil {
-		line := wire.AppendServerError(nil, "object too large for cache: server "+srv.Label()+" stores smaller items than other servers of its pool (memcached's option -I)")
+	strict := !e.Ablation.Sight && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
+	if line := c.tooLarge(t, strict); line != nil {
 		if t.Op != wire.Set {
 			t.Reject(line)
 			e.Unclaim(t, task.KeyLine(t.Hash))
@@ -181,7 +181,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		c.awaitIdentity(t, i)
 		return
 	}
-	command.Conditional = !e.Ablation.Sight && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
+	command.Conditional = strict
 	if token, has := t.Token(); has && c.primary >= 0 {
 		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)
 	}
