@@ -100,13 +100,14 @@ func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Lo
 func (p *Proxy) SetTable(t *table.Table) {
 	p.resized()
 	was := p.published.Load()
-	t.Hold(was.Table, func(pool *table.Pool) (holds, moving bool) {
+	t.Hold(was.Table, func(pool *table.Pool) (holds, moving, begins bool) {
 		w := was.Agents[pool]
 		if w == nil {
-			return false, false
+			return false, false, false
 		}
 		is := w.View.Resize()
-		return is.Holds(), is.Stage() != resize.Stable && is.Next == is.Wish
+		stable := is.Stage() == resize.Stable
+		return is.Holds(), !stable && is.Next == is.Wish, stable
 	})
 	t.Inherit(was.Table)
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))
@@ -126,9 +127,13 @@ func (p *Proxy) part() {
 // resized publishes the current table again. Pools whose new servers are in force use them.
 func (p *Proxy) resized() {
 	old := p.published.Load()
-	next := old.Table.Advance(func(pool *table.Pool) bool {
+	next := old.Table.Advance(func(pool *table.Pool) (due, drops bool) {
 		w := old.Agents[pool]
-		return w != nil && w.View.Resize().Superseded()
+		if w == nil {
+			return false, false
+		}
+		is := w.View.Resize()
+		return is.Superseded(), is.Drops
 	})
 	if next == nil {
 		return

@@ -77,6 +77,8 @@ type scenario struct {
 	logs   int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
 	keeps  bool  // promise: no acknowledged value is missed
 	newer  bool  // keeps is also promised if an earlier write has failed
+	stays  bool  // promise: in the end, no acknowledged value is missing
+	serves bool  // promise: no instance lacks the list of servers in force
 	undone bool  // keeps is also promised if a later set has failed
 	shown  bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
 	calm   bool  // no fault lasts long enough for an ejection

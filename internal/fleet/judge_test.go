@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 )
 
@@ -191,6 +192,9 @@ func (a *app) done(answer string) {
 	failed := strings.HasPrefix(line, "SERVER_ERROR ") || strings.HasPrefix(line, "the ")
 	if failed {
 		f.errors++
+		if f.serves && strings.Contains(line, routing.Outdated) {
+			f.wrong(o.about(), "a%d p%d gets %.100q", a.id, a.s.id, line)
+		}
 	}
 	if o.w != nil {
 		o.w.answered = f.now

@@ -422,6 +422,52 @@ var plots = map[string]plot{
 		}
 	},
 
+	// The list of servers changes. In the middle of the change it changes again, and some instances are
+	// restarted with the third list.
+	"resize, third": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at := f.between(moving/2, 2*moving)
+		f.after(at, func() {
+			reweigh(&f.layout)
+			f.edition++
+			f.note("", "RESTARTS with %+v", f.layout)
+			known := f.rand.IntN(len(f.sidecars))
+			for j, s := range f.sidecars {
+				if j == known || f.rand.IntN(3) == 0 {
+					f.after(f.upTo(second), s.reload)
+				} else {
+					f.after(f.upTo(second), func() {
+						s.die()
+						f.after(50*milli, s.start)
+					})
+				}
+			}
+		})
+		f.lasts(at + 2*f.settles())
+	},
+
+	// The list of servers changes. When keys may begin to move, one instance gets the former list back, or a third
+	// one. The others get the same one later.
+	"resize, back": func(f *fleet, i int) {
+		f.reload(func(l *layout) { l.gone = i })
+		at, third := f.between(moving/2, moving*3/4), f.rand.IntN(3) == 0
+		f.after(at, func() {
+			if f.gone = -1; third {
+				reweigh(&f.layout)
+			}
+			f.edition++
+			f.note("", "BACK %+v", f.layout)
+			first := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			first.reload()
+			for _, s := range f.sidecars {
+				if s != first {
+					f.after(f.upTo(2*moving), s.reload)
+				}
+			}
+		})
+		f.lasts(at + 2*moving + 2*f.settles())
+	},
+
 	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })

@@ -58,7 +58,7 @@ type sweepAsk struct {
 // followResize flushes the servers that gain keys when that is due, and puts the new list of servers of
 // this process in use when it is in force.
 func (e *Keepers) followResize(w *Agent) {
-	if w.View.Resize().Superseded() {
+	if is := w.View.Resize(); is.Superseded() || is.Drops {
 		e.Resized()
 		return
 	}
@@ -202,6 +202,9 @@ func Gains(bp *routing.BoundPool) []bool {
 // lists returns the lists of a pool for its keeper.
 func lists(pool *table.Pool) (l resize.Lists) {
 	l.Mine, l.Wish = pool.Prints()
+	if l.Mine != 0 && pool.Later != nil {
+		l.Later = pool.Later.Print()
+	}
 	l.Warm = l.Mine != 0 && pool.Resize == table.ResizeWarm
 	return l
 }

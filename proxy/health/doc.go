@@ -130,8 +130,8 @@
 //     hash of the list. All proxies take each step together, with the same WAIT:
 //     package barrier.
 //   - Keys with one copy move to other servers when all proxies require the same server list, if
-//     the pool coordinates that. The record has the list in force, the stage, and the list that
-//     the last writer requires: package resize.
+//     the pool coordinates that. The record has the list in force, the stage, and the vote of
+//     the last writer: package resize.
 //   - A server without meta commands can't store a record. Then no server of the pool
 //     is ejected, and the guarantee is suspended too. The keeper recognizes such a
 //     server by an ERROR reply to a ping. If the release of the server is known to have

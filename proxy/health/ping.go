@@ -259,7 +259,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	k.readRemoved(r.others)
 	k.hold(i, now)
 	news := r.settings == 0 || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
-	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Wish) && now >= s.takeAt) {
+	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
@@ -341,7 +341,7 @@ func (k *Keeper) write(i int, r record, now int64) {
 func (k *Keeper) known(r record) record {
 	r.hash, r.settings, r.stage, r.others = k.hash, k.like, k.barrier.N, k.withDeparted(r.others)
 	if k.resize.Mine != 0 {
-		r.resize, r.wish = k.resize.State, k.resize.Wish
+		r.resize, r.wish = k.resize.State, k.resize.Vote()
 	}
 	r.entries = make([]entry, len(k.servers))
 	for j := range k.servers {

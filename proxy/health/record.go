@@ -61,7 +61,7 @@ type record struct {
 	stage       uint32 // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
 	incarnation uint64 // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
 	resize      resize.State
-	wish        uint32  // hash of the list of servers that the configuration of the last writer requires: see package resize; 0: its pool does not coordinate changes
+	wish        uint32  // vote of the last writer about the list of servers: see resize.Status.Vote; 0: its pool does not coordinate changes
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
 	others      []byte  // the entries of servers that are not in this proxy's server list, as text
@@ -240,7 +240,7 @@ func number(b []byte, bits int) (uint64, error) {
 // the phase of a server. No server has this name.
 const settingsName = " settings"
 
-// These entries of a view record have the fields of resize.State, and the wish of the last writer.
+// These entries of a view record have the fields of resize.State, and the vote of the last writer.
 const (
 	resizeName = " resize"
 	listName   = " list"

@@ -64,11 +64,11 @@ func (k *Keeper) readResize(r record, now int64) {
 	if k.resize.Mine == 0 {
 		return
 	}
-	if r.wish != 0 && r.wish != k.resize.Wish {
-		k.wishUntil = now + foreignPings*int64(k.pace())
-	}
 	if k.resize.Read(r.resize, now) {
 		k.resized("the keys are served by the servers of this configuration", now)
+	}
+	if r.wish != 0 && !k.resize.Agrees(r.wish) {
+		k.wishUntil = now + foreignPings*int64(k.pace())
 	}
 }
 

@@ -102,20 +102,23 @@ func (p *Pool) wanted() *List {
 
 // Hold makes the pools of t keep the servers that they have in old, if a reload changes them and the
 // pool's mode requires that instances change together. state returns whether a pool of old still serves
-// by its own list, and not by that of its peers (holds), and whether its keys move already (moving).
-func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving bool)) {
+// by its own list, and not by that of its peers (holds), whether its keys move to the list Next already
+// (moving), and whether a peer may just begin that (begins).
+func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool)) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
 		if was == nil || p.Resize == ResizePlain || was.Resize == ResizePlain || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) {
 			continue
 		}
-		holds, moving := state(was)
+		holds, moving, begins := state(was)
 		next, before := p.list(), was.list()
 		switch {
 		case !holds:
-		case moving && was.Next != nil:
+		case (moving || begins) && was.Next != nil:
 			p.use(before)
-			p.Resize = was.Resize
+			if moving {
+				p.Resize = was.Resize
+			}
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
 				p.Later = next
 			}
@@ -126,16 +129,23 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving bool)) {
 	}
 }
 
-// Advance returns a copy of t in which the pools that due selects use the list to which they change. It returns nil if due selects none.
-func (t *Table) Advance(due func(*Pool) bool) *Table {
+// Advance returns a copy of t in which pools use the list to which they change (due), or change to the list
+// Later instead (drops). It returns nil if there is no such pool.
+func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
 	next, any := *t, false
 	pools := map[*Pool]*Pool{}
 	next.Pools = nil
 	for _, p := range t.Pools {
 		is := *p
-		if p.Next != nil && due(p) {
+		switch due, drops := state(p); {
+		case p.Next != nil && due:
 			any = true
 			is = *p.Successor()
+		case p.Later != nil && drops:
+			any = true
+			if is.Next, is.Later = p.Later, nil; is.Next.Print() == is.list().Print() {
+				is.Next = nil
+			}
 		}
 		pools[p] = &is
 		next.Pools = append(next.Pools, &is)

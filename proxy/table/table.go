@@ -112,7 +112,7 @@ type Pool struct {
 	Resize     ResizeMode
 	ResizeRate int   // in mode ResizeWarm: how many keys each old owner may lose to other servers in a second, by the walk and by reads, for each process
 	Next       *List // the list to which the instances change, while they still use the former one: see Hold; nil: none
-	Later      *List // the list that the configuration requires, if it is not Next because keys already move to that list; nil: it is Next
+	Later      *List // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next

@@ -100,13 +100,8 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 			return next
 		}
 		for list := uint32(1); list <= 2 && w.forced > 0; list++ {
-			if list != p.Wish && p.N != 0 && p.Stage() != Clear {
-				add(change(func(w *world, p *instance) {
-					w.forced--
-					if p.Wish = list; !p.Holds() {
-						p.Mine = list
-					}
-				}), say("is reloaded with list %d", list), false)
+			if list != p.required() && p.N != 0 {
+				add(change(func(w *world, p *instance) { w.forced, p.Status = w.forced-1, p.reloaded(list) }), say("is reloaded with list %d", list), false)
 			}
 			if p.kind == 0 {
 				add(change(func(w *world, p *instance) {
@@ -116,10 +111,8 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 			}
 		}
 		add(change(func(w *world, p *instance) {
-			if p.State = Merge(p.State, w.record); p.Superseded() {
-				p.Mine = p.Wish
-			}
-			p.cut = false
+			p.State = Merge(p.State, w.record)
+			p.Status, p.cut = p.Status.settled(), false
 		}), say("reads the record"), false)
 		if w.forced > 0 && !p.cut {
 			add(change(func(w *world, p *instance) { p.cut, w.forced = true, w.forced-1 }), say("loses its leases"), false)
@@ -166,19 +159,23 @@ func (w world) advance(o without, i int, say func(string, ...any) string, add fu
 	p := &w.at[i] // w is a copy
 	agreed, all := true, true
 	for _, q := range w.at {
-		agreed = agreed && q.Wish == p.Wish
+		agreed = agreed && p.Agrees(q.Vote())
 		all = all && (q.cut || q.State == p.State || q.N == 0) && (q.kind == 0 || q.n == p.N)
 	}
-	r := Resize{Status: p.Status, swept: p.swept}
+	if p.Drops = all && p.Later != 0 && p.Stage() == Stable; p.Drops { // the others know its vote, and have begun nothing
+		next := w
+		next.at[i].Status = p.Status.dropped()
+		add(next, say("drops a list"), false)
+		p.Drops = false
+	}
+	r := Resize{Status: p.Status, swept: p.swept, wished: 1}
 	stepped := r.Step(int64(time.Hour), agreed && !p.cut, true, func(time.Duration) bool { return (all || o.wait) && !p.cut }, time.Second)
 	change, sweeps := r.Sweeps()
 	switch {
 	case stepped:
 		p.State = r.State
 		w.record = Merge(w.record, r.State)
-		if p.Superseded() {
-			p.Mine = p.Wish
-		}
+		p.Status = p.Status.settled()
 		add(w, say("begins stage %d", p.N), false)
 	case sweeps:
 		if p.swept = change; !o.sweep && p.List == p.Mine {

@@ -33,11 +33,19 @@
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
 // stage. If all proxies are in this state, none knows which servers gain keys. After a longer
 // time one of them flushes all servers. The same happens in the stages of mode warm, if no proxy knows
-// both lists. Clear follows then, until no placeholder can live. A proxy that moves keys says so by an item
-// on the servers (package replication).
+// both lists. Clear follows then, until no placeholder can live. In mode warm, the vote of a proxy says
+// whether it knows the lists. As long as one does, the others flush nothing. A proxy that moves keys also says
+// so by an item on the servers (package replication).
+//
+// If the configuration requires a third list, or the list in force again, a peer may just begin the change to
+// the second one. So a proxy can still change to the second list until its peers have read its vote for
+// the other one. If the change begins before, the proxy takes part, and the next change follows.
 package resize
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Stage is the progress of a change.
 type Stage uint8
@@ -113,13 +121,41 @@ const (
 type Status struct {
 	State
 	Lists
+	Drops bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 }
 
 // Lists are the hashes of the lists of a proxy, and how it changes from one to the other.
 type Lists struct {
-	Mine uint32 // hash of the list by which the loops of this process find servers
-	Wish uint32 // hash of the list that the configuration requires
-	Warm bool   // the values of keys that move are kept
+	Mine  uint32 // hash of the list by which the loops of this process find servers
+	Wish  uint32 // hash of the list to which this process can change; Mine: there is none
+	Later uint32 // hash of the list that the configuration requires, if it is not Wish; 0: it is Wish
+	Warm  bool   // the values of keys that move are kept
+}
+
+// required returns the hash of the list that the configuration requires.
+func (l Lists) required() uint32 { return cmp.Or(l.Later, l.Wish) }
+
+// Vote returns what the view records say about this process: which list its configuration requires and, in
+// mode warm, that it knows the lists by which keys are served. No process agrees with the vote of one that
+// can't change to the required list yet.
+func (s Status) Vote() uint32 {
+	switch {
+	case s.Stage() == Stable && s.Later != 0:
+		return informed(informed(s.Later))
+	case s.Warm && s.Serves() != Nothing:
+		return informed(s.required())
+	}
+	return s.required()
+}
+
+// informed returns the vote for a list of a proxy that knows the lists by which keys are served. Like all
+// hashes of lists, it is not 0, and below 1<<30.
+func informed(list uint32) uint32 { return 1 + (list+1<<28)%(1<<30-1) }
+
+// Agrees reports whether this process may begin a stage although another one votes so. A process that must
+// flush servers, because it does not know the lists, waits for one that does.
+func (s Status) Agrees(vote uint32) bool {
+	return vote == s.required() || vote == informed(s.required()) && s.Serves() != Nothing
 }
 
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.
@@ -162,6 +198,7 @@ func (s State) Compatible(began uint32) bool {
 
 const (
 	waitPings  = 18 // minimum time between two changes, and from a wish until the next stage, in pings
+	dropPings  = 10 // time after which all proxies have read the vote of this one, in pings
 	aloneTimes = 2  // a proxy that does not know the list in force waits this many times longer
 )
 
@@ -184,8 +221,11 @@ const placeholders = PlaceholderLife * time.Second * 11 / 10 // clocks may diffe
 
 // Set sets the lists of this process.
 func (r *Resize) Set(l Lists, now int64) {
+	if r.Mine != l.Mine || r.required() != l.required() {
+		r.wished = now
+	}
 	if r.Lists != l {
-		r.Lists, r.wished, r.sweeps = l, now, false
+		r.Lists, r.sweeps, r.Drops = l, false, false
 	}
 }
 
@@ -219,6 +259,8 @@ func (r *Resize) Hold(server int, says bool, now int64) {
 // time that it is given.
 func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Duration) bool, ping time.Duration) bool {
 	r.sweeps = false
+	r.wished = cmp.Or(r.wished, now) // a new keeper
+	r.Drops = r.Later != 0 && r.Stage() == Stable && (r.List != r.Mine || now >= r.wished+dropPings*int64(ping))
 	wait := waitPings * int64(ping)
 	if r.List != r.Mine { // perhaps no proxy knows the list in force; a peer that does is earlier
 		wait *= aloneTimes
@@ -256,7 +298,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 			r.sweeps = true
 			return false
 		}
-	case r.List == r.Wish || r.List != r.Mine && r.Mine != r.Wish:
+	case r.Later != 0 || r.List == r.Wish || r.List != r.Mine && r.Mine != r.Wish:
 		return false
 	case !agreed || !ready || now < max(r.Since, r.wished)+wait:
 		return false

@@ -1,0 +1,200 @@
+package resize
+
+// This file runs the rules of mode warm in every order of events, breadth first: three instances and three lists.
+// Instances are reloaded or restarted with any list. Three things must hold. No instance flushes servers while
+// another one knows the lists by which keys are served, because values would be lost. A reload does not stop
+// an instance from serving keys. All instances serve keys in the end. Each ablation leaves out one clause, and
+// must break that.
+
+import (
+	"fmt"
+	"hash/maphash"
+	"testing"
+	"time"
+
+	"ringside/internal/testenv"
+)
+
+// reloaded returns s after a reload with the given list: see table.Table.Hold.
+func (s Status) reloaded(list uint32) Status {
+	switch {
+	case !s.Holds():
+		s.Mine, s.Wish, s.Later = list, list, 0
+	case s.Mine != s.Wish && (s.Stage() == Stable || s.Next == s.Wish):
+		if s.Later = list; list == s.Wish {
+			s.Later = 0
+		}
+	default:
+		s.Wish = list
+	}
+	return s
+}
+
+// settled returns s after the loops use the list in force: see table.Table.Advance.
+func (s Status) settled() Status {
+	if s.Superseded() {
+		s.Mine, s.Wish, s.Later = s.Wish, s.required(), 0
+	}
+	return s
+}
+
+// dropped returns s after the loops have dropped the list Wish.
+func (s Status) dropped() Status {
+	s.Wish, s.Later, s.Drops = s.Later, 0, false
+	return s.settled()
+}
+
+const informedLists = 3
+
+type peer struct {
+	Status
+	swept [2]uint32
+	anew  bool // it was restarted and has not served since
+}
+
+type peers struct {
+	record State
+	at     [3]peer
+	forced uint8 // how many more reloads and restarts there may be
+}
+
+type unless struct {
+	informs bool // a vote does not say whether its instance knows the lists
+	keeps   bool // a reload replaces the list Wish at once
+}
+
+// next passes each state that follows w to add, with its event. broken is not empty if the event is wrong.
+func (w peers) next(o unless, add func(w peers, what, broken string)) {
+	for i := range w.at {
+		p := w.at[i]
+		change := func(f func(w *peers, p *peer), what, broken string) {
+			next := w
+			f(&next, &next.at[i])
+			next.at[i].anew = next.at[i].anew && (next.at[i].Serves() == Nothing || next.at[i].State != next.record)
+			if broken == "" && !next.at[i].anew && next.at[i].Serves() == Nothing {
+				broken = "it serves no keys"
+			}
+			add(next, fmt.Sprintf("p%d %s", i, what), broken)
+		}
+		for list := uint32(1); list <= informedLists && w.forced > 0; list++ {
+			if list != p.required() && p.N != 0 {
+				change(func(w *peers, p *peer) {
+					w.forced--
+					if o.keeps && p.Holds() && p.Stage() == Stable {
+						p.Wish, p.Later = list, 0
+					} else {
+						p.Status = p.Status.reloaded(list)
+					}
+					p.anew = p.anew || !p.Holds() // it was outdated already
+				}, fmt.Sprint("is reloaded with list ", list), "")
+			}
+			change(func(w *peers, p *peer) {
+				w.forced--
+				*p = peer{Status: Status{Lists: Lists{Mine: list, Wish: list, Warm: true}}, anew: true}
+			}, fmt.Sprint("restarts with list ", list), "")
+		}
+		if p.State != w.record {
+			change(func(w *peers, p *peer) {
+				p.State = Merge(p.State, w.record)
+				p.Status = p.Status.settled()
+			}, "reads the record", "")
+		}
+		agreed, all, informed := true, true, false
+		for j, q := range w.at {
+			if o.informs {
+				agreed = agreed && q.required() == p.required()
+			} else {
+				agreed = agreed && p.Agrees(q.Vote())
+			}
+			all = all && (q.State == p.State || q.N == 0)
+			informed = informed || j != i && q.N != 0 && q.Serves() != Nothing && q.State == w.record
+		}
+		agreed = agreed && (all || p.Stage() != Stable) // a stage after Stable begins some time later
+		if p.Later != 0 && p.Stage() == Stable && all && p.State == w.record {
+			change(func(w *peers, p *peer) { p.Status = p.Status.dropped() }, "drops a list", "")
+		}
+		r := Resize{Status: p.Status, swept: p.swept, wished: 1}
+		stepped := r.Step(int64(time.Hour), agreed, true, func(time.Duration) bool { return all }, time.Second)
+		what, sweeps := r.Sweeps()
+		switch {
+		case stepped:
+			change(func(w *peers, p *peer) {
+				p.State = r.State
+				w.record = Merge(w.record, r.State)
+				p.Status = p.Status.settled()
+			}, fmt.Sprint("begins stage ", r.N), "")
+		case sweeps:
+			broken := ""
+			if informed && p.Serves() == Nothing {
+				broken = "values are lost"
+			}
+			change(func(w *peers, p *peer) { p.swept = what }, "does the work", broken)
+		}
+	}
+}
+
+// exploreInformed returns the number of states, and the events that lead to a violation.
+func exploreInformed(o unless, forced uint8) (states int, trace []string) {
+	type step struct {
+		from int
+		what string
+	}
+	first := peers{record: First(1), forced: forced}
+	for i := range first.at {
+		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1, Warm: true}}
+	}
+	seed := maphash.MakeSeed()
+	queue, steps, seen := []peers{first}, []step{{-1, ""}}, map[uint64]bool{}
+	for at := 0; at < len(queue); at++ {
+		bad, more := "", false
+		queue[at].next(o, func(w peers, what, broken string) {
+			if more = more || w != queue[at]; broken != "" && bad == "" {
+				bad = what + ": " + broken
+			}
+			if h := maphash.Comparable(seed, w); !seen[h] {
+				seen[h] = true
+				queue, steps = append(queue, w), append(steps, step{at, what})
+			}
+		})
+		if a := queue[at].at; !more && a[0].required() == a[1].required() && a[0].required() == a[2].required() {
+			for i := range a {
+				if a[i].Serves() != All || a[i].Mine != a[i].required() {
+					bad = fmt.Sprintf("p%d serves no keys in the end: %+v", i, a[i].Status)
+				}
+			}
+		}
+		if bad != "" {
+			trace = []string{bad}
+			for i := at; i > 0; i = steps[i].from {
+				trace = append([]string{steps[i].what}, trace...)
+			}
+			return len(queue), trace
+		}
+	}
+	return len(queue), nil
+}
+
+func TestExploreInformed(t *testing.T) {
+	forced := uint8(4)
+	if testenv.Full() {
+		forced = 6
+	}
+	states, trace := exploreInformed(unless{}, forced)
+	if trace != nil {
+		t.Errorf("%d states: %q", states, trace)
+	}
+	t.Logf("%d states", states)
+	for _, c := range []struct {
+		name string
+		o    unless
+	}{
+		{"votes without knowledge", unless{informs: true}},
+		{"a list is dropped at once", unless{keeps: true}},
+	} {
+		if states, trace := exploreInformed(c.o, 4); trace == nil {
+			t.Errorf("%s: nothing found in %d states", c.name, states)
+		} else {
+			t.Logf("%s: %d steps in %d states: %q", c.name, len(trace), states, trace)
+		}
+	}
+}
