@@ -1,8 +1,10 @@
 package fleet
 
 import (
+	"slices"
 	"testing"
 
+	"ringside/proxy/health/divert"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
@@ -50,5 +52,108 @@ func TestResizeProgress(t *testing.T) {
 	}
 	if n := moved(); f.broken != "" || n < 10 || seen[0] < n-4 || seen[1] < n/2 {
 		t.Errorf("%s %d keys have moved, and %d of them were shown", f.broken, n, seen)
+	}
+}
+
+// filled returns a fleet of three instances whose servers have a value of each key.
+func filled(strict bool) *fleet {
+	f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, mode: table.Rehash, strict: strict, resize: table.ResizeWarm, cold: 60, remember: true}, 1, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	a := f.apps[0]
+	for _, k := range f.values {
+		a.todo = append(a.todo, func() *op { return a.store(k, "set") })
+	}
+	a.next()
+	f.run(f.now + 2*second)
+	return f
+}
+
+// stages returns the state of the change of the servers on each instance.
+func (f *fleet) stages() (list []resize.Status) {
+	for _, s := range f.sidecars {
+		list = append(list, s.snapshot().Resize("main").Status)
+	}
+	return list
+}
+
+// items returns how many keys of clients the servers have.
+func (f *fleet) items() int {
+	keys := map[string]bool{}
+	for _, n := range f.nodes {
+		for _, k := range n.store.Keys() {
+			if !divert.IsReserved([]byte(k)) {
+				keys[k] = true
+			}
+		}
+	}
+	return len(keys)
+}
+
+// TestResizeRestart restarts an instance during a change. It does not know the list in force any more, but its peers do:
+// no value is lost.
+func TestResizeRestart(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for _, at := range []int64{1, 6, 10, 12, 20} {
+			f := filled(strict)
+			before, flushes := f.items(), f.flushes
+			f.reload(func(l *layout) { l.gone = 2 })
+			f.run(f.now + at*second)
+			f.sidecars[2].die()
+			f.after(50*milli, f.sidecars[2].start)
+			f.run(f.now + second)
+			ended := func() bool {
+				for _, is := range f.stages() {
+					if is.Stage() != resize.Stable || is.List != is.Wish || is.Serves() != resize.All {
+						return false
+					}
+				}
+				return true
+			}
+			for end := f.now + 200*second; f.now < end && !ended(); {
+				f.run(f.now + second)
+			}
+			if !ended() || f.flushes != flushes || f.items() < before {
+				t.Errorf("strict %t, restart after %d s: %d flushes, %d items of %d; %+v", strict, at, f.flushes-flushes, f.items(), before, f.stages())
+			}
+		}
+	}
+}
+
+// TestResizeTakenBack gives an instance its former list back when another one just begins to move keys.
+func TestResizeTakenBack(t *testing.T) {
+	f := filled(true)
+	f.reload(func(l *layout) { l.gone = 2 })
+	begun := func() int {
+		n := 0
+		for _, is := range f.stages() {
+			if is.Stage() != resize.Stable {
+				n++
+			}
+		}
+		return n
+	}
+	for end := f.now + 60*second; f.now < end && begun() == 0; f.run(f.now + milli) {
+	}
+	at := slices.IndexFunc(f.stages(), func(is resize.Status) bool { return is.Stage() == resize.Stable })
+	if at < 0 {
+		t.Fatalf("%+v", f.stages())
+	}
+	f.gone = -1
+	f.edition++
+	f.sidecars[at].reload()
+	for end := f.now + 200*second; f.now < end; f.run(f.now + 100*milli) {
+		if is := f.stages()[at]; is.Serves() == resize.Nothing {
+			t.Fatalf("p%d serves nothing: %+v", at, f.stages())
+		}
+	}
+	for _, s := range f.sidecars {
+		s.reload()
+	}
+	f.run(f.now + 100*second)
+	for i, is := range f.stages() {
+		if is.Serves() != resize.All || is.List != is.Wish {
+			t.Errorf("p%d at the end: %+v", i, is)
+		}
 	}
 }

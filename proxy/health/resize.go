@@ -35,7 +35,7 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 // known. It is about a server, unless that is -1.
 func (k *Keeper) Resize() (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
-	if s.Stage() != resize.Stable || s.List == s.Wish || s.N == 0 {
+	if s.Stage() != resize.Stable || s.List == s.Required() || s.N == 0 {
 		return s, began, "", server
 	}
 	for i := range k.servers {

@@ -49,7 +49,7 @@ const (
 // ResizeOf returns the change of the servers of a pool. It returns nil if none is due.
 func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	s := sum.Resizes[p.Name]
-	if s == nil || s.N == 0 || s.Stage() == resize.Stable && s.List == s.Wish && s.Serves() != resize.Nothing {
+	if s == nil || s.N == 0 || s.Stage() == resize.Stable && s.List == s.Required() && s.Serves() != resize.Nothing {
 		return nil
 	}
 	w := &s.Work

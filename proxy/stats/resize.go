@@ -97,7 +97,7 @@ func (s *ResizeSnapshot) Figures() []Figure {
 	switch serves := s.Serves(); {
 	case serves == resize.Nothing && s.N != 0:
 		stage = 7
-	case s.N == 0 || s.Stage() == resize.Stable && s.List == s.Wish:
+	case s.N == 0 || s.Stage() == resize.Stable && s.List == s.Required():
 		stage = 0
 	}
 	if s.Ours {

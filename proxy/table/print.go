@@ -27,11 +27,11 @@ func (t *Table) Print() uint64 {
 		f.Gutter = nil
 		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, p.Place.Fingerprint, p.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
 		if p.Resize != ResizePlain {
-			_, wish := p.Prints()
-			if p.Later != nil {
-				wish = p.Later.Print()
+			mode := p.Resize
+			if p.Next != nil {
+				mode = p.ResizeLater
 			}
-			fmt.Fprintf(h, "resize %v %v", p.Resize, wish)
+			fmt.Fprintf(h, "resize %v %v", mode, p.wanted().Print())
 		}
 	}
 	for _, l := range t.Listeners {

@@ -54,8 +54,21 @@ func (l *List) Print() uint32 {
 func (p *Pool) Successor() *Pool {
 	next := *p
 	next.use(p.Next)
-	next.Next, next.Later = p.Later, nil
-	return &next
+	return next.follow()
+}
+
+// follow makes the list Later of p its list Next, and returns p.
+func (p *Pool) follow() *Pool {
+	p.Resize, p.Next, p.Later = p.ResizeLater, p.Later, nil
+	switch {
+	case p.Next == nil:
+	case p.Resize == ResizePlain:
+		p.use(p.Next)
+		p.Next = nil
+	case p.Next.Print() == p.list().Print():
+		p.Next = nil
+	}
+	return p
 }
 
 // Prints returns the hashes of the list that p uses, and of the list to which it changes. Both
@@ -103,22 +116,21 @@ func (p *Pool) wanted() *List {
 // Hold makes the pools of t keep the servers that they have in old, if a reload changes them and the
 // pool's mode requires that instances change together. state returns whether a pool of old still serves
 // by its own list, and not by that of its peers (holds), whether its keys move to the list Next already
-// (moving), and whether a peer may just begin that (begins).
+// (moving), and whether a peer may just begin that (begins). While keys move, ResizePlain is not in force either.
 func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool)) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
-		if was == nil || p.Resize == ResizePlain || was.Resize == ResizePlain || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) {
+		if was == nil || was.Resize == ResizePlain || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) {
 			continue
 		}
 		holds, moving, begins := state(was)
 		next, before := p.list(), was.list()
+		p.ResizeLater = p.Resize
 		switch {
-		case !holds:
+		case !holds || p.Resize == ResizePlain && !moving:
 		case (moving || begins) && was.Next != nil:
 			p.use(before)
-			if moving {
-				p.Resize = was.Resize
-			}
+			p.Resize = was.Resize
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
 				p.Later = next
 			}
@@ -143,9 +155,7 @@ func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
 			is = *p.Successor()
 		case p.Later != nil && drops:
 			any = true
-			if is.Next, is.Later = p.Later, nil; is.Next.Print() == is.list().Print() {
-				is.Next = nil
-			}
+			is.follow()
 		}
 		pools[p] = &is
 		next.Pools = append(next.Pools, &is)

@@ -109,10 +109,11 @@ type Pool struct {
 	TLS          Security // TLS of the connections to the servers; pools with the same server have the same
 	Login        Login    // login to the servers; pools with the same server have the same
 
-	Resize     ResizeMode
-	ResizeRate int   // in mode ResizeWarm: how many keys each old owner may lose to other servers in a second, by the walk and by reads, for each process
-	Next       *List // the list to which the instances change, while they still use the former one: see Hold; nil: none
-	Later      *List // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
+	Resize      ResizeMode
+	ResizeLater ResizeMode // the mode that the configuration requires, if Next is not nil: Resize is that of the present change
+	ResizeRate  int        // in mode ResizeWarm: how many keys each old owner may lose to other servers in a second, by the walk and by reads, for each process
+	Next        *List      // the list to which the instances change, while they still use the former one: see Hold; nil: none
+	Later       *List      // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next

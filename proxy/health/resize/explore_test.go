@@ -100,7 +100,7 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 			return next
 		}
 		for list := uint32(1); list <= 2 && w.forced > 0; list++ {
-			if list != p.required() && p.N != 0 {
+			if list != p.Required() && p.N != 0 {
 				add(change(func(w *world, p *instance) { w.forced, p.Status = w.forced-1, p.reloaded(list) }), say("is reloaded with list %d", list), false)
 			}
 			if p.kind == 0 {

@@ -33,7 +33,7 @@ func (s Status) reloaded(list uint32) Status {
 // settled returns s after the loops use the list in force: see table.Table.Advance.
 func (s Status) settled() Status {
 	if s.Superseded() {
-		s.Mine, s.Wish, s.Later = s.Wish, s.required(), 0
+		s.Mine, s.Wish, s.Later = s.Wish, s.Required(), 0
 	}
 	return s
 }
@@ -77,7 +77,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 			add(next, fmt.Sprintf("p%d %s", i, what), broken)
 		}
 		for list := uint32(1); list <= informedLists && w.forced > 0; list++ {
-			if list != p.required() && p.N != 0 {
+			if list != p.Required() && p.N != 0 {
 				change(func(w *peers, p *peer) {
 					w.forced--
 					if o.keeps && p.Holds() && p.Stage() == Stable {
@@ -102,7 +102,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 		agreed, all, informed := true, true, false
 		for j, q := range w.at {
 			if o.informs {
-				agreed = agreed && q.required() == p.required()
+				agreed = agreed && q.Required() == p.Required()
 			} else {
 				agreed = agreed && p.Agrees(q.Vote())
 			}
@@ -156,9 +156,9 @@ func exploreInformed(o unless, forced uint8) (states int, trace []string) {
 				queue, steps = append(queue, w), append(steps, step{at, what})
 			}
 		})
-		if a := queue[at].at; !more && a[0].required() == a[1].required() && a[0].required() == a[2].required() {
+		if a := queue[at].at; !more && a[0].Required() == a[1].Required() && a[0].Required() == a[2].Required() {
 			for i := range a {
-				if a[i].Serves() != All || a[i].Mine != a[i].required() {
+				if a[i].Serves() != All || a[i].Mine != a[i].Required() {
 					bad = fmt.Sprintf("p%d serves no keys in the end: %+v", i, a[i].Status)
 				}
 			}

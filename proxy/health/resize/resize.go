@@ -132,8 +132,8 @@ type Lists struct {
 	Warm  bool   // the values of keys that move are kept
 }
 
-// required returns the hash of the list that the configuration requires.
-func (l Lists) required() uint32 { return cmp.Or(l.Later, l.Wish) }
+// Required returns the hash of the list that the configuration requires.
+func (l Lists) Required() uint32 { return cmp.Or(l.Later, l.Wish) }
 
 // Vote returns what the view records say about this process: which list its configuration requires and, in
 // mode warm, that it knows the lists by which keys are served. No process agrees with the vote of one that
@@ -143,9 +143,9 @@ func (s Status) Vote() uint32 {
 	case s.Stage() == Stable && s.Later != 0:
 		return informed(informed(s.Later))
 	case s.Warm && s.Serves() != Nothing:
-		return informed(s.required())
+		return informed(s.Required())
 	}
-	return s.required()
+	return s.Required()
 }
 
 // informed returns the vote for a list of a proxy that knows the lists by which keys are served. Like all
@@ -155,7 +155,7 @@ func informed(list uint32) uint32 { return 1 + (list+1<<28)%(1<<30-1) }
 // Agrees reports whether this process may begin a stage although another one votes so. A process that must
 // flush servers, because it does not know the lists, waits for one that does.
 func (s Status) Agrees(vote uint32) bool {
-	return vote == s.required() || vote == informed(s.required()) && s.Serves() != Nothing
+	return vote == s.Required() || vote == informed(s.Required()) && s.Serves() != Nothing
 }
 
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.
@@ -187,7 +187,7 @@ func (s Status) Holds() bool { return s.N != 0 && s.List == s.Mine }
 
 // Changing reports whether this process knows the list in force, and another one follows it.
 func (s Status) Changing() bool {
-	return s.Serves() != Nothing && (s.Stage() != Stable || s.List != s.Wish)
+	return s.Serves() != Nothing && (s.Stage() != Stable || s.List != s.Wish || s.Later != 0)
 }
 
 // Compatible reports whether a command on a moving key that began at the number began may continue now:
@@ -221,7 +221,7 @@ const placeholders = PlaceholderLife * time.Second * 11 / 10 // clocks may diffe
 
 // Set sets the lists of this process.
 func (r *Resize) Set(l Lists, now int64) {
-	if r.Mine != l.Mine || r.required() != l.required() {
+	if r.Mine != l.Mine || r.Required() != l.Required() {
 		r.wished = now
 	}
 	if r.Lists != l {
