@@ -277,6 +277,8 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
 	{name: "D6 taken out while it is out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "D6 taken out as it returns, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
+		asks: readMostly, faults: []string{"hang, return, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{19}},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
 		asks: readMostly, faults: []string{"drain beside, hang", "drain, hang beside"}, count: 2, exact: true, keeps: true, costly: true},
 	{name: "D6 fewer copies", sidecars: 2, servers: 4, strict: true, copies: thrice, errs: true,

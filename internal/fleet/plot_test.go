@@ -272,23 +272,17 @@ var plots = map[string]plot{
 		f.lasts(back + second)
 	},
 
-	// A server is removed from the configuration while it is out. One proxy gets that configuration much
-	// earlier than the others. In between, the server replies again.
+	// A server is removed from the configuration while it is out, or begins to return. One proxy gets that
+	// configuration much earlier than the others. In between, the server replies again.
 	"hang, take out, the others later": func(f *fleet, i int) {
 		at := f.between(5*second, 6*second)
-		f.after(at, func() {
-			f.gone = i
-			f.edition++
-			first := f.sidecars[f.rand.IntN(len(f.sidecars))]
-			f.note("", "RELOAD p%d with %+v", first.id, f.layout)
-			first.reload()
-			for _, s := range f.sidecars {
-				if s != first {
-					f.after(2*moving+f.upTo(moving), s.reload)
-				}
-			}
-		})
+		f.after(at, func() { f.takeOutFirst(i) })
 		f.hangFor(i, at, at+second)
+		f.lasts(at + 4*moving)
+	},
+	"hang, return, take out, the others later": func(f *fleet, i int) {
+		at := f.hangFor(i, 5*second, 6*second) + f.upTo(3*second)
+		f.after(at, func() { f.takeOutFirst(i) })
 		f.lasts(at + 4*moving)
 	},
 
@@ -498,6 +492,21 @@ func (f *fleet) settles() int64 {
 		return 7 * moving
 	}
 	return 2 * moving
+}
+
+// takeOutFirst removes server i from the configuration. One proxy gets that configuration much earlier
+// than the others.
+func (f *fleet) takeOutFirst(i int) {
+	f.gone = i
+	f.edition++
+	first := f.sidecars[f.rand.IntN(len(f.sidecars))]
+	f.note("", "RELOAD p%d with %+v", first.id, f.layout)
+	first.reload()
+	for _, s := range f.sidecars {
+		if s != first {
+			f.after(2*moving+f.upTo(moving), s.reload)
+		}
+	}
 }
 
 func reweigh(l *layout) { l.reweighed = !l.reweighed }

@@ -193,7 +193,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 		s.held = make([]int64, len(k.servers))
 	}
 	k.gen++
-	k.event(i, PhaseOf(was.n).String(), PhaseOf(e.n).String(), why)
+	if from, to := PhaseOf(was.n), PhaseOf(e.n); from != to || e.renamed != was.renamed { // a reload that removes a server that is OUT starts another outage of it
+		k.event(i, from.String(), to.String(), why)
+	}
 }
 
 func overrideEvent(e entry) string {

@@ -218,6 +218,7 @@ func (s Settings) withDefaults() Settings {
 // Resume continues a handover in the stage that the pool's previous keeper had reached
 // before a reload. before is the View of that keeper.
 func (k *Keeper) Resume(before *View) {
+	k.copies = before.copies.Load()
 	k.barrier.Status = *before.Handover.Status()
 	k.resize.State = before.Resize().State
 }
@@ -264,11 +265,14 @@ func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning
 // do not write to a removed server, so it counts as OUT, and it rejoins as after an outage. In a pool
 // with replicas, it does not rejoin while other proxies have lists with it: see Keeper.returns.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
-	e := entry{n: NextOut(n), renamed: renamed}
 	if k.off.Departed {
 		return
 	}
 	_, back := k.index[name]
+	if PhaseOf(n) == Out && !back && k.copies && !k.off.Removed {
+		n++ // another proxy may have published RETURN, which this proxy has not read: the next outage overrules that
+	}
+	e := entry{n: NextOut(n), renamed: renamed}
 	switch {
 	case k.resize.Mine == 0:
 	case back || PhaseOf(n) == In: // package resize flushes it, and the view records have its phase
