@@ -69,6 +69,7 @@ import (
 //	s1 item_size_max N   the largest item that s1 stores on new connections, in bytes; s1 does not
 //	                report a size unless this is set
 //	s1 has no cas   s1 reports on new connections that its items have no cas, as with memcached -C
+//	s1 has cas      s1 reports on new connections that its items have a cas
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
 //	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
@@ -328,8 +329,8 @@ func (s *Harness) Line(line string) {
 		s.Endpoint(word).itemSize = size
 		return
 	}
-	if rest == "has no cas" { // before Begin, too
-		s.Endpoint(word).noCas = true
+	if rest == "has no cas" || rest == "has cas" { // before Begin, too
+		s.Endpoint(word).noCas = rest == "has no cas"
 		return
 	}
 	s.Begin()

@@ -119,8 +119,10 @@ func itemBytes(key, value int, flags, cas bool) int {
 func (srv *Server) LacksCas() bool { return srv.items.cas == "no" }
 
 // AppendNoCas appends to dst the error for a command that needs a cas for the given purpose, if the
-// server has none: see LacksCas.
+// server has none: see LacksCas. If there is no connection to the server, it opens one, because the
+// server may have been restarted with cas.
 func (srv *Server) AppendNoCas(dst []byte, purpose string) []byte {
+	srv.e.Mark(&srv.Conns[0].Link) // see wantsConn
 	return wire.AppendServerError(dst, "server "+srv.Label()+" has no cas, which "+purpose+" need: start memcached without -C")
 }
 

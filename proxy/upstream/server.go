@@ -229,8 +229,12 @@ const (
 	internalFull = "too many of Ringside's own requests wait for it"
 )
 
-// wantsConn reports whether the server's connections are opened before requests need them.
-func (srv *Server) wantsConn() bool { return srv.preconnect && !srv.Down && !srv.Draining() }
+// wantsConn reports whether the server's connections are opened before requests need them. Those of a
+// server without cas are: only a new connection shows that the server was restarted with cas, and
+// until then the requests that need a cas are rejected, so they open none.
+func (srv *Server) wantsConn() bool {
+	return (srv.preconnect || srv.LacksCas()) && !srv.Down && !srv.Draining()
+}
 
 // goDown marks the server as down, for the reason why. While it is down, its requests fail at once,
 // and Ringside dials the server at growing intervals until it replies. refused means that the server
