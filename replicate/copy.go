@@ -419,6 +419,13 @@ func (r *Rule) copyDone() {
 		switch {
 		case c.lost != 0:
 			r.forward() // another command has changed the primary since the look: it has stored a value, or has removed one
+		case c.copied == 0 && c.hit && c.empty != 0 && (readsAtOne(r.c) || r.extends()) && r.in.Has(int(r.asks[c.fetched].replica)):
+			// The primary has refused the value, and has no item. So the replica with the value takes its
+			// place, and a touch counts as done at the refusing replica.
+			r.failedLeads |= 1 << r.lead
+			r.stored |= 1 << r.lead
+			r.lead = int8(r.asks[c.fetched].replica)
+			r.forward()
 		case c.copied == 0:
 			r.abandon()
 		case c.missed && !c.hit:

@@ -104,7 +104,8 @@
 // set an exptime that has passed, the followers lose their items, and count as well. A replica
 // that refuses to store a value that others have stored loses the key. If the primary has no
 // such key and another replica has it, the copy runs in the other direction, and then the
-// command again.
+// command again. If the primary refuses that value, a read or a touch runs at the replica that
+// has it.
 //
 // The value of a cas or a replace also reaches the followers by such a copy. The value that
 // it replaces is removed there in any case. If all replicas got the value at once, another

@@ -156,7 +156,7 @@ func positive(c Command, k Kind) bool {
 // holds reports, from the replies of a replica, whether it has the write (or the primary's
 // value).
 func holds(r *Rule, replica int) bool {
-	has, nothing, joined := false, false, false
+	has, nothing, joined, refused := false, false, false, false
 	removes := r.c.Op == Delete || r.makesStale()
 	for _, e := range r.asks[:r.n] {
 		if e.step == Fetch {
@@ -184,9 +184,9 @@ func holds(r *Rule, replica int) bool {
 		case RefreshTombstone: // a tombstone of the delete itself was still there
 			has = (removes || nothing) && e.kind == Stored
 		case Fill:
-			has = e.kind == Stored
-		case Drop:
-			has = has && (removes || nothing) || (nothing || removes) && e.kind == Deleted
+			has, refused = e.kind == Stored, e.kind.refused()
+		case Drop: // a replica that has refused the value has nothing to touch
+			has = has && (removes || nothing) || (nothing || removes || r.extends() && refused) && e.kind == Deleted
 		}
 		joined = e.step == Join || e.step == Forward
 	}

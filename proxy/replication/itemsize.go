@@ -95,7 +95,7 @@ func (w *weighing) proceed(t *task.Task) {
 	}
 }
 
-// refuses reports whether r, the reply to the ask a of a repair, says that the value is too large for
+// refuses reports whether r, the reply to the ask a of a copy, says that the value is too large for
 // the server. It is then useless to repeat the copy, so the key has one replica less. refuses logs that.
 func (c *command) refuses(a *copyAsk, r *upstream.Result) bool {
 	if a.Step != replicate.Fill || a.kind != replicate.ServerError || !bytes.Contains(r.Bytes, []byte("object too large")) {

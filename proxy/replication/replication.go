@@ -73,7 +73,7 @@ type command struct {
 	spared     bool           // the primary has not answered a set, and got no tombstone after the set: see command.behind
 	voidGuards []int          // numbers of asks that were not sent, because another process may have assigned the cas that they depend on
 
-	refused   replicate.Mask   // replicas of a repair with a server that can't store the value, because it is too large: see refuses
+	refused   replicate.Mask   // replicas of a copy with a server that can't store the value, because it is too large: see refuses
 	weighed   bool             // the size of the present value is known, because t is an append or prepend: see weighing
 	size      int              // size in bytes of the value that t extends, if weighed is set
 	first     *upstream.Result // reply to a get that was sent before the task, so the task does not ask its server again; nil: none
@@ -391,7 +391,7 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
 	c.countMarks(t, a)
-	if c.isRepair && c.refuses(a, r) {
+	if c.refuses(a, r) {
 		c.refused |= 1 << a.Replica
 	}
 	a.result = t.Keep(r)
@@ -692,7 +692,7 @@ func (c *command) repair(t *task.Task, s *replicate.Settlement) {
 		size = c.asks[s.Answer].result.Reply.Body.Len()
 	}
 	for i, m := range c.replicas {
-		if s.Repair.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) && !m.Server.KnownToExceed(len(t.Key), size, false) {
+		if s.Repair.Has(i) && !c.refused.Has(i) && !s.Undo.Has(i) && !s.Overwrite.Has(i) && !m.Server.KnownToExceed(len(t.Key), size, false) {
 			c.e.repair(t, t.Hash, c.replicas[s.Source], m, m.Dirty(t.Hash))
 		}
 	}
