@@ -277,6 +277,8 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
 	{name: "D6 taken out while it is out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "D6 taken out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
+		asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{1}},
 	{name: "D6 taken out as it returns, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"hang, return, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{19}},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
@@ -408,6 +410,9 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"a server that others have removed rejoins", ablations{Set: ablation.Set{Removed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
+		}},
+		{"writes do not wait until others know that a server is removed", ablations{Set: ablation.Set{Told: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
 		}},
 		{"a server put back as it was", ablations{Set: ablation.Set{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}

@@ -280,6 +280,10 @@ var plots = map[string]plot{
 		f.hangFor(i, at, at+second)
 		f.lasts(at + 4*moving)
 	},
+	"take out, the others later": func(f *fleet, i int) {
+		f.takeOutFirst(i)
+		f.lasts(4 * moving)
+	},
 	"hang, return, take out, the others later": func(f *fleet, i int) {
 		at := f.hangFor(i, 5*second, 6*second) + f.upTo(3*second)
 		f.after(at, func() { f.takeOutFirst(i) })

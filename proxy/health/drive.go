@@ -225,6 +225,11 @@ func (k *Keeper) advanceHandover(now int64) {
 		done, _ := k.replicated(-1, k.barrier.Since, k.barrier.Held, k.wait(), now)
 		return done
 	}
+	if k.barrier.Withheld {
+		k.told.since = cmp.Or(k.told.since, now)
+		known, _ := k.replicated(-1, k.told.since, k.told.held, k.wait(), now)
+		k.barrier.Withheld = !known && now < k.told.since+foreignPings*int64(k.pace()) // limited, because an unreachable server must not block writes
+	}
 	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, replicated, k.pace()) {
 		k.pingAllNow(now)
 	}

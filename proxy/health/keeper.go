@@ -98,7 +98,14 @@ type Keeper struct {
 	parting      bool  // the pool no longer moves keys: see Part
 	asWhole
 	roll     rollCall
+	told     removal
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
+}
+
+// removal is what a keeper knows about who has read that a reload has removed servers from the pool.
+type removal struct {
+	since int64   // when this proxy began to publish the removal; 0: not yet
+	held  []int64 // for each view server: the time from which its record has contained the removal without interruption; 0: it does not contain it
 }
 
 // asWhole is the state of the whole pool.
@@ -284,6 +291,9 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 		k.servers[i].entry = e
 		k.event(i, In.String(), Out.String(), "a reload has put it back")
 		return
+	}
+	if k.set.Strict && k.copies && PhaseOf(n) != Out && !k.off.Told {
+		k.barrier.Withheld, k.told.held = true, make([]int64, len(k.servers))
 	}
 	k.departed[name] = e
 	if k.resize.Mine == 0 && !k.off.Removed {

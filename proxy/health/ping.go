@@ -304,6 +304,11 @@ func covers(entries []entry, servers []server) bool {
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	k.resize.Hold(i, k.servers[i].record.resize == k.resize.State, now)
+	if others := k.servers[i].record.others; k.barrier.Withheld && !bytes.Equal(k.withDeparted(others), others) {
+		k.told.held[i] = 0
+	} else if k.barrier.Withheld && k.told.held[i] == 0 {
+		k.told.held[i] = now
+	}
 	for j := range k.servers {
 		s := &k.servers[j]
 		if s.held == nil {
@@ -321,6 +326,9 @@ func (k *Keeper) hold(i int, now int64) {
 // contained the current phase numbers, and the handover number, starts again.
 func (k *Keeper) unhold(i int) {
 	k.barrier.Held[i], k.resize.Held[i] = 0, 0
+	if k.told.held != nil {
+		k.told.held[i] = 0
+	}
 	for j := range k.servers {
 		if s := &k.servers[j]; s.held != nil {
 			s.held[i] = 0

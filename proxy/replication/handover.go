@@ -9,7 +9,7 @@ package replication
 //
 //	stage     keys are served by        a key that gets other replicas
 //	waiting   the former routing table  is served as usual: other instances may not have the new table yet
-//	pausing   the former routing table  may be read where it is, but not written, touched or copied; in package barrier the stages Pausing and Decided
+//	pausing   the former routing table  may be read where it is, but not written, touched or copied; in package barrier the stages Pausing and Decided, and before them Withheld
 //	moving    the new routing table     all pools are Done; the key is moved away from its former servers before anything is decided about it
 //
 // So no instance writes by the new routing table while another one writes by the
@@ -57,8 +57,9 @@ func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool)
 
 // Proceed enters the next stage if all instances have reached it, and reports whether the stage
 // has changed. pools has the stage of each pool. While one pool is Waiting, no key pauses. Keys
-// move only when all pools are Done, because then no instance is Waiting in any pool.
-func (h *handover) Proceed(pools []barrier.Stage) bool {
+// move only when all pools are Done, because then no instance is Waiting in any pool. withheld reports
+// that keys must pause in any case: see barrier.Status.Withheld.
+func (h *handover) Proceed(pools []barrier.Stage, withheld bool) bool {
 	waits, done := false, true
 	for _, p := range pools {
 		waits = waits || p == barrier.Waiting
@@ -71,7 +72,7 @@ func (h *handover) Proceed(pools []barrier.Stage) bool {
 		h.Serving, h.paused = nil, false
 		return true
 	default:
-		h.paused = !waits
+		h.paused = withheld || !waits
 		return was != h.paused
 	}
 }

@@ -110,7 +110,7 @@ func (r *ringside) step(servers []memcached, random *rand.Rand, now int64) {
 		r.Step(uint64(r.table), now+deadline, true, func() bool { return true }, perPing)
 	}
 	if r.h != nil {
-		r.h.Proceed([]barrier.Stage{r.Stage(uint64(r.table))})
+		r.h.Proceed([]barrier.Stage{r.Stage(uint64(r.table))}, false)
 	}
 	if by := r.writesBy(); by != 0 {
 		r.wrote[by] = now
@@ -234,7 +234,7 @@ func TestPools(t *testing.T) {
 		{[]barrier.Stage{barrier.Done, barrier.Done}, false, true},
 		{[]barrier.Stage{barrier.Waiting, barrier.Done}, false, true},
 	} {
-		h.Proceed(c.pools)
+		h.Proceed(c.pools, false)
 		if h.Pauses() != c.pauses || h.Moving() != c.moving {
 			t.Errorf("%v: pauses %v, moving %v", c.pools, h.Pauses(), h.Moving())
 		}

@@ -70,11 +70,12 @@ func (e *Replicator) takeArrangement() {
 }
 
 // stages returns, for each pool, the stage of the handover that all instances have reached.
-func (e *Replicator) stages() (list []barrier.Stage) {
+func (e *Replicator) stages() (list []barrier.Stage, withheld bool) {
 	for _, w := range e.Ledgers {
-		list = append(list, w.bp.View.Handover.Status().Stage(e.arranged.Hash()))
+		is := w.bp.View.Handover.Status()
+		list, withheld = append(list, is.Stage(e.arranged.Hash())), withheld || is != nil && is.Withheld
 	}
-	return list
+	return list, withheld
 }
 
 // proceed enters the next stage of the handover when all instances have reached it.

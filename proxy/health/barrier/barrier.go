@@ -22,6 +22,10 @@
 // writes its list to the view records. The first proxy that overwrites such a record has
 // read the other list in it, even if the server has hung in between. If the stage is Pausing
 // then, that proxy returns to Waiting, and all others follow.
+//
+// A reload that removes a server takes it out at once, without LEAVING. With strict consistency,
+// the proxy that reloads first writes no keys that move until all proxies have read that, or have
+// no valid leases (Status.Withheld). Otherwise they could read older values from that server.
 package barrier
 
 import (
@@ -61,6 +65,7 @@ type Status struct {
 	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; 0: no key has replicas
 	N           uint32 // handover number: it grows by one with each stage, and N mod 4 is the stage (Of)
 	Settled     bool   // all proxies have completed the handover, or the time limit (patience) has passed
+	Withheld    bool   // other proxies may still read from a server that a reload of this process has removed, so keys that move must not be written
 	top         uint32 // the highest handover number in any view record that was read
 	list        uint64 // hash of the server list in the record that had the highest number (top)
 }
