@@ -3,6 +3,7 @@ package discover
 // This file asks the sources of a running instance again and again.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ type feed struct {
 	version uint64                      // number of changes of list
 	good    []serverlist.Server         // the servers of the source that are part of the configuration in force; nil: none are
 	unfit   string                      // why a later list did not fit the configuration; empty: the last one did, or Fit was not called yet
+	unfitIs serverlist.State            // the state because of unfit
 	asking  bool                        // a lookup is running
 	at      time.Time                   // when the last lookup that gave an answer ended; the zero Time: none did
 	lookups map[serverlist.State]uint64 // number of lookups since the start, by the state after each
@@ -118,9 +120,12 @@ func (w *Watch) find(pool, source string) *feed {
 // wrong source does not affect others. The error is that of f without servers of any source at fault.
 // With accept, answers that are held count.
 //
+// excess, which may be nil, returns an error for each pool that moves too many keys to come into force. The
+// sources of such a pool keep their servers, too, and their answers are held.
+//
 // Fit itself changes nothing. If the text of the result is that of the configuration in force, or comes into
 // force, the caller must call settle, with whether the servers of the result are in force.
-func (w *Watch) Fit(f *config.File, accept bool) (_ *config.File, settle func(inForce bool), err error) {
+func (w *Watch) Fit(f *config.File, accept bool, excess func(*config.File) map[string]error) (g *config.File, settle func(inForce bool), err error) {
 	w.mu.Lock()
 	var all []*fitting
 	for _, one := range w.feeds {
@@ -147,18 +152,29 @@ func (w *Watch) Fit(f *config.File, accept bool) (_ *config.File, settle func(in
 			return nil, false
 		})
 	}
-	g, err := with()
-	if err != nil { // find the sources at fault: add the new servers of one source after the other
-		for fresh = range all {
-			last := all[fresh]
-			fresh++
-			if _, last.unfit = with(); last.unfit != nil && slices.Equal(serversOf(&last.list), last.good) {
-				last.unfit = nil // something else is wrong
+	for again := true; again; {
+		if g, err = with(); err != nil { // find the sources at fault: add the new servers of one source after the other
+			for fresh = 0; fresh < len(all); {
+				last := all[fresh]
+				fresh++
+				if last.unfit != nil {
+					continue
+				}
+				if _, last.unfit = with(); last.unfit != nil && slices.Equal(serversOf(&last.list), last.good) {
+					last.unfit = nil // something else is wrong
+				}
+			}
+			if g, err = with(); err != nil {
+				return nil, nil, err
 			}
 		}
-		fresh = len(all)
-		if g, err = with(); err != nil {
-			return nil, nil, err
+		again = false
+		if excess == nil {
+			break
+		}
+		over := excess(g)
+		for _, s := range all {
+			again = s.hold(over[s.pool]) || again
 		}
 	}
 	return g, func(inForce bool) {
@@ -178,6 +194,27 @@ type fitting struct {
 	version  uint64
 	accepted bool  // list is an answer that was held
 	unfit    error // why list does not fit
+	held     bool  // list may be accepted, although it does not fit
+}
+
+// hold makes a source keep the servers that it had, at their present addresses, if why says that its pool moves
+// too many keys. It reports whether this changes anything.
+func (s *fitting) hold(why error) (changed bool) {
+	if why == nil || s.unfit != nil || len(s.good) == 0 {
+		return false
+	}
+	now, good := map[string]string{}, slices.Clone(s.good)
+	for _, is := range serversOf(&s.list) {
+		now[is.Name] = is.Address
+	}
+	for i := range good {
+		good[i].Address = cmp.Or(now[good[i].Name], good[i].Address)
+	}
+	if slices.Equal(serversOf(&s.list), good) {
+		return false
+	}
+	s.good, s.unfit, s.held = good, why, true
+	return true
 }
 
 // settle records the result of Fit. The caller holds mu.
@@ -194,14 +231,17 @@ func (s *fitting) settle(inForce bool) {
 		if inForce {
 			f.good = serversOf(&s.list)
 		}
-		if f.unfit != "" && !changed {
+		if f.unfit != "" && !changed && f.list.State == serverlist.Sound {
 			f.answersAgain()
 		}
 	case changed:
 	default:
-		f.list.Revert(s.good, s.unfit)
+		f.list.Revert(s.good, s.unfit, s.held)
+		if inForce {
+			f.good = s.good
+		}
 		if f.unfit != s.unfit.Error() { // else the log has it already
-			f.unfit = s.unfit.Error()
+			f.unfit, f.unfitIs = s.unfit.Error(), f.list.State
 			f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.text.Text, "servers", len(s.good), "error", s.unfit)
 		}
 	}
@@ -260,14 +300,25 @@ func (w *Watch) States() (list []live.Source) {
 	defer w.mu.Unlock()
 	for _, f := range w.feeds {
 		servers, _ := f.list.Servers()
-		s := live.Source{Pool: f.pool, Source: f.source.Text, State: f.list.State.String(), Problem: f.list.Problem, Servers: len(servers), At: f.at, Succeeded: f.lookups[serverlist.Sound], Failed: f.lookups[serverlist.Failing], Held: f.lookups[serverlist.Held]}
+		s := live.Source{Pool: f.pool, Source: f.source.Text, Servers: len(servers), At: f.at, Succeeded: f.lookups[serverlist.Sound], Failed: f.lookups[serverlist.Failing], Held: f.lookups[serverlist.Held]}
+		is, problem := f.state()
+		s.State, s.Problem = is.String(), problem
 		s.Added, s.Removed = f.list.Held()
-		if f.list.State == serverlist.Unasked {
+		if is == serverlist.Unasked {
 			s.Problem = "it has not answered yet"
 		}
 		list = append(list, s)
 	}
 	return list
+}
+
+// state returns the state of the source, and the problem of its last answer. Until it is known whether an answer
+// fits after one that did not, the state is that of the earlier one. The caller holds mu.
+func (f *feed) state() (serverlist.State, string) {
+	if f.unfit != "" && f.list.State == serverlist.Sound {
+		return f.unfitIs, f.unfit
+	}
+	return f.list.State, f.list.Problem
 }
 
 // Refused reports that no connection to a server could be made. match reports whether the server of a
@@ -414,7 +465,6 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	} else {
 		changed, warn = f.list.Answer(now, a.servers, f.source.Settings)
 	}
-	f.lookups[f.list.State]++
 	switch is := f.list.State; {
 	case is == serverlist.Failing:
 	case is == serverlist.Sound && before != serverlist.Unasked && before != serverlist.Sound && (f.unfit == "" || slices.Equal(serversOf(&f.list), f.good)):
@@ -423,6 +473,8 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	default:
 		f.at = now
 	}
+	is, _ := f.state()
+	f.lookups[is]++
 	if warn != "" {
 		servers, _ := f.list.Servers()
 		f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)

@@ -98,7 +98,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("%+v", is)
 	}
 	for _, inForce := range []bool{false, true, true} { // the first configuration is rejected, and the last one has nothing to accept
-		_, settle, err := w.Fit(f, true)
+		_, settle, err := w.Fit(f, true, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestUnfitSource(t *testing.T) {
 	}
 	fits := func(pools ...string) {
 		t.Helper()
-		g, settle, err := w.Fit(f, false)
+		g, settle, err := w.Fit(f, false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,6 +217,7 @@ func TestUnfitSource(t *testing.T) {
 		for range 2 {
 			w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three, bad}})
 			fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
+			fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
 		}
 	}
 
@@ -257,7 +258,7 @@ func TestRejectedFile(t *testing.T) {
 		w.feeds = append(w.feeds, &feed{Watch: w, pool: pool, text: s.Source, source: s, tried: make(chan struct{}), lookups: map[serverlist.State]uint64{}})
 	}
 	list := func(f *config.File, adopted bool) (names string) {
-		g, settle, err := w.Fit(f, true)
+		g, settle, err := w.Fit(f, true, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -514,16 +514,20 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 // its max_move allows. The limit of f counts, not that of the configuration in force. So the file says
 // by itself whether it can be loaded.
 func (r *Instance) checkMoves(f *config.File, t *table.Table) error {
-	limited := func(p config.Pool) bool { return p.MaxMove < 100 }
-	if !slices.ContainsFunc(f.Pools, limited) {
-		return nil
-	}
-	moves, _ := r.proxy.Table().MovesTo(t)
-	over := inspect.Excessive(f, moves)
+	over := inspect.Excessive(f, r.moves(f, t))
 	if over == nil {
 		return nil
 	}
 	return fmt.Errorf("%s: %s: ringside plan shows the moves; to move the keys, use ringside reload --accept", r.watch.path, strings.Join(over, "; "))
+}
+
+// moves returns which keys the configuration f, whose table is t, moves to other servers; nil: no pool has a
+// limit.
+func (r *Instance) moves(f *config.File, t *table.Table) (list []table.Moves) {
+	if slices.ContainsFunc(f.Pools, func(p config.Pool) bool { return p.MaxMove < 100 }) {
+		list, _ = r.proxy.Table().MovesTo(t)
+	}
+	return list
 }
 
 // refit compares limits.clients again with the number of files that the process may open,

@@ -36,7 +36,7 @@ func firstServers(f *config.File, sources *discover.Watch, wait time.Duration, l
 		case <-limited.Done():
 		}
 	}
-	if g, settle, err := sources.Fit(f, false); err == nil {
+	if g, settle, err := sources.Fit(f, false, nil); err == nil {
 		settle(true)
 		f = g
 	} else {
@@ -73,7 +73,11 @@ func (r *Instance) load(accept bool) (f *config.File, settle func(inForce bool),
 			return nil, nil, all, nil
 		}
 	}
-	if f, settle, err = r.sources.Fit(f, accept); err != nil {
+	excess := r.excess
+	if accept {
+		excess = nil
+	}
+	if f, settle, err = r.sources.Fit(f, accept, excess); err != nil {
 		return nil, nil, nil, err
 	}
 	for _, pool := range f.Unknown() {
@@ -88,7 +92,7 @@ func (r *Instance) load(accept bool) (f *config.File, settle func(inForce bool),
 // of the handover of an earlier change, no change is possible. In this case relist returns a channel that
 // fires when it must be tried again, with the servers of that time.
 func (r *Instance) relist() (later <-chan time.Time) {
-	f, settle, err := r.sources.Fit(r.file, false)
+	f, settle, err := r.sources.Fit(r.file, false, r.excess)
 	switch {
 	case err != nil:
 		r.adopt(nil, false, err)
@@ -107,11 +111,26 @@ func (r *Instance) relist() (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		return time.After(is.Unsettled)
 	}
-	f, moves, err := r.apply(f, false)
+	f, moves, err := r.apply(f, true) // Fit has compared the moves with max_move
 	r.adopt(f, moves, err)
 	settle(err == nil)
 	r.listRejected = err != nil
 	return nil
+}
+
+// excess returns an error for each pool of which the configuration f moves more keys than its max_move allows.
+func (r *Instance) excess(f *config.File) map[string]error {
+	t, err := f.Build()
+	if err != nil {
+		return nil // apply reports it
+	}
+	over := map[string]error{}
+	for _, m := range r.moves(f, t) {
+		if why := inspect.Excessive(f, []table.Moves{m}); why != nil {
+			over[m.Pool] = fmt.Errorf("%s; ringside reload --accept accepts it", why[0])
+		}
+	}
+	return over
 }
 
 // moved replaces the configuration in force by f, which differs only in where servers are.

@@ -222,6 +222,62 @@ func TestPodsRestart(t *testing.T) {
 	}
 }
 
+// TestMaxMoveHoldsOnePool checks that a list that moves too many keys of one pool does not hold up those of others, and that
+// it comes into force with --accept.
+func TestMaxMoveHoldsOnePool(t *testing.T) {
+	startSource(t, nil)
+	lists := map[string]string{"/modulo": "127.0.0.1:9 name=a\n127.0.0.2:9 name=b", "/ketama": "127.0.0.3:9 name=c\n127.0.0.4:9 name=d"}
+	var mu sync.Mutex
+	asker.ReadFile = func(path string) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		return []byte(lists[path]), nil
+	}
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), `listen: "127.0.0.1:0"
+admin: {address: "127.0.0.1:0"}
+pools:
+  modulo: {distribution: modulo-crc32, max_move: 40%, servers: {discover: file+/modulo, every: 1h}}
+  ketama: {distribution: ketama, max_move: 60%, servers: {discover: file+/ketama, every: 1h}}
+routes: [{prefix: m, pool: modulo}, {pool: ketama}]
+`)
+	names := func() (list [2]string) {
+		for i, p := range s.proxy.Table().Pools {
+			for _, server := range p.Servers {
+				list[i] += server.Name
+			}
+		}
+		return list
+	}
+	add := func(modulo, ketama string) {
+		mu.Lock()
+		lists["/modulo"] += modulo
+		lists["/ketama"] += ketama
+		mu.Unlock()
+		s.sources.Refused(func(string, string) bool { return true })
+	}
+	states := func() string { return s.sources.States()[0].State + " " + s.sources.States()[1].State }
+	generation := s.reloaded().Generation
+	add("\n127.0.0.5:9 name=e", "\n127.0.0.6:9 name=f")
+	eventually(t, "one list is in force", func() bool { return names() == [2]string{"ab", "cdf"} && states() == "held ok" })
+	add("\n", "\n127.0.0.7:9 name=g")
+	eventually(t, "a further change is in force", func() bool { return names() == [2]string{"ab", "cdfg"} && states() == "held ok" })
+	if r := s.reloaded(); r.Err != nil || r.Generation != generation+2 {
+		t.Errorf("generation %d, %v", r.Generation, r.Err)
+	}
+	eventually(t, "the list is held again", func() bool { return states() == "held ok" })
+	s.reloads(0) // a reload of the file does not accept the list
+	if is := names(); is != [2]string{"ab", "cdfg"} || states() != "held ok" {
+		t.Error(is, states())
+	}
+	s.reloads(0, "--accept")
+	if is := names(); is != [2]string{"abe", "cdfg"} || states() != "ok ok" {
+		t.Error(is, states())
+	}
+	if n := strings.Count(s.journal.String(), "the servers of a source stay as they are"); n != 1 {
+		t.Errorf("%d warnings: %s", n, s.journal.String())
+	}
+}
+
 // TestServersAreTheSame checks that a server that a source knows by a name is reported once if another server of the pool
 // is at the same address.
 func TestServersAreTheSame(t *testing.T) {
@@ -247,8 +303,8 @@ func TestListsChange(t *testing.T) {
 	s.write("this is no configuration")
 	// modulo-crc32 moves most keys if a server is added: more than max_move of the pool.
 	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
-	eventually(t, "max_move rejects it", func() bool { return s.reloaded().Failed == 1 })
-	wants(t, s.reloaded().Err.Error(), "of its keys move to other servers, and its max_move is 60%")
+	eventually(t, "max_move holds it", func() bool { return state() == "held" })
+	wants(t, s.sources.States()[0].Problem, "of its keys move to other servers, and its max_move is 60%; ringside reload --accept accepts it")
 	// A server that stays is still followed to another address.
 	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.22:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
 	eventually(t, "it is followed", func() bool { return s.locate("b@main:0") == "127.0.0.22:9" })
@@ -256,7 +312,7 @@ func TestListsChange(t *testing.T) {
 		t.Errorf("a server that is not in force is at %s", is)
 	}
 	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d")
-	eventually(t, "nothing is rejected any more", func() bool { return s.reloaded().Err == nil })
+	eventually(t, "nothing is held any more", func() bool { return state() == "ok" })
 	from.set(s, nil, "127.0.0.1:9 name=a")
 	eventually(t, "it is held", func() bool { return state() == "held" })
 	if s.names() != "a b c d" {

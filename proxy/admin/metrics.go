@@ -104,7 +104,7 @@ var (
 // Metrics of each source of servers.
 var (
 	discoverySuccess = stats.NewGauge("discovery_success",
-		"1 if the last answer of the source is in force. 0 if its lookup failed, or if its answer is held because of max_change.",
+		"1 if the last answer of the source is in force. 0 if its lookup failed, or if its answer is held because of max_change or max_move.",
 		"pool", "source")
 	discoveryServers = stats.NewGauge("discovery_servers",
 		"Servers of the source that are in force. 0 if they are not known yet.",

@@ -58,9 +58,9 @@ type List struct {
 
 // departure says since when answers leave out a server.
 type departure struct {
-	since    time.Time
-	allowed  bool // the answer that left it out was not held, so it is removed in time
-	accepted bool // the operator has accepted its removal, so it does not count for MaxChange
+	since    time.Time // the zero Time: long ago
+	allowed  bool      // the answer that left it out was not held, so it is removed in time
+	accepted bool      // the operator has accepted its removal, so it does not count for MaxChange
 }
 
 // Servers returns the servers in force. The caller must not change them. known is false if there was
@@ -83,10 +83,27 @@ func (l *List) Fail(err error) (warn string) {
 	return l.problem(Failing, err.Error())
 }
 
-// Revert replaces the servers in force by those of an earlier time, because the last answer is unusable.
-func (l *List) Revert(servers []Server, why error) {
-	l.servers = servers
-	l.Fail(why)
+// Revert replaces the servers in force by those of an earlier time, because those of the last answer cannot
+// be used. With hold, the answer is held, so that the operator can accept it. The earlier servers may have
+// other addresses and weights than in l, but no server that was never in l.
+func (l *List) Revert(servers []Server, why error, hold bool) {
+	is := byName(l.servers)
+	gone := map[string]departure{}
+	for _, s := range servers {
+		if d, left := l.gone[s.Name]; left {
+			gone[s.Name] = d
+		} else if _, listed := is[s.Name]; !listed { // its time Keep has ended
+			gone[s.Name] = departure{allowed: true}
+		}
+	}
+	answer := slices.DeleteFunc(slices.Clone(l.servers), func(s Server) bool { _, left := l.gone[s.Name]; return left })
+	l.servers, l.gone = servers, gone
+	if !hold {
+		l.Fail(why)
+		return
+	}
+	l.held = answer
+	l.problem(Held, why.Error())
 }
 
 // problem records why an answer is not in force. It returns the problem the first time.
@@ -123,7 +140,7 @@ func (l *List) Accept(now time.Time, o Settings) (accepted bool) {
 // ends. It returns the zero Time if there is no such server.
 func (l *List) Next(o Settings) (next time.Time) {
 	for _, d := range l.gone {
-		if at := d.since.Add(o.Keep); d.allowed && (next.IsZero() || at.Before(next)) {
+		if at := d.since.Add(o.Keep); d.allowed && !d.since.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}

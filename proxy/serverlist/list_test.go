@@ -295,6 +295,32 @@ func TestListAlways(t *testing.T) {
 	})
 }
 
+// TestRevert puts earlier servers in force in place of those of an answer that is held. A server that had
+// been removed is removed again when the operator accepts the answer.
+func TestRevert(t *testing.T) {
+	l, o, now := &List{}, Settings{time.Minute, 100}, time.Unix(1000, 0)
+	l.Answer(now, servers("a b c"), o)
+	before, _ := l.Servers()
+	l.Answer(now, servers("a b d"), o)
+	l.Answer(now.Add(time.Minute), servers("a d"), o)
+	l.Revert(before, errors.New("too many keys move"), true)
+	added, removed := l.Held()
+	if is := textOf(l.servers); is != "a b c" || l.State != Held || l.Problem != "too many keys move" || added != 1 || removed != 2 {
+		t.Errorf("%s, %v, %s, %d added, %d removed", is, l.State, l.Problem, added, removed)
+	}
+	if next := l.Next(o); !next.Equal(now.Add(2 * time.Minute)) { // for b; c does not cause lookups
+		t.Error(next)
+	}
+	l.Accept(now.Add(90*time.Second), o)
+	if is := textOf(l.servers); is != "a b d" || l.State != Sound {
+		t.Error(is, l.State)
+	}
+	l.Revert(before, errors.New("they do not fit"), false)
+	if is := textOf(l.servers); is != "a b c" || l.State != Failing || l.Accept(now, o) {
+		t.Error(is, l.State)
+	}
+}
+
 func TestNext(t *testing.T) {
 	l, o, now := &List{}, Settings{time.Minute, 50}, time.Unix(1000, 0)
 	l.Answer(now, servers("a b c d e f"), o)
