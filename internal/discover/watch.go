@@ -39,6 +39,8 @@ type Watch struct {
 	log   *slog.Logger
 	mu    sync.Mutex
 	feeds []*feed // in the order of the configuration
+
+	inherited []admin.SavedSource // the lists with which the first sources begin
 }
 
 // feed is one source of one pool.
@@ -61,6 +63,8 @@ type feed struct {
 	good    []serverlist.Server         // the servers of the source that are part of the configuration in force; nil: none are
 	unfit   string                      // why a later list did not fit the configuration; empty: the last one did, or Fit was not called yet
 	unfitIs serverlist.State            // the state because of unfit
+	start   *serverlist.List            // the list of the process from which this one takes over, until it is in force; nil: none
+	number  uint64                      // of elasticache: the number of the list that counts
 	asking  bool                        // a lookup is running
 	at      time.Time                   // when the last lookup that gave an answer ended; the zero Time: none did
 	lookups map[serverlist.State]uint64 // number of lookups since the start, by the state after each
@@ -83,6 +87,7 @@ func (w *Watch) Use(f *config.File, only bool) {
 			if one == nil {
 				ctx, stop := context.WithCancel(context.Background())
 				one = &feed{Watch: w, pool: f.Pools[i].Name, text: s.Source, source: s, news: make(chan struct{}, 1), refused: make(chan struct{}, 1), tried: make(chan struct{}), stop: stop, memory: newMemory(s.Keep), limit: askTime, lookups: map[serverlist.State]uint64{}}
+				one.inherit()
 				go one.run(ctx)
 			} else if only {
 				one.source = s
@@ -99,7 +104,38 @@ func (w *Watch) Use(f *config.File, only bool) {
 			feeds = append(feeds, old)
 		}
 	}
-	w.feeds = feeds
+	w.feeds, w.inherited = feeds, nil
+}
+
+// Save returns the lists of all sources, which the next process continues.
+func (w *Watch) Save() (list []admin.SavedSource) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		l := f.list
+		if len(f.good) > 0 && !slices.Equal(serversOf(&l), f.good) { // it is not in force yet
+			l.Revert(f.good, errors.New("not in force yet"), false)
+		}
+		list = append(list, admin.SavedSource{Pool: f.pool, Source: f.text.Text, List: l.Save(), Version: f.number})
+	}
+	return list
+}
+
+// Inherit makes the sources that are used next begin with these lists, which are those of the process from
+// which this one takes over. It must be called before Use.
+func (w *Watch) Inherit(list []admin.SavedSource) { w.inherited = list }
+
+// inherit makes a new source begin with the list that it had in another process. Its servers are known, so
+// its first answer is not waited for, and is compared with them. The caller holds mu.
+func (f *feed) inherit() {
+	for _, s := range f.inherited {
+		if s.Pool == f.pool && s.Source == f.text.Text && len(s.List.Servers) > 0 {
+			f.list.Restore(s.List)
+			start := f.list
+			f.start, f.number, f.memory.version.Number = &start, s.Version, s.Version
+			f.once.Do(func() { close(f.tried) })
+		}
+	}
 }
 
 // Stop stops all lookups.
@@ -133,6 +169,9 @@ func (w *Watch) Fit(f *config.File, accept bool, excess func(*config.File) map[s
 			continue // only a file that was rejected has it, or one that is not in force yet
 		}
 		s := &fitting{feed: one, list: one.list, good: one.good, version: one.version}
+		if one.start != nil {
+			s.list = *one.start
+		}
 		s.accepted = accept && s.list.Accept(time.Now(), one.source.Settings)
 		all = append(all, s)
 	}
@@ -221,6 +260,10 @@ func (s *fitting) hold(why error) (changed bool) {
 func (s *fitting) settle(inForce bool) {
 	f := s.feed
 	changed := f.version != s.version // it has changed since; Changed has a message
+	if f.start != nil && inForce {
+		f.start = nil
+		poke(f.Changed) // the source may have answered since
+	}
 	if s.accepted && inForce && f.list.Accept(time.Now(), f.source.Settings) {
 		f.version++
 		f.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.text.Text)
@@ -436,7 +479,7 @@ func (f *feed) lookUp(ctx context.Context) (changed bool) {
 			var a answer
 			a.servers, a.err = f.asker.ask(limited, source.Source, f.memory)
 			f.mu.Lock()
-			f.asking = false
+			f.asking, f.number = false, f.memory.version.Number
 			f.mu.Unlock()
 			came <- a
 		}()

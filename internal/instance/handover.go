@@ -26,6 +26,7 @@ type takeover struct {
 	over      chan struct{}             // created by ready; closed when the old process has stopped accepting or has ended
 	paths     []*net.UnixListener       // listeners on unix sockets; until the take-over is complete, only the old process may remove their files
 	listeners map[string][]net.Listener // the received listeners, by the names that loop.Driver and listenAdmin use for them
+	sources   []admin.SavedSource       // the lists of the old process's sources
 }
 
 // adminSocket returns the name that the socket of the admin interface has in a take-over.
@@ -88,21 +89,25 @@ const stoppingEvery = 100 * time.Millisecond
 // takeFrom tries once to take over from the instance with the admin interface at a. c is
 // a client of that interface.
 func takeFrom(ctx context.Context, c *admin.Client, a config.Address) (*takeover, error) {
-	socket, err := c.HandOver(ctx)
+	answer, err := c.HandOver(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	t, err := take(socket)
-	if err == nil && len(t.listeners[adminSocket(a)]) == 0 {
+	t, err := take(answer.Socket)
+	if err != nil {
+		return nil, err
+	}
+	t.sources = answer.Sources
+	if len(t.listeners[adminSocket(a)]) == 0 {
 		// Without this check, another user with a process at this address could name the
 		// socket of another instance.
 		t.close()
 		return nil, errors.New("the sockets that it names are not of this address")
 	}
-	return t, err
+	return t, nil
 }
 
 func takeOverError(f *config.File, err error) error {
@@ -148,27 +153,29 @@ func (e errChanging) Error() string {
 }
 
 // offerSockets offers the listening sockets to the process that has requested them. It
-// returns the name of the socket on which that process receives them.
-func (r *Instance) offerSockets() (socket string, err error) {
+// returns the name of the socket on which that process receives them, and the lists of the sources.
+func (r *Instance) offerSockets() (a admin.HandOver, err error) {
 	if r.waiting.Load() {
-		return "", errWaiting
+		return a, errWaiting
 	}
 	is, err := r.proxy.Snapshot()
 	if err != nil {
-		return "", err
+		return a, err
 	}
 	for pool, of := range is.Resizes {
 		if of.Changing() {
-			return "", errChanging{pool}
+			return a, errChanging{pool}
 		}
 	}
-	return r.handover.offer(r.listeningSockets, func(done func()) {
+	a.Sources = r.sources.Save()
+	a.Socket, err = r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:
 		case <-r.closed: // the instance is stopping and does not accept clients any more
 			done()
 		}
 	})
+	return a, err
 }
 
 // confirm completes the take-over with which this process started: see takeover.ready.

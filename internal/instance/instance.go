@@ -104,6 +104,7 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	wait := firstAnswers
 	if taken != nil {
 		wait = time.Minute // the old process serves meanwhile; a lookup has a shorter time limit
+		sources.Inherit(taken.sources)
 	}
 	f, t, err := firstServers(f, sources, wait, log)
 	if err == nil && taken != nil && len(f.Unknown()) > 0 {

@@ -57,6 +57,12 @@ type served struct {
 
 func serveFile(t *testing.T, path, text string) *served {
 	t.Helper()
+	return serveAfter(t, path, text, nil)
+}
+
+// serveAfter is serveFile in a process that takes over from another one.
+func serveAfter(t *testing.T, path, text string, taken *takeover) *served {
+	t.Helper()
 	s := &served{t: t, path: path, signals: make(chan os.Signal, 1)}
 	s.write(text)
 	w := fileWatch{path: path}
@@ -65,8 +71,13 @@ func serveFile(t *testing.T, path, text string) *served {
 		t.Fatal(err)
 	}
 	log, logging := NewLogger(f, &s.journal)
-	if s.Instance, err = start(f, w, "", log, logging, nil); err != nil {
+	if s.Instance, err = start(f, w, "", log, logging, taken); err != nil {
 		t.Fatal(err)
+	}
+	if taken != nil {
+		if err := s.confirm(s.signals); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.admin = s.AdminAddress()
 	done := make(chan error)

@@ -300,6 +300,67 @@ func offering(t *testing.T, linger string) (s *served, n *takeover, listener, co
 	return s, n, listener, control
 }
 
+// TestTakeOverInheritsLists takes over from an instance with a source that has left out a server and has a held
+// answer. The new process continues the list, and does not need an answer. Then a list that max_move rejects
+// does not come into force because of a take-over.
+func TestTakeOverInheritsLists(t *testing.T) {
+	from := startSource(t, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d")
+	dir, err := os.MkdirTemp("", "rs") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	text := fmt.Sprintf("listen: 'unix:%s/l'\nadmin: 'unix:%s/a'\nlimits: {drain: 10s}\n", dir, dir) + strings.SplitAfterN(fmt.Sprintf(discovering, "1h"), "\n", 3)[2]
+	path := filepath.Join(dir, "ringside.yaml")
+	s := serveFile(t, path, text)
+	next := func() *served {
+		t.Helper()
+		f, err := config.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n *takeover
+		eventually(t, "it can be taken over", func() bool { // the take-over before may not be complete
+			n, err = takeOver(t.Context(), f, new(cli.Login), nil, nil)
+			return err == nil
+		})
+		t.Cleanup(n.close)
+		return serveAfter(t, path, text, n)
+	}
+	state := func() string { return s.sources.States()[0].State }
+	from.set(s, nil, "127.0.0.1:9 name=a", "127.0.0.33:9 name=c", "127.0.0.4:9 name=d")
+	eventually(t, "b is left out", func() bool { return s.locate("c@main:0") == "127.0.0.33:9" })
+	from.set(s, nil, "127.0.0.1:9 name=a")
+	eventually(t, "the answer is held", func() bool { return state() == "held" })
+	before := s.sources.Save()[0].List
+	s = next()
+	eventually(t, "the answer is still held", func() bool { return state() == "held" })
+	after := s.sources.Save()[0].List
+	if s.names() != "a b c d" || len(after.Gone) != 3 || len(after.Held) != 1 {
+		t.Errorf("servers %s: %+v", s.names(), after)
+	}
+	for name, d := range after.Gone {
+		if !d.Since.Equal(before.Gone[name].Since) || d.Allowed != (name == "b") {
+			t.Errorf("%s: %+v, before %+v", name, d, before.Gone[name])
+		}
+	}
+	if s.locate("c@main:0") != "127.0.0.33:9" {
+		t.Error(s.locate("c@main:0"))
+	}
+	from.set(nil, errors.New("no such host"))
+	s = next()
+	eventually(t, "the source fails", func() bool { return state() == "failing" })
+	if err := s.ready(); err != nil || s.names() != "a b c d" {
+		t.Error(err, s.names())
+	}
+	from.set(nil, nil, "127.0.0.1:9 name=a", "127.0.0.2:9 name=b", "127.0.0.3:9 name=c", "127.0.0.4:9 name=d", "127.0.0.5:9 name=e")
+	s = next()
+	eventually(t, "max_move holds the list", func() bool { return state() == "held" })
+	if s.names() != "a b c d" || s.locate("c@main:0") != "127.0.0.3:9" {
+		t.Error(s.names(), s.locate("c@main:0"))
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -220,12 +220,11 @@ func (c *Client) probe(ctx context.Context, path string) (string, error) {
 	return said, nil
 }
 
-// HandOver asks the instance to hand over its listening sockets to the next process. It returns the
-// path of a unix socket. A process of the same user gets the listening sockets there.
-func (c *Client) HandOver(ctx context.Context) (socket string, err error) {
-	var a handOverAnswer
+// HandOver asks the instance to hand over its listening sockets to the next process. A process of the same
+// user gets them at the socket in the reply.
+func (c *Client) HandOver(ctx context.Context) (a HandOver, err error) {
 	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
-	return a.Socket, err
+	return a, err
 }
 
 // InvalidateTags invalidates the tags in what, and returns the result for each server.

@@ -400,17 +400,26 @@ func (s *Server) getConfig(*http.Request) (int, any, error) {
 	return http.StatusOK, s.options.Config(), nil
 }
 
-// handOverAnswer is the reply to POST /control/hand-over.
-type handOverAnswer struct {
-	Socket string `json:"socket"`
+// HandOver is the reply to POST /control/hand-over.
+type HandOver struct {
+	Socket  string        `json:"socket"`            // path of the unix socket where the next process gets the listening sockets
+	Sources []SavedSource `json:"sources,omitempty"` // the lists of its sources, which the next process continues
+}
+
+// SavedSource is a source of a pool, as the next process continues it.
+type SavedSource struct {
+	Pool    string           `json:"pool"`
+	Source  string           `json:"source"`
+	List    serverlist.Saved `json:"list"`
+	Version uint64           `json:"version,omitempty"` // of elasticache: the number of the list that counts; 0: none yet
 }
 
 func (s *Server) postHandOver(*http.Request) (int, any, error) {
 	if s.options.HandOver == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance can't be taken over: it has no configuration file")
 	}
-	socket, err := s.options.HandOver()
-	return http.StatusOK, handOverAnswer{socket}, unlessStopping(err, http.StatusConflict)
+	answer, err := s.options.HandOver()
+	return http.StatusOK, answer, unlessStopping(err, http.StatusConflict)
 }
 
 // Invalidate is the body of a request to invalidate tags: their names, and where.

@@ -64,7 +64,7 @@ type Options struct {
 	// HandOver offers the listening sockets to the next process, and returns the path of the unix
 	// socket at which that process gets them. It is called from many goroutines. If HandOver is
 	// nil, sockets cannot be handed over.
-	HandOver func() (socket string, err error)
+	HandOver func() (HandOver, error)
 }
 
 // Access says which clients may use which part of the admin interface. It may change while a Server

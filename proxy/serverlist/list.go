@@ -52,20 +52,33 @@ type List struct {
 	Early   int    // number of servers that were removed before the end of their time Keep, because there were more than MostServers; the caller may set it to 0
 
 	servers []Server             // the servers in force, in natural order; empty: there was no usable answer yet
-	gone    map[string]departure // servers in force that the last usable answer has left out
+	gone    map[string]Departure // servers in force that the last usable answer has left out
 	held    []Server             // the answer that is held; nil: none
 }
 
-// departure says since when answers leave out a server.
-type departure struct {
-	since    time.Time // the zero Time: long ago
-	allowed  bool      // the answer that left it out was not held, so it is removed in time
-	accepted bool      // the operator has accepted its removal, so it does not count for MaxChange
+// Departure says since when answers leave out a server.
+type Departure struct {
+	Since    time.Time `json:"since"`              // the zero Time: long ago
+	Allowed  bool      `json:"allowed,omitempty"`  // the answer that left it out was not held, so it is removed in time
+	Accepted bool      `json:"accepted,omitempty"` // the operator has accepted its removal, so it does not count for MaxChange
+}
+
+// Saved is what the next process must know of a List to continue it.
+type Saved struct {
+	Servers []Server             `json:"servers"`        // the servers in force
+	Gone    map[string]Departure `json:"gone,omitempty"` // those that the last usable answer has left out
+	Held    []Server             `json:"held,omitempty"` // the answer that is held
 }
 
 // Servers returns the servers in force. The caller must not change them. known is false if there was
 // no usable answer yet.
 func (l *List) Servers() (servers []Server, known bool) { return l.servers, len(l.servers) > 0 }
+
+// Save returns what the next process must know of l.
+func (l *List) Save() Saved { return Saved{l.servers, l.gone, l.held} }
+
+// Restore makes l continue the list of another process. The source has not answered yet.
+func (l *List) Restore(s Saved) { *l = List{servers: s.Servers, gone: s.Gone, held: s.Held} }
 
 // Held returns how many servers the held answer would add and remove. Both are 0 if no answer is held.
 func (l *List) Held() (added, removed int) {
@@ -88,12 +101,12 @@ func (l *List) Fail(err error) (warn string) {
 // other addresses and weights than in l, but no server that was never in l.
 func (l *List) Revert(servers []Server, why error, hold bool) {
 	is := byName(l.servers)
-	gone := map[string]departure{}
+	gone := map[string]Departure{}
 	for _, s := range servers {
 		if d, left := l.gone[s.Name]; left {
 			gone[s.Name] = d
 		} else if _, listed := is[s.Name]; !listed { // its time Keep has ended
-			gone[s.Name] = departure{allowed: true}
+			gone[s.Name] = Departure{Allowed: true}
 		}
 	}
 	answer := slices.DeleteFunc(slices.Clone(l.servers), func(s Server) bool { _, left := l.gone[s.Name]; return left })
@@ -140,7 +153,7 @@ func (l *List) Accept(now time.Time, o Settings) (accepted bool) {
 // ends. It returns the zero Time if there is no such server.
 func (l *List) Next(o Settings) (next time.Time) {
 	for _, d := range l.gone {
-		if at := d.since.Add(o.Keep); d.allowed && !d.since.IsZero() && (next.IsZero() || at.Before(next)) {
+		if at := d.Since.Add(o.Keep); d.Allowed && !d.Since.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
@@ -193,7 +206,7 @@ func (l *List) differences(answer []Server) (added, removed, reweighted int) {
 	for _, s := range l.servers {
 		is, ok := now[s.Name]
 		switch {
-		case !ok && !l.gone[s.Name].accepted:
+		case !ok && !l.gone[s.Name].Accepted:
 			removed++
 		case ok && is.Weight != s.Weight:
 			reweighted++
@@ -219,7 +232,7 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 	most := max(1, int(float64(n)*o.MaxChange/100))
 	hold := n > 0 && !accept && o.MaxChange < 100 && max(added, removed)+reweighted > most
 	is, before := byName(answer), l.servers
-	gone := map[string]departure{}
+	gone := map[string]Departure{}
 	var next []Server
 	for _, s := range before {
 		a, ok := is[s.Name]
@@ -233,10 +246,10 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 		}
 		d, known := l.gone[s.Name]
 		if !known {
-			d.since = now
+			d.Since = now
 		}
-		d.allowed, d.accepted = d.allowed || !hold, d.accepted || accept
-		if d.allowed && now.Sub(d.since) >= o.Keep {
+		d.Allowed, d.Accepted = d.Allowed || !hold, d.Accepted || accept
+		if d.Allowed && now.Sub(d.Since) >= o.Keep {
 			continue
 		}
 		next, gone[s.Name] = append(next, s), d
@@ -258,9 +271,9 @@ func (l *List) take(now time.Time, answer []Server, o Settings, accept bool) (ch
 
 // removeEarly returns the list without n of the servers that answers leave out, and removes these from
 // gone: those that were left out first.
-func (l *List) removeEarly(list []Server, gone map[string]departure, n int) []Server {
+func (l *List) removeEarly(list []Server, gone map[string]Departure, n int) []Server {
 	names := slices.SortedFunc(maps.Keys(gone), func(a, b string) int {
-		return cmp.Or(gone[a].since.Compare(gone[b].since), ring.CompareNatural(a, b))
+		return cmp.Or(gone[a].Since.Compare(gone[b].Since), ring.CompareNatural(a, b))
 	})
 	names = names[:min(n, len(names))]
 	for _, name := range names {

@@ -269,7 +269,7 @@ func TestListAlways(t *testing.T) {
 				if a, ok := in[s.Name]; ok && a.Address != s.Address {
 					t.Fatalf("%s is at %s, not at %s", s.Name, s.Address, a.Address)
 				}
-				if _, ok := in[s.Name]; len(answer) > 0 && !ok && l.State == Sound && !l.gone[s.Name].allowed {
+				if _, ok := in[s.Name]; len(answer) > 0 && !ok && l.State == Sound && !l.gone[s.Name].Allowed {
 					t.Fatalf("%s will never be removed", s.Name)
 				}
 			}
