@@ -30,7 +30,7 @@ var mutants = []mutant{
 	{"internal/top", "draw.go", "if width < leastWidth ||", "if width > leastWidth ||"},
 	{"internal/tracefile", "traces.go", "if s.Dropped > 0 {", "if s.Dropped < 0 {"},
 	{"ketama", "ketama.go", "len(points) == 0 && len(servers) > 0", "len(points) == 0 && len(servers) > 1"},
-	{"proxy/serverlist", "list.go", "if d.allowed && now.Sub(d.since) >= o.Keep {", "if now.Sub(d.since) >= o.Keep {"},
+	{"proxy/serverlist", "list.go", "if d.Allowed && now.Sub(d.Since) >= o.Keep {", "if now.Sub(d.Since) >= o.Keep {"},
 	{"modulo", "modulo.go", "if r.Repeat {", "if !r.Repeat {"},
 	{"proxy", "dispatch.go", "if r.Flags&wire.TooLarge != 0 {", "if r.Flags&wire.TooLarge == 0 {"},
 	{"proxy/admin", "control.go", "return o.String() == name", "return o.String() != name"},
