@@ -111,7 +111,7 @@ var (
 		"pool", "source")
 	discoveryLookups = stats.NewCounter("discovery_lookups_total",
 		"Lookups of the source since the start, by result. success: the answer is in force. failure: the lookup failed, or its answer "+
-			"was unusable. held: the answer changes more than max_change.",
+			"was unusable. held: the answer changes more than max_change or max_move.",
 		"pool", "source", "result")
 	discoveryTime = stats.NewGauge("discovery_last_answer_timestamp_seconds",
 		"Time of the last usable answer of the source, in seconds since the Unix epoch. Absent if there was none.",
