@@ -331,7 +331,6 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return "", false
 	}
 	ejectAt := k.ejectAt(i, now)
-	opinion := k.countVotes(i, now)
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
 		s.step = "must be flushed, but can't be: " + k.shortcoming()
@@ -361,13 +360,16 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "stays: no other server could take over"
 	case !k.reaches(i, now):
 		s.step = "stays: this instance reaches too few of the others"
-	case opinion == noData, opinion == notAsked:
-		s.step = "next: LEAVING, if most instances suspect it too"
-	case opinion == reachable:
-		s.step = "stays: most instances reach it"
 	default:
-		s.step = "next: LEAVING"
-		return s.suspectWhy, true
+		switch k.countVotes(i, now) {
+		case noData, notAsked:
+			s.step = "next: LEAVING, if most instances suspect it too"
+		case reachable:
+			s.step = "stays: most instances reach it"
+		default:
+			s.step = "next: LEAVING"
+			return s.suspectWhy, true
+		}
 	}
 	return "", false
 }
@@ -429,7 +431,6 @@ func (k *Keeper) relieved(i int) bool {
 func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
 	held := s.since + int64(k.set.Hold)
-	opinion := k.countVotes(i, now)
 	switch {
 	case s.override() != Restore:
 		s.step = "stays out, by an operator"
@@ -443,15 +444,18 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:
 		s.step, s.until = "next: RETURN, after its hold", held
-	case opinion == rejected:
-		s.step = "stays out: most instances don't reach it"
-	case opinion == noData:
-		s.step = "next: RETURN, when the other instances have reported whether they reach it"
-	case k.strict() && now >= k.quorum:
-		s.step = "stays out: this instance reaches too few of the others"
 	default:
-		s.step = "next: RETURN"
-		return "it answers again", true
+		switch opinion := k.countVotes(i, now); {
+		case opinion == rejected:
+			s.step = "stays out: most instances don't reach it"
+		case opinion == noData:
+			s.step = "next: RETURN, when the other instances have reported whether they reach it"
+		case k.strict() && now >= k.quorum:
+			s.step = "stays out: this instance reaches too few of the others"
+		default:
+			s.step = "next: RETURN"
+			return "it answers again", true
+		}
 	}
 	return "", false
 }

@@ -316,7 +316,6 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 		s.refused = refusal{}
 	case s.refused.since == 0:
 		s.refused = refusal{since: now, last: now, said: make([]uint64, len(k.servers))}
-		k.sayRefused(server, now)
 	default:
 		s.refused.last = now
 	}
@@ -325,6 +324,9 @@ func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 		s.suspectWhy = why
 	}
 	k.step(now)
+	if refused {
+		k.next = now // Tick publishes the refusal, together with those of other servers that fail in the same wakeup
+	}
 }
 
 // Answered passes to the keeper the whole reply to the request with the given id, which Requests has
@@ -343,8 +345,9 @@ func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
-		k.unanswered(a, hard, why, now)
-		k.step(now)
+		if k.unanswered(a, hard, why, now) {
+			k.step(now)
+		}
 	}
 }
 
@@ -358,8 +361,8 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 			s := &k.servers[a.server]
 			s.pinging = false
 			s.absent = 0 // the server may have had a view record since the last ping that found none
-		} else {
-			k.unanswered(a, false, "", now)
+		} else if !k.unanswered(a, false, "", now) {
+			return
 		}
 		k.step(now)
 	}
@@ -406,7 +409,10 @@ func (k *Keeper) Override(server int, o Override, now int64) error {
 
 // Tick does everything that is due now. The caller must call it once at the start, and at each time
 // that Next has returned.
-func (k *Keeper) Tick(now int64) { k.step(now) }
+func (k *Keeper) Tick(now int64) {
+	k.sayRefused(now)
+	k.step(now)
+}
 
 // Next returns the time at which Tick must be called next.
 func (k *Keeper) Next() int64 { return k.next }

@@ -83,7 +83,9 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 	}
 }
 
-func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
+// unanswered handles that the request a gets no reply. It reports whether that changes anything: a
+// step after each vote without a reply would be too much work if many servers fail together.
+func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 	switch a.kind {
 	case askPing:
 		k.unpinged(a.server, hard, why, now)
@@ -94,9 +96,11 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) {
 	case askMemory:
 		k.servers[a.server].asks = false
 	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
+		return false
 	default:
 		k.flushUnanswered(a, now)
 	}
+	return true
 }
 
 // ping sends the pings that are due. All servers are pinged four times as often while a server

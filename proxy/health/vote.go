@@ -60,11 +60,15 @@ func (k *Keeper) vote(now int64) {
 	}
 }
 
-// sayRefused increments, on the other servers, the counter of the proxies that server i refuses.
-func (k *Keeper) sayRefused(i int, now int64) {
-	if s := &k.servers[i]; s.saidAt == 0 || now >= s.saidAt+refusedPause {
-		s.saidAt = now
-		k.askRefused(i, now, metaAdd(k.keys.Refused[i], refusedLife))
+// sayRefused increments, on the other servers, the counter of each server that refuses connections of
+// this proxy. Servers that do not reply are left out, so the number of requests stays small if most
+// servers of a large pool fail together. If no server replies yet, a later step tries again.
+func (k *Keeper) sayRefused(now int64) {
+	for i := range k.servers {
+		s := &k.servers[i]
+		if s.refused.since > s.saidAt && (s.saidAt == 0 || now >= s.saidAt+refusedPause) && k.askRefused(i, now, metaAdd(k.keys.Refused[i], refusedLife)) {
+			s.saidAt = now
+		}
 	}
 }
 
@@ -76,12 +80,16 @@ func (k *Keeper) refuses(i int, now int64) bool {
 	return s.refused.since != 0 && k.present(i) && now < s.saidAt+refusedPause
 }
 
-func (k *Keeper) askRefused(i int, now int64, line []byte) {
+// askRefused sends line, a request about server i, to the other servers that reply. It reports whether
+// there are any.
+func (k *Keeper) askRefused(i int, now int64, line []byte) (asked bool) {
 	for j := range k.servers {
-		if v := &k.servers[j]; j != i && !v.suspect && v.lacks == "" {
+		if v := &k.servers[j]; j != i && v.good > 0 && !v.suspect && v.lacks == "" {
 			k.send(ask{kind: askRefused, server: j, about: i}, now, line)
+			asked = true
 		}
 	}
+	return asked
 }
 
 func (k *Keeper) counted(a ask, answer []byte, now int64) {
