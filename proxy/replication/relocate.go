@@ -102,7 +102,7 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 	}
 	mv.both = old != replicate.Empty && (old == replicate.Asked || !reads)
 	mv.copies = old == replicate.Asked
-	if token, has := t.Token(); has {
+	if token, has := t.Token(); has && command.Op != replicate.Add { // memcached ignores the token of an add
 		cas, ok := divert.UntagCas(token, mv.tag)
 		if !ok { // the token is of another time or server
 			t.AnswerKind(wire.Exists)
@@ -151,6 +151,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *comman
 }
 
 func movingReplica(bp *routing.BoundPool, i int) replica {
+	bp.Server(i).LearnItemSize() // commands are sent as an ms, with which memcached would remove an item if its new value is too large
 	return replica{Holder: routing.Holder{Pool: bp, Index: i, Server: bp.Server(i)}}
 }
 

@@ -91,7 +91,7 @@ type copyAsk struct {
 	replicate.Ask
 	op        wire.Op
 	dialect   wire.Dialect
-	respelled bool           // the request is not in the client's protocol or form, so its reply must be translated for the client
+	respelled bool           // the request is not the client's own one, or has another form, so its reply must be translated for the client
 	added     byte           // the meta flag that Ringside has added to the client's flags; 0: none
 	at        int64          // when the request was sent, on the loop's clock
 	kind      replicate.Kind // meaning of the reply; 0: there is no reply yet
@@ -519,6 +519,7 @@ func isPlaceholder(r *upstream.Result) bool {
 // client's own one.
 var replyTo = map[replicate.Kind]wire.Kind{
 	replicate.Stored: wire.Stored, replicate.NotStored: wire.NotStored, replicate.Exists: wire.Exists, replicate.NotFound: wire.NotFound,
+	replicate.Deleted: wire.Deleted, replicate.Touched: wire.Touched,
 }
 
 // settle answers the client with the result of the rule, unless the result no longer counts. A
@@ -554,7 +555,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 	switch s.Verdict {
 	case replicate.Answered:
 		a := &c.asks[s.Answer]
-		if k, ok := replyTo[a.kind]; ok && (a.respelled || a.Step != replicate.Forward && a.Step != replicate.Store) {
+		if k, ok := replyTo[a.kind]; ok && a.respelled {
 			if k == wire.NotFound { // a replace of a missing key: memcached replies NOT_STORED
 				k = task.MissKind(t)
 			}

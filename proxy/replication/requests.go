@@ -42,26 +42,25 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return " T" + t.Exptime()
 	}
 	guard := task.CasFlag(&c.asks[a.Guard].result)
+	a.respelled = true
 	switch a.Step {
 	case replicate.Forward:
 		return c.forward(t, a, key, chosen)
 	case replicate.Store:
-		switch {
+		switch a.respelled = r.Dialect == wire.Text; {
 		case t.Op == wire.Delete && c.token != nil: // an md with the client's cas token: an earlier ask has found that the token matches
 			return t.WithKey(key, task.Edit{At: t.TokenSpan(), With: []byte(guard[len(" C"):])})
 		case t.Op == wire.Delete:
 			return t.WithKey(key, a.show(t, 0, guard))
 		case r.Dialect == wire.Text:
-			a.respelled = true
 			return t.Meta("ms", key, guard+" F"+t.ClientFlags()+exptime()+" c", t.Body())
 		}
-		if t.Op == wire.Set {
-			return t.WithKey(key, a.show(t, 'c', guard+chosen))
-		}
-		at, _ := wire.FlagArg(t.Raw, r.MetaFlags, 'M')
-		at.Start--
-		return t.WithKey(key, task.Edit{At: at, With: []byte(guard[1:])}, a.show(t, 'c', chosen))
+		return t.WithKey(key, a.guarded(t, guard, chosen, t.Op != wire.Set)...)
 	case replicate.Join:
+		if c.moving != nil && r.Dialect == wire.Meta { // there is no follower, so the client gets the reply
+			a.respelled = false
+			return t.WithKey(key, a.guarded(t, guard, chosen, false)...)
+		}
 		mode := " MA"
 		if t.Op == wire.Prepend {
 			mode = " MP"
@@ -95,8 +94,8 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 // replica of a. It adds the meta flags for what the rule must see in the reply.
 func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
 	r := &t.Req
-	if r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend) {
-		a.respelled = true
+	a.respelled = r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend)
+	if a.respelled {
 		return t.Meta("ms", key, [...]string{" MA c", " MP c"}[t.Op-wire.Append], t.Body())
 	}
 	var edits []task.Edit
@@ -115,6 +114,26 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 		edits = append(edits, a.show(t, 0, chosen))
 	}
 	return t.WithKey(key, edits...)
+}
+
+// guarded returns the edits to the client's ms that make it store only in place of the item with the cas
+// in the flag guard. The reply must show the new cas. With any, the mode of the ms goes, so that it can
+// store in place of an item. The client's token goes, too: the item has this cas already, or the client's
+// command is an add, which ignores the token. The flag I would also store in place of a newer item.
+func (a *copyAsk) guarded(t *task.Task, guard, chosen string, any bool) (edits []task.Edit) {
+	remove := func(letter byte, with string) bool {
+		at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, letter)
+		if ok {
+			edits = append(edits, task.Edit{At: wire.Span{Start: at.Start - 2, End: at.End}, With: []byte(with)}) // with the space before the letter
+		}
+		return ok
+	}
+	remove('C', "")
+	remove('I', "")
+	if any && remove('M', guard) {
+		guard = ""
+	}
+	return append(edits, a.show(t, 'c', guard+chosen))
 }
 
 // ofSet reports whether the ask with the number `ask` is the client's own set. Its reply shows no

@@ -112,7 +112,7 @@ var words = [NumKinds][2]string{
 
 // AppendAnswer appends the reply of kind k to the request r, in the dialect of r: STORED
 // or HD, END or EN, and so on. In the meta dialect it adds the opaque and the key if r
-// asks for them. buf is the buffer from which r was parsed. AppendAnswer appends nothing
+// asks for them, and the cas 0 if r asks for the cas of an item that was not stored. buf is the buffer from which r was parsed. AppendAnswer appends nothing
 // for kinds that have more than one word: Value, Number, Item, Stat, VersionIs,
 // ClientError and ServerError.
 func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
@@ -121,9 +121,10 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 		return dst
 	}
 	dst = append(dst, word...)
+	without := k != Stored && r.Letters.Has('c') && r.Op.Stores() // the reply has the cas 0
 	switch {
-	case r.Letters&echoed == 0, r.Op == Debug, k == Barrier, k == Error:
-	case r.Letters&(echoed|^knownFlags) == opaque:
+	case r.Letters&echoed == 0 && !without, r.Op == Debug, k == Barrier, k == Error:
+	case r.Letters&(echoed|^knownFlags) == opaque && !without:
 		dst = append(append(dst, " O"...), r.Opaque.Of(buf)...)
 	default:
 		for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
@@ -132,6 +133,10 @@ func AppendAnswer(dst, buf []byte, r *Request, k Kind) []byte {
 				dst = append(append(dst, ' '), t.Of(buf)...)
 			case 'k':
 				dst = appendKey(append(dst, " k"...), r.Key.Of(buf), r.Flags)
+			case 'c':
+				if without {
+					dst = append(dst, " c0"...)
+				}
 			}
 		}
 	}
