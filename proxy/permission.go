@@ -68,7 +68,7 @@ func (d *permitted) NoMemory(s *client.Session, raw []byte, rest int) {
 
 func (d *permitted) reject(s *client.Session) {
 	d.Shared.CountRejected(d.may.Name)
-	d.LogLimited(slog.LevelWarn, d.may.Name, "command rejected: users does not allow it", "user", d.may.Name, "client", s.Peer(), "command", d.Req.Op.String())
+	d.LogLimited(slog.LevelWarn, d.may.Name, "command rejected: users does not allow it", "user", d.may.Name, "client", s.Peer(), "command", d.Req.Op.Command(d.Req.Dialect, d.Req.Flags))
 	d.refuseKey(s, notAllowed)
 }
 

@@ -103,7 +103,7 @@ c1 < EN
 		`command=get key=v1 keys=1 server=s1 client=c1 ms=300 phase=value slow_in_10s=7`,
 		`command=get key=gone2 keys=1 server=s2 client=c1 ms=250 phase=answer slow_in_10s=8 error="server s2: connection closed by the server"`,
 		`command=get key=dialled2 keys=1 server=s2 client=c3 ms=1200 phase=connect slow_in_10s=9 error="server s2 is down: no connection within the connect timeout"`,
-		`command=get key=lat\xfd1 keys=1 server=s1 client=c1 ms=101 phase=answer slow_in_10s=10`,
+		`command=mg key=lat\xfd1 keys=1 server=s1 client=c1 ms=101 phase=answer slow_in_10s=10`,
 		`command=get key=m1 keys=1 server=s1 client=c9 ms=100 phase=answer slow_in_10s=16`,
 		`command=get key=m1 keys=1 server=s1 client=c9 ms=100 phase=answer slow_in_10s=32`,
 	}

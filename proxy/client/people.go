@@ -80,7 +80,7 @@ func (e *Clients) LogSlow(after time.Duration) {
 type Slow struct {
 	Key           []byte // the key as the client knows it; if there are several keys, the first
 	Keys          int
-	Server, Phase string
+	Server, Phase string // Server is empty if no server has replied to a command that needs several
 	Why           string // why the request has failed; empty: it was answered
 }
 
@@ -101,8 +101,11 @@ func (x *Exchange) LogSlow(is Slow) {
 	if x.Session != nil {
 		peer = x.Session.Peer()
 	}
-	more := []any{event.SlowCommand.Attr(), "command", x.Op.String(), "key", escaped(is.Key), "keys", is.Keys, "server", is.Server, "client", peer,
-		"ms", (e.Now - x.Start) / int64(time.Millisecond), "phase", is.Phase, "slow_in_10s", l.count}
+	more := []any{event.SlowCommand.Attr(), "command", x.Op.Command(x.dialect, x.Flags), "key", escaped(is.Key), "keys", is.Keys}
+	if is.Server != "" {
+		more = append(more, "server", is.Server)
+	}
+	more = append(more, "client", peer, "ms", (e.Now-x.Start)/int64(time.Millisecond), "phase", is.Phase, "slow_in_10s", l.count)
 	if is.Why != "" {
 		more = append(more, "error", is.Why)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"ringside/proxy/health/divert"
+	"ringside/proxy/health/resize"
 )
 
 // whole starts a world and runs it until all servers are in use.
@@ -687,5 +688,40 @@ func TestUnknownAnswersAreIgnored(t *testing.T) {
 	k.Unanswered(math.MaxUint64, true, "refused", w.now)
 	if k.Gen() != gen {
 		t.Error("they change something")
+	}
+}
+
+// TestResizeEvents checks that the log of a change of the servers says what has changed for clients: nothing
+// for an instance that starts with the list of its peers.
+func TestResizeEvents(t *testing.T) {
+	stable := func(n, list uint32) resize.State { return resize.State{N: 6 * n, List: list} }
+	during := func(n uint32, s resize.Stage, list, next uint32) resize.State {
+		return resize.State{N: 6*n + uint32(s), List: list, Next: next}
+	}
+	for _, test := range []struct {
+		name   string
+		lists  resize.Lists
+		states []resize.State
+		want   []string // from>to
+	}{
+		{"starts among peers", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1)}, nil},
+		{"starts among peers during a change", resize.Lists{Mine: 1, Wish: 1}, []resize.State{during(1, resize.Move, 1, 2)}, []string{"started>outdated"}},
+		{"has another list", resize.Lists{Mine: 2, Wish: 2}, []resize.State{stable(1, 1), during(1, resize.Clear, 1, 2), stable(2, 2)}, []string{"started>outdated", "outdated>resized"}},
+		{"changes", resize.Lists{Mine: 1, Wish: 2, Warm: true}, []resize.State{stable(1, 1), during(1, resize.Pause, 1, 2), during(1, resize.Move, 1, 2), stable(2, 2)}, []string{"resized>resizing", "resizing>resized"}},
+		{"misses a change", resize.Lists{Mine: 1, Wish: 2}, []resize.State{stable(1, 1), stable(2, 2)}, []string{"resized>resized"}},
+		{"was cut off", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1), stable(2, 2), stable(3, 1)}, []string{"resized>outdated", "outdated>resized"}},
+	} {
+		k := &Keeper{}
+		k.SetLists(test.lists, 0)
+		for i, s := range test.states {
+			k.readResize(record{resize: s}, int64(i))
+		}
+		var got []string
+		for _, e := range k.events {
+			got = append(got, e.From+">"+e.To)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
 	}
 }

@@ -64,8 +64,8 @@ func (k *Keeper) readResize(r record, now int64) {
 	if k.resize.Mine == 0 {
 		return
 	}
-	if k.resize.Read(r.resize, now) {
-		k.resized("the keys are served by the servers of this configuration", now)
+	if before := k.resize.Status; k.resize.Read(r.resize, now) {
+		k.resized(before, now)
 	}
 	if r.wish != 0 && !k.resize.Agrees(r.wish) {
 		k.wishUntil = now + foreignPings*int64(k.pace())
@@ -88,7 +88,7 @@ func (k *Keeper) firstList(now int64) {
 	}
 	if heard >= majorityOf(k.view()) || heard+gone == k.view() {
 		k.resize.Read(resize.First(k.resize.Mine), now)
-		k.resized("", now)
+		k.resized(resize.Status{}, now)
 	}
 }
 
@@ -107,28 +107,37 @@ func (k *Keeper) advanceResize(now int64) {
 		return done && (sure || k.resize.Stage() == resize.Clear)
 	}
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
+	before := k.resize.Status
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
-		k.resized("the keys are served by the servers of this configuration", now)
+		k.resized(before, now)
 	}
 }
 
-// resized publishes a new state of a change of the server list. why is for logs; empty: nothing has
-// changed for clients.
-func (k *Keeper) resized(why string, now int64) {
+// resized publishes a new state of a change of the server list, and logs what has changed for clients. before
+// is the state before.
+func (k *Keeper) resized(before resize.Status, now int64) {
 	k.gen++
 	k.pingAllNow(now)
-	if why == "" {
-		return
+	from := "resizing"
+	switch was := before.Serves(); {
+	case before.N == 0:
+		from = "started"
+	case was == resize.Nothing:
+		from = "outdated"
+	case was == resize.All, before.Superseded():
+		from = "resized"
 	}
 	switch s := k.resize.Status; {
+	case s.Serves() == resize.All && (from == "started" || from == "resized"):
+	case from == "outdated" && s.Serves() != resize.Nothing:
+		k.event(-1, from, "resized", "this instance has the server list of its peers now")
 	case s.Serves() == resize.All, s.Superseded():
-		k.event(-1, "resizing", "resized", why)
+		k.event(-1, from, "resized", "the keys are served by the servers of this configuration")
 	case s.Serves() == resize.Staying:
-		k.event(-1, "resized", "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
+		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
 	case s.Serves() == resize.Paused:
-		k.event(-1, "resized", "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
-	case s.Serves() != resize.Nothing:
-	default:
-		k.event(-1, "resized", "outdated", "the instances use another server list, which this instance does not have: it serves no keys until they have its list, or it has theirs")
+		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
+	case s.Serves() == resize.Nothing && from != "outdated":
+		k.event(-1, from, "outdated", "the instances use another server list, which this instance does not have: it serves no keys until all instances have the same configuration")
 	}
 }

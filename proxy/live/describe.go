@@ -97,7 +97,7 @@ var (
 		"suspect-only":   {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: its servers are not ejected", More: "{why}"},
 		"gone":           {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: unreachable", More: "{why}"},
 		"resizing":       {Tone: Warn, Kind: "warm", Text: "Pool {pool}: keys move to other servers", More: "{why}"},
-		"resized":        {Tone: Good, Kind: Up, Text: "Pool {pool}: keys have moved to the servers of the configuration", More: "{why}"},
+		"resized":        {Tone: Good, Kind: Up, Text: "Pool {pool}: its keys are on the servers of the configuration", More: "{why}"},
 		"outdated":       {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: it serves no keys, because its server list is not that of its peers", More: "{why}"},
 		"back":           {Tone: Good, Kind: Up, Text: "Pool {pool}: reachable again", More: "{why}"},
 	}

@@ -59,7 +59,7 @@ func (c *Conn) Parse() {
 			}
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
-			c.desync("sent an invalid reply to "+a.Op.String(), buf)
+			c.desync("sent an invalid reply to "+a.Op.Command(a.Dialect, a.Flags), buf)
 			return
 		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // only a VALUE and meta replies contain a key
 			c.desync(otherName, buf)

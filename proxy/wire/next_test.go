@@ -450,3 +450,20 @@ func TestClientFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandNames checks that messages have the names by which clients know the commands.
+func TestCommandNames(t *testing.T) {
+	for _, test := range []struct {
+		op   Op
+		d    Dialect
+		f    Flags
+		want string
+	}{
+		{Get, Text, 0, "get"}, {Get, Meta, 0, "mg"}, {Get, Meta, Binary, "get"}, {Cas, Meta, 0, "ms"}, {Decr, Meta, 0, "ma"}, {Delete, Meta, 0, "md"}, {Noop, Meta, 0, "mn"},
+		{Debug, Meta, 0, "me"}, {FlushAll, Text, 0, "flush_all"}, {Dump, Text, 0, "lru_crawler metadump"}, {Bad, Text, 0, "an unknown command"}, {Version, Text, 0, "version"},
+	} {
+		if got := test.op.Command(test.d, test.f); got != test.want {
+			t.Errorf("%v in dialect %v: %q, want %q", test.op, test.d, got, test.want)
+		}
+	}
+}
