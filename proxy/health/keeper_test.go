@@ -708,7 +708,7 @@ func TestResizeEvents(t *testing.T) {
 		{"starts among peers during a change", resize.Lists{Mine: 1, Wish: 1}, []resize.State{during(1, resize.Move, 1, 2)}, []string{"started>outdated"}},
 		{"has another list", resize.Lists{Mine: 2, Wish: 2}, []resize.State{stable(1, 1), during(1, resize.Clear, 1, 2), stable(2, 2)}, []string{"started>outdated", "outdated>resized"}},
 		{"changes", resize.Lists{Mine: 1, Wish: 2, Warm: true}, []resize.State{stable(1, 1), during(1, resize.Pause, 1, 2), during(1, resize.Move, 1, 2), stable(2, 2)}, []string{"resized>resizing", "resizing>resized"}},
-		{"misses a change", resize.Lists{Mine: 1, Wish: 2}, []resize.State{stable(1, 1), stable(2, 2)}, []string{"resized>resized"}},
+		{"misses a change", resize.Lists{Mine: 1, Wish: 2}, []resize.State{stable(1, 1), stable(2, 2)}, []string{"resizing>resized"}},
 		{"was cut off", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1), stable(2, 2), stable(3, 1)}, []string{"resized>outdated", "outdated>resized"}},
 	} {
 		k := &Keeper{}

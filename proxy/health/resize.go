@@ -132,6 +132,9 @@ func (k *Keeper) resized(before resize.Status, now int64) {
 	case from == "outdated" && s.Serves() != resize.Nothing:
 		k.event(-1, from, "resized", "this instance has the server list of its peers now")
 	case s.Serves() == resize.All, s.Superseded():
+		if from == "resized" { // this instance has missed the stages between
+			from = "resizing"
+		}
 		k.event(-1, from, "resized", "the keys are served by the servers of this configuration")
 	case s.Serves() == resize.Staying:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")

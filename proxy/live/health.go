@@ -4,6 +4,7 @@ package live
 // what to do.
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,30 +166,46 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	default:
 		h.Title = w.name(i) + " is out"
 	}
-	why := "No answer"
-	if said := unnamed(w.S.Why[i]); said != "" {
-		why = strings.ToUpper(said[:1]) + said[1:]
-	}
+	why := w.whys(bad)
 	for _, j := range bad { // finds the server with the longest outage
 		if w.S.Since[j] < w.S.Since[i] {
 			i = j
 		}
 	}
-	moved := !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "out" })
-	stays, kept := strings.CutPrefix(w.S.Next[bad[0]], "stays: ")
-	answer := oneOrAll(bad, "it answers", "they answer")
+	fails := slices.DeleteFunc(slices.Clone(bad), func(i int) bool { return w.S.State[i] == "out" })
+	unsure := w.unsure()
+	if len(fails) == 0 {
+		fails = bad
+	}
+	stays, kept := strings.CutPrefix(w.S.Next[fails[0]], "stays: ")
+	answer := oneOrAll(fails, "it answers", "they answer")
+	if len(fails) < len(bad) {
+		answer = w.names(fails) + oneOrAll(fails, " answers", " answer")
+	}
+	lost := w.share(fails) + " of the keys miss, and writes to them fail"
 	switch {
-	case moved:
+	case len(unsure) > 0 && len(unsure)+gone == n:
+		lost = "All keys miss, and all writes fail"
+	case len(unsure) > 0:
+		lost = w.share(append(unsure, fails...)) + " of the keys miss, and writes to them fail"
+	}
+	switch {
+	case w.S.State[fails[0]] == "out" && len(unsure) > 0:
+		h.Text = fmt.Sprintf("%s, %s ago. %s, until this instance is sure which server has a key.", why, w.since(i), lost)
+	case w.S.State[fails[0]] == "out":
 		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
 	case state == "leaving":
 		h.Text = fmt.Sprintf("%s. All instances agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
 		return h
 	case w.pool.Failover.Mode == table.FailFast:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s.", why, w.since(i), w.share(bad), answer)
+		h.Text = fmt.Sprintf("%s, for %s. %s, until %s.", why, w.since(i), lost, answer)
 	case kept:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s. No other server takes over: %s.", why, w.since(i), w.share(bad), answer, stays)
+		h.Text = fmt.Sprintf("%s, for %s. %s, until %s. No other server takes over: %s.", why, w.since(i), lost, answer, stays)
 	default:
-		h.Text = fmt.Sprintf("%s, for %s. %s of the keys miss, and writes to them fail, until %s or others take over.", why, w.since(i), w.share(bad), answer)
+		h.Text = fmt.Sprintf("%s, for %s. %s, until %s or others take over.", why, w.since(i), lost, answer)
+	}
+	if len(unsure) > 0 {
+		h.Text += fmt.Sprintf(" With strict consistency, %s can't serve either until more servers answer: it is not certain which server has a key.", w.names(unsure))
 	}
 	out, keptOut := strings.CutPrefix(w.S.Next[bad[0]], "stays out: ")
 	switch {
@@ -200,12 +217,69 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	return h
 }
 
+// unsure returns the servers that answer, but do not serve because of strict consistency.
+func (w *wording) unsure() []int {
+	return w.which(func(i int, s string) bool { return !StateOf(s).Away && i < len(w.S.Sure) && !w.S.Sure[i] })
+}
+
+// whys returns why the servers in bad do not serve. If the reasons differ, each has the names of its servers.
+func (w *wording) whys(bad []int) string {
+	list := w.grouped(bad, func(i int) string { return cmp.Or(unnamed(w.S.Why[i]), "no answer") })
+	text := list[0].text
+	if len(list) > 1 {
+		var parts []string
+		for _, g := range list {
+			parts = append(parts, w.names(g.servers)+": "+g.text)
+		}
+		return strings.Join(parts, "; ")
+	}
+	return strings.ToUpper(text[:1]) + text[1:]
+}
+
+// group is a text with the servers to which it applies.
+type group struct {
+	text    string
+	servers []int
+}
+
+// grouped returns the different texts of servers, with their servers. It returns at most mostNamed of them.
+func (w *wording) grouped(servers []int, of func(i int) string) (list []group) {
+	for _, i := range servers {
+		text := of(i)
+		at := slices.IndexFunc(list, func(g group) bool { return g.text == text })
+		if at < 0 {
+			at, list = len(list), append(list, group{text: text})
+		}
+		list[at].servers = append(list[at].servers, i)
+	}
+	return list[:min(len(list), mostNamed)]
+}
+
 // remedy returns what an operator can do about the servers in bad. For a single server, it has the address
-// unless the name begins it.
+// unless the name begins it. If the remedies differ, each has the names of its servers.
 func (w *wording) remedy(bad []int) string {
-	text := problemOf(w.S.Why[bad[0]]).remedy
-	s := &w.pool.Servers[bad[0]]
-	if len(bad) > 1 || strings.HasPrefix(s.Address, s.Name) {
+	if len(bad) == 1 {
+		return remedyFor(w.S.Why[bad[0]], &w.pool.Servers[bad[0]])
+	}
+	list := w.grouped(bad, func(i int) string { return problemOf(w.S.Why[i]).remedy })
+	var parts []string
+	for _, g := range list {
+		text := g.text
+		if len(g.servers) > 1 {
+			text = strings.NewReplacer("its host runs", "their hosts run", "its address", "their addresses", "its pool", "their pool").Replace(text)
+		}
+		if len(list) > 1 {
+			text += " (" + w.names(g.servers) + ")"
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ". ")
+}
+
+// remedyFor returns what an operator can do about the server s, which has the problem why.
+func remedyFor(why string, s *table.Target) string {
+	text := problemOf(why).remedy
+	if strings.HasPrefix(s.Address, s.Name) {
 		return text
 	}
 	at := " (" + s.Address + ")"
@@ -216,6 +290,9 @@ func (w *wording) remedy(bad []int) string {
 // used for one server, and `untilAll` for several.
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
+	if gone == len(w.S.State) && w.pool.Failover.Mode != table.Gutter {
+		return "All keys miss, and all writes fail, because no server of the pool is in use."
+	}
 	if w.pool.Failover.Mode == table.FailFast {
 		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail, unless they have another replica.", its, w.share(list))
 	}
@@ -253,6 +330,9 @@ func (w *wording) failRate() float64 {
 // failing names the server with more than half of the failures, and their cause. If there is no such
 // server, it names the cause of more than half of the failures. It returns "" if there is neither.
 func (w *wording) failing() string {
+	if unsure := w.unsure(); len(unsure) > 0 {
+		return fmt.Sprintf("With strict consistency, no key of %s is served: it is not certain which server has it. ", w.names(unsure))
+	}
 	for i, v := range w.S.Fail {
 		if v <= w.failed()/2 {
 			continue

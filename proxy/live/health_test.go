@@ -64,6 +64,21 @@ func TestHealth(t *testing.T) {
 			k.S.Next[0] = "stays: more than half of the servers are suspect, so it may be this instance that is cut off"
 		},
 			Health{Bad, "a and b are not serving", start + " Connection refused, for 2 min. 66.7 % of the keys miss, and writes to them fail, until they answer. No other server takes over: more than half of the servers are suspect, so it may be this instance that is cut off."}},
+		{"two silent", table.FailFast, [3]string{Down, Down, Up}, func(k *Tick) { k.S.Why[0], k.S.Why[1] = "no answer", "no answer" },
+			Health{Bad, "a and b are not serving", "Check that their hosts run and can be reached from here: Ringside does the rest. No answer, for 19 s. 66.7 % of the keys miss, and writes to them fail, until they answer."}},
+		{"two for different reasons", table.FailFast, [3]string{Down, Down, Up}, func(k *Tick) { k.S.Why[1] = "no answer" },
+			Health{Bad, "a and b are not serving", "Start memcached there (a). Check that its host runs and can be reached from here (b): Ringside does the rest. a: connection refused; b: no answer, for 19 s. 66.7 % of the keys miss, and writes to them fail, until they answer."}},
+		{"one out, one suspect", table.Rehash, [3]string{"out", "suspect", Up}, nil,
+			Health{Bad, "a and b are not serving", start + " Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until b answers or others take over."}},
+		{"two suspect, strict", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
+			k.S.Sure, k.S.Next[0] = []bool{false, false, false}, "stays: more than half of the servers are suspect"
+		}, Health{Bad, "a and b are not serving", start + " Connection refused, for 19 s. All keys miss, and all writes fail, until they answer. No other server takes over: more than half of the servers are suspect. With strict consistency, c can't serve either until more servers answer: it is not certain which server has a key."}},
+		{"one suspect, strict, and one not certain", table.Rehash, [3]string{"suspect", Up, Up}, func(k *Tick) { k.S.Sure = []bool{false, false, true} },
+			Health{Bad, "a refuses connections", start + " Connection refused, for 19 s. 66.7 % of the keys miss, and writes to them fail, until it answers or others take over. With strict consistency, b can't serve either until more servers answer: it is not certain which server has a key."}},
+		{"not certain", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.S.Sure, k.Outcomes.Fail = []bool{false, true, true}, 7 },
+			Health{Warn, "7 requests/s fail", "All 3 servers are up. With strict consistency, no key of a is served: it is not certain which server has it. " + flow}},
+		{"all drained", table.Rehash, [3]string{Drained, Drained, Drained}, nil,
+			Health{Warn, "a, b and c are drained", "By an operator, 19 s ago: ringside server restore brings them back. All keys miss, and all writes fail, because no server of the pool is in use. " + flow}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
 			Health{Bad, "b refuses connections", start + " Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
@@ -257,15 +272,35 @@ func TestUnits(t *testing.T) {
 
 // TestRemedyHasTheAddress checks that the remedy for one server has its address, unless the name begins it.
 func TestRemedyHasTheAddress(t *testing.T) {
-	pool := &table.Pool{Servers: []table.Target{{Name: "cache1", Address: "10.0.0.1:11211"}, {Name: "cache2", Address: "cache2:11211"}}}
-	w := wording{Tick: &Tick{S: Columns{Why: []string{"connection refused", "no answer"}}}, pool: pool}
+	pool := &table.Pool{Servers: []table.Target{{Name: "cache1", Address: "10.0.0.1:11211"}, {Name: "cache2", Address: "cache2:11211"}, {Name: "cache3", Address: "cache3:11211"}}}
+	w := wording{Tick: &Tick{S: Columns{Why: []string{"connection refused", "no answer", "no answer"}}}, pool: pool}
 	for want, bad := range map[string][]int{
-		"Start memcached there (10.0.0.1:11211)":                {0},
-		"Check that its host runs and can be reached from here": {1},
-		"Start memcached there":                                 {0, 1},
+		"Start memcached there (10.0.0.1:11211)":                                                         {0},
+		"Check that its host runs and can be reached from here":                                          {1},
+		"Start memcached there (cache1). Check that its host runs and can be reached from here (cache2)": {0, 1},
+		"Check that their hosts run and can be reached from here":                                        {1, 2},
 	} {
 		if is := w.remedy(bad); is != want {
 			t.Errorf("%v: %q, want %q", bad, is, want)
+		}
+	}
+}
+
+// TestCauseAfterRepair checks that the cause of failures does not contradict the state of a server.
+func TestCauseAfterRepair(t *testing.T) {
+	at := table.Target{Name: "a", Network: "tcp", Address: "a:1"}
+	sample := func(refused uint64) *Sample {
+		n := &stats.ServerSnapshot{}
+		n.Refused = refused
+		return &Sample{Sum: &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{"tcp a:1": n}}}
+	}
+	for _, test := range []struct {
+		is   ServerState
+		want string
+	}{{ServerState{State: Up}, "it was down, and is up again"}, {ServerState{State: Up, LoopsDown: 1}, isDown}, {ServerState{State: Down}, isDown}} {
+		var c Columns
+		if c.add(&test.is, sample(0), sample(9), at); c.Cause[0] != test.want {
+			t.Errorf("%+v: %q, want %q", test.is, c.Cause[0], test.want)
 		}
 	}
 }

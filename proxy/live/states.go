@@ -48,6 +48,7 @@ type Failover struct {
 	LeaseMS int64  `json:"lease_ms"` // how long the lease is still valid, in milliseconds
 	Next    string `json:"next,omitempty"`
 	NextMS  int64  `json:"next_ms,omitempty"` // time until the keeper takes the step Next, in milliseconds; 0: the step depends on other instances or servers, not on time
+	Unsure  bool   `json:"unsure,omitempty"`  // true if replies of the server can't be trusted now: the instance has no valid leases (consistency: strict)
 	Renamed bool   `json:"renamed,omitempty"` // true if the server rejects flush_all; its keys have other names now instead
 }
 
@@ -169,7 +170,7 @@ func (is *ServerState) lack(elsewhere, filling bool) string {
 func (is *ServerState) keeperSays(m *stats.PhaseSnapshot, now time.Time) {
 	is.Failover = &Failover{
 		Phase: m.Phase.String(), Outages: m.Outages(), Suspect: m.Suspect, Why: m.Why, SinceMS: m.Since.Milliseconds(),
-		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Renamed: m.Renamed,
+		LeaseMS: m.Lease.Milliseconds(), Next: m.Step, NextMS: m.Due.Milliseconds(), Unsure: m.ValidFor <= 0, Renamed: m.Renamed,
 	}
 	if m.Override != health.Restore {
 		is.Order = m.Override.String()

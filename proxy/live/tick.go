@@ -72,6 +72,7 @@ type Columns struct {
 	Since []int64    `json:"since"` // time at which the state of each server began, in milliseconds since 1970
 	Why   []string   `json:"why"`   // why each server is not up, without the name of the server; empty: no reason is known
 	Order []string   `json:"ord"`   // an operator's order for each server, drain or down; empty: none
+	Sure  []bool     `json:"-"`     // false if replies of the server can't be trusted now: see Failover.Unsure
 	Next  []string   `json:"next"`  // next step of the keeper for each server, in words
 	Rate  []float64  `json:"rps"`   // requests per second to each server, for requests of clients
 	Own   []float64  `json:"own"`   // Ringside's own requests per second to each server: pings, records and repairs
@@ -175,6 +176,9 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 		then = *s
 	}
 	failed, cause := failures(&now, &then)
+	if cause == isDown && is.State == Up && is.LoopsDown == 0 {
+		cause = "it was down, and is up again"
+	}
 	lat := now.Latency.Since(&then.Latency)
 	c.State = append(c.State, is.State)
 	c.Phase = append(c.Phase, phase)
@@ -182,6 +186,7 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Why = append(c.Why, unnamed(is.Why))
 	c.Order = append(c.Order, is.Order)
 	c.Next = append(c.Next, next)
+	c.Sure = append(c.Sure, is.Failover == nil || !is.Failover.Unsure)
 	own := stats.Since(now.Own, then.Own)
 	c.Rate = append(c.Rate, round(float64(stats.Since(now.Requests, then.Requests)-own)/seconds))
 	c.Own = append(c.Own, round(float64(own)/seconds))
@@ -193,6 +198,9 @@ func (c *Columns) add(is *ServerState, before, after *Sample, target table.Targe
 	c.Conns = append(c.Conns, now.Conns)
 }
 
+// isDown is the cause of requests that were not sent because the server was down.
+const isDown = "it is down; check that memcached runs there"
+
 // failures returns how many requests to a server failed between two snapshots, and why most of them
 // failed.
 func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
@@ -203,7 +211,7 @@ func failures(now, then *stats.ServerSnapshot) (sum uint64, cause string) {
 	}{
 		{now.TimedOut, then.TimedOut, "no answer in time; check its load and the network"},
 		{now.Failed - now.TimedOut, then.Failed - then.TimedOut, "lost connections; check its log and what is between"},
-		{now.Refused, then.Refused, "it is down; check that memcached runs there"},
+		{now.Refused, then.Refused, isDown},
 		{now.Errors, then.Errors, repliesError(now.Error)},
 		{now.QueueFull, then.QueueFull, "its queue is full; see the pool's queue"},
 		{now.Shed, then.Shed, "limits.memory is reached"},
