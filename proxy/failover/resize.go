@@ -4,9 +4,11 @@ package failover
 // health/resize).
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"ringside/proxy/event"
@@ -62,6 +64,7 @@ func (e *Keepers) followResize(w *Agent) {
 		e.Resized()
 		return
 	}
+	w.logWait(e)
 	change, due := w.Keeper.Sweeps()
 	if bp := e.bound(w); bp != nil && bp.Next != nil && w.View.Resize().Warm {
 		e.Walk(w, bp, change, due)
@@ -93,13 +96,28 @@ func (w *Agent) addResize(into *stats.Snapshot, now int64) {
 	if is.Mine == 0 {
 		return
 	}
-	if server >= 0 {
-		why = "server " + w.Servers[server].Name + " " + why
-	}
 	to := into.Resize(w.Pool)
+	if server >= 0 {
+		to.For = w.Servers[server].Name
+		why = "server " + to.For + " " + why
+	}
 	to.Status, to.Since, to.Waits = is, time.Duration(now-max(began, w.Began)), why
 	if s := w.sweep; s != nil && s.change == [2]uint32{is.N, is.Wish} && is.Stage() == resize.Stable {
 		to.Work.Of, to.Work.At, to.Work.Why = s.all, s.all-s.open, s.why
+	}
+}
+
+// logWait logs why a change of the servers can't go on, if it waits for a server.
+func (w *Agent) logWait(e *Keepers) {
+	is, _, why, server := w.Keeper.Resize()
+	switch {
+	case server < 0 || is.Mine == 0:
+		w.waits = ""
+	case w.waits != w.Servers[server].Name:
+		w.waits = w.Servers[server].Name
+		what := cmp.Or(w.Keeper.Verdict(server).Why, why)
+		e.LogLimited(slog.LevelWarn, w.Pool+" "+w.Servers[server].Name+" waits", "a change of servers must wait for a server", event.Other.Attr(),
+			"pool", w.Pool, "server", w.Servers[server].Name, "state", strings.TrimPrefix(why, "is "), "why", what)
 	}
 }
 

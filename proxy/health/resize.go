@@ -3,6 +3,7 @@ package health
 // This file runs the changes of the server list (package resize) in a keeper.
 
 import (
+	"strings"
 	"time"
 
 	"ringside/proxy/health/resize"
@@ -44,7 +45,11 @@ func (k *Keeper) Resize() (s resize.Status, began int64, why string, server int)
 		}
 	}
 	if s.Warm && k.pool == poolNoMeta {
-		why = k.shortcoming()
+		for i := range k.servers {
+			if why = k.servers[i].lacks; why != "" {
+				return s, began, strings.TrimPrefix(why, "a server "), i
+			}
+		}
 	}
 	return s, began, why, server
 }

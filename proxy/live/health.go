@@ -108,7 +108,7 @@ func (w *wording) names(list []int) string {
 }
 
 // oneOrAll returns the text `one` if list has one server, and the text `all` if it has several.
-func oneOrAll(list []int, one, all string) string {
+func oneOrAll[T any](list []T, one, all string) string {
 	if len(list) > 1 {
 		return all
 	}

@@ -132,6 +132,13 @@ func ticksBetween(before, after *Sample) []*Tick {
 	resizes := []Resize{}
 	for i, pool := range pools {
 		health[i] = ticks[i].health(pool, len(pools), failing)
+		if r := ResizeOf(after.Sum, pool); r != nil {
+			if r.Step == moving || r.Step == checking || r.Step == ending {
+				health[i].addNew(all, before, after, pool, len(pools))
+			}
+			r.show(&health[i])
+			resizes = append(resizes, *r)
+		}
 		if r := RollOf(after.Sum, pool.Name); r != nil {
 			for _, text := range r.trouble() {
 				health[i].warn(text)
@@ -141,10 +148,6 @@ func ticksBetween(before, after *Sample) []*Tick {
 			health[i].warn(text)
 		}
 		health[i].warnOfSources(after.Sources, pool.Name)
-		if r := ResizeOf(after.Sum, pool); r != nil {
-			r.show(&health[i])
-			resizes = append(resizes, *r)
-		}
 	}
 	is := overall(pools, ticks, health)
 	is.Resizes = resizes

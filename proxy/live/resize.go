@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -31,6 +32,8 @@ type Resize struct {
 	Rejected uint64   `json:"rejected"`
 	Rate     float64  `json:"rate"`         // keys per second
 	Left     *uint64  `json:"left"`         // keys of the last listing of the server that are still there; null: the listing has not ended
+	Why      string   `json:"why"`          // why the change can't go on; empty: it goes on
+	Remedy   string   `json:"remedy"`       // what an operator can do about Why; empty: nothing
 	LeftFor  *int64   `json:"left_seconds"` // how long these keys still take at the present rate, in seconds; null: that can't be estimated
 }
 
@@ -49,7 +52,7 @@ const (
 // ResizeOf returns the change of the servers of a pool. It returns nil if none is due.
 func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	s := sum.Resizes[p.Name]
-	if s == nil || s.N == 0 || s.Stage() == resize.Stable && s.List == s.Required() && s.Serves() != resize.Nothing {
+	if s == nil || !s.Due() {
 		return nil
 	}
 	w := &s.Work
@@ -67,23 +70,68 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 			is.LeftFor = &seconds
 		}
 	}
-	why := w.Why
 	switch {
 	case s.Serves() == resize.Nothing:
 		is.Step, is.Level = unknown, Bad
+		is.Why, is.Remedy = "The server list of this instance is not that of its peers", "Give all instances the same configuration, and reload them"
+		if s.Stage() != resize.Stable && (s.Next == s.Wish || s.List == s.Wish) {
+			is.Why, is.Remedy = "The peers of this instance are changing their servers, and it does not know both server lists", "Wait until the change has ended"
+		}
 	case s.Stage() == resize.Stable && (w.Of > 0 || s.Ours):
 		is.Step = preparing
 	case s.Stage() == resize.Stable:
-		is.Step, why = waiting, s.Waits
+		is.Step = waiting
 	default:
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
 	is.Text = is.sentences(s.Warm)
-	if why = Clean(why); why != "" && is.Level == Good {
+	if is.Level == Good && s.Waiting() != "" {
 		is.Level = Warn
-		is.Text += " It must wait: " + why + "."
+		is.Why, is.Remedy = waitsFor(sum, p, s)
+		is.Text += " It must wait: " + is.Why + "."
+		if is.Remedy != "" {
+			is.Text += " " + is.Remedy + "."
+		}
 	}
 	return is
+}
+
+// waitRemedies are the remedies for causes for which a change waits: the first one with a text that the cause
+// contains.
+var waitRemedies = []Word{
+	{"lru crawler disabled", "Send it the command lru_crawler enable, or start memcached there without no_lru_crawler"},
+	{"flush_all not allowed", "Start memcached there without -F"},
+	{"can't list its keys", "Start memcached 1.6.10 or later there"},
+	{"flush_all", "Check that memcached runs there"},
+	{"know meta commands", "Start memcached 1.6.10 or later there"},
+	{"belongs to another pool", "Give each pool its own servers"},
+}
+
+// waitsFor returns why the change s of the pool p can't go on, and what an operator can do.
+func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why, remedy string) {
+	why = Clean(s.Waiting())
+	m := sum.Phase(p.Name, s.For)
+	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
+	case i >= 0:
+		return why, waitRemedies[i].Means
+	case s.For == "" || m == nil || s.Stage() != resize.Stable:
+		return why, ""
+	}
+	name := Clean(s.For)
+	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For) {
+		name = "the new server " + name
+	}
+	switch {
+	case m.Override != health.Restore:
+		return name + " is " + describeOverride(m.Override.String()), "ringside server restore ends that"
+	case m.Suspect:
+		return name + " " + problemOf(m.Why).does, remedyFor(m.Why, &m.Target) + ", or take the change back"
+	case m.Phase == health.Out && m.Why != "":
+		return name + " is out: " + Clean(unnamed(m.Why)), "It returns when it answers to most instances. Or take the change back"
+	case m.Phase == health.Out || m.Phase == health.Leaving:
+		return name + " is " + strings.ToLower(m.Phase.String()), ""
+	}
+	return name + " is rejoining", ""
 }
 
 const mostBy = 100 // maximum length of the name of another instance, in bytes
@@ -103,7 +151,7 @@ func missing(list, other []table.Target) []string {
 func (is *Resize) sentences(warm bool) string {
 	switch is.Step {
 	case unknown:
-		return "The instances use another server list, which this instance does not have. It serves no keys of the pool until all instances have the same configuration."
+		return "This instance serves no keys of the pool: reads miss, and writes fail. " + is.Why + ". " + is.Remedy + "."
 	case waiting:
 		return fmt.Sprintf("The servers change%s when all instances have the new configuration, so far for %s.", is.changes(), Ago(time.Duration(is.Seconds)*time.Second))
 	case preparing:
@@ -171,12 +219,55 @@ func (is *Resize) work(did string) string {
 // Sentence returns the change in one line.
 func (r *Resize) Sentence() string { return Signs[r.Level] + " Pool " + r.Pool + ": " + r.Text }
 
+// addNew adds to h that new servers do not serve. It is called while keys of the pool p move to the servers of
+// its next list: new servers are then owners of keys. all is the tick between two samples.
+func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools int) {
+	if p.Next == nil {
+		return
+	}
+	next := &table.Pool{Name: p.Name, Failover: p.Failover, Servers: p.Next.Servers, Place: p.Next.Place}
+	joins, away := missing(p.Next.Servers, p.Servers), []string(nil)
+	t := *all
+	for _, target := range next.Servers {
+		s := ServerState{State: Unknown, Since: after.At}
+		if seen := after.Sum.Servers[target.Network+" "+target.Address]; seen != nil {
+			if s.Since, s.State = after.At.Add(-time.Duration(seen.Age)), seen.State(); s.State == Down {
+				s.Why = seen.Why
+			}
+		}
+		if m := after.Sum.Phase(p.Name, target.Name); m != nil {
+			s.keeperSays(m, after.At)
+		}
+		t.S.add(&s, before, after, target)
+		if StateOf(s.State).Away && slices.Contains(joins, target.Name) {
+			away = append(away, target.Name)
+		}
+	}
+	switch {
+	case len(away) == 0:
+	case h.Level == Bad:
+		h.Text += " " + enumerate(away) + oneOrAll(away, ", which is new and has keys already, does not serve either.", ", which are new and have keys already, do not serve either.")
+	default:
+		*h = t.health(next, pools, true)
+		h.Text += " " + enumerate(away) + oneOrAll(away, " is new and has keys already: the servers change.", " are new and have keys already: the servers change.")
+	}
+}
+
 // show adds the change to the health of its pool, if it is a problem.
 func (is *Resize) show(h *Health) {
 	switch is.Level {
 	case Bad:
-		*h = Health{Bad, "The pool is not served by this instance", is.Text}
+		*h = Health{Bad, "This instance does not serve the pool", is.Remedy + ". " + is.Why + ": reads miss, and writes fail."}
 	case Warn:
-		h.warn("The change of its servers must wait.")
+		text := "The change of its servers must wait: " + is.Why + "."
+		if is.Remedy != "" {
+			text += " " + is.Remedy + "."
+		}
+		if h.Level == Good {
+			*h = Health{Warn, "The change of its servers must wait", strings.TrimPrefix(text, "The change of its servers must wait: ") + " " + h.Title + ". " + h.Text}
+			h.Text = strings.ToUpper(h.Text[:1]) + h.Text[1:]
+		} else {
+			h.warn(text)
+		}
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/health"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
+	"ringside/ring"
 )
 
 func TestResizeSentences(t *testing.T) {
@@ -17,6 +19,11 @@ func TestResizeSentences(t *testing.T) {
 	work := stats.ResizeWork{By: "web-2/17", Server: "b", At: 2, Of: 3, Done: 41200, Left: 9980, Listed: true, Rate: 4990}
 	var flush stats.ResizeWork
 	flush.Of, flush.Why = 2, "b: it has answered flush_all with \"ERROR\""
+	phases := []stats.PhaseSnapshot{
+		{Pool: "main", Target: table.Target{Name: "a"}, Phase: health.Out, Override: health.Drain},
+		{Pool: "main", Target: table.Target{Name: "b"}, Phase: health.Warming},
+		{Pool: "main", Target: table.Target{Name: "d", Address: "d:1"}, Phase: health.Out, Suspect: true, Why: "connection refused"},
+	}
 	for _, test := range []struct {
 		name string
 		is   stats.ResizeSnapshot
@@ -28,8 +35,16 @@ func TestResizeSentences(t *testing.T) {
 			"good: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s."},
 		{"waits for a server", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second, Waits: "server a is OUT"},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s. It must wait: server a is OUT."},
+		{"waits for a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server d is OUT", For: "d"},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: the new server d refuses connections. Start memcached there, or take the change back."},
+		{"waits for a server that is drained", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server a is OUT", For: "a"},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: a is drained by an operator. ringside server restore ends that."},
+		{"waits for a server that rejoins", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server b is WARM", For: "b"},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: b is rejoining."},
+		{"waits for a server without the crawler", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Why: "server d can't list its keys: CLIENT_ERROR lru crawler disabled"}},
+			"warn: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. This instance does it. It must wait: server d can't list its keys: CLIENT_ERROR lru crawler disabled. Send it the command lru_crawler enable, or start memcached there without no_lru_crawler."},
 		{"flushes", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: resize.Lists{Mine: 1, Wish: 2}}, Work: flush},
-			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: " + flush.Why + "."},
+			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: " + flush.Why + ". Check that memcached runs there."},
 		{"removes old keys", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Server: "d", At: 1, Of: 1}},
 			"good: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. 0 keys removed so far; d is being listed (1 of 1 servers). This instance does it."},
 		{"pauses", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Pause), Lists: both}},
@@ -49,13 +64,15 @@ func TestResizeSentences(t *testing.T) {
 		{"clears", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Clear), Lists: resize.Lists{Mine: 1, Wish: 2}}},
 			"good: Keys move to other servers (new: d; removed: c). For a moment, they miss, and their writes wait."},
 		{"has another list", stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 7}, Lists: old}},
-			"bad: The instances use another server list, which this instance does not have. It serves no keys of the pool until all instances have the same configuration."},
+			"bad: This instance serves no keys of the pool: reads miss, and writes fail. The server list of this instance is not that of its peers. Give all instances the same configuration, and reload them."},
+		{"was started during a change", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: resize.Lists{Mine: 2, Wish: 2}}},
+			"bad: This instance serves no keys of the pool: reads miss, and writes fail. The peers of this instance are changing their servers, and it does not know both server lists. Wait until the change has ended."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := poolOf(table.Rehash)
 			p.Next = &table.List{Servers: append(p.Servers[:2:2], table.Target{Name: "d", Network: "tcp", Address: "d:1"})}
 			got, h := "", Health{Level: Good}
-			if is := ResizeOf(&stats.Snapshot{Resizes: map[string]*stats.ResizeSnapshot{"main": &test.is}}, p); is != nil {
+			if is := ResizeOf(&stats.Snapshot{Phases: phases, Resizes: map[string]*stats.ResizeSnapshot{"main": &test.is}}, p); is != nil {
 				got = is.Level + ": " + is.Text
 				is.show(&h)
 				if h.Level != is.Level || strings.Contains(is.Sentence(), "\n") {
@@ -66,5 +83,52 @@ func TestResizeSentences(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
+	}
+}
+
+// TestResizeHealth checks that the state of the pool shows a change that can't go on, and a new server that
+// owns keys and does not serve.
+func TestResizeHealth(t *testing.T) {
+	p := poolOf(table.Rehash)
+	p.Next = &table.List{Servers: append(p.Servers[:3:3], table.Target{Name: "d", Network: "tcp", Address: "d:1"}), Place: ring.Placement{Ring: ring.NewJump([]int{0, 1, 2, 3})}}
+	both := resize.Lists{Mine: 1, Wish: 2, Warm: true}
+	dead := stats.PhaseSnapshot{Pool: "main", Target: p.Next.Servers[3], Phase: health.Out, Suspect: true, Why: "connection refused", Since: 19 * time.Second, InPhase: 19 * time.Second}
+	suspect := dead
+	suspect.Phase = health.In
+	for _, test := range []struct {
+		name  string
+		state resize.State
+		phase stats.PhaseSnapshot
+		old   string // state of server a
+		want  Health
+	}{
+		{"can't begin", resize.State{N: 12, List: 1}, dead, Up, Health{Warn, "The change of its servers must wait",
+			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
+		{"can't begin, and an old server is away", resize.State{N: 12, List: 1}, dead, Down, Health{Bad, "a refuses connections",
+			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " +
+				"The change of its servers must wait: the new server d refuses connections. Start memcached there, or take the change back."}},
+		{"moves", resize.State{N: 14, List: 1, Next: 2}, dead, Up, Health{Bad, "d is out",
+			"Start memcached there: Ringside does the rest. Connection refused, 19 s ago. Its 25.0 % of the keys are on the next servers of the pool until it is back; then it starts empty. d is new and has keys already: the servers change."}},
+		{"moves, and it is suspect", resize.State{N: 14, List: 1, Next: 2}, suspect, Up, Health{Bad, "d refuses connections",
+			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 25.0 % of the keys miss, and writes to them fail, until it answers or others take over. d is new and has keys already: the servers change."}},
+		{"moves, and an old server is away", resize.State{N: 14, List: 1, Next: 2}, dead, Down, Health{Bad, "a refuses connections",
+			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. d, which is new and has keys already, does not serve either."}},
+	} {
+		is := &stats.ResizeSnapshot{Status: resize.Status{State: test.state, Lists: both}, For: "d", Waits: "server d is OUT"}
+		if is.Stage() != resize.Stable {
+			is.Waits = ""
+		}
+		s := &Sample{At: time.UnixMilli(100_000), Table: &table.Table{Pools: []*table.Pool{p}},
+			Sum: &stats.Snapshot{Phases: []stats.PhaseSnapshot{test.phase}, Resizes: map[string]*stats.ResizeSnapshot{"main": is}}}
+		for _, m := range p.Servers {
+			s.Servers = append(s.Servers, ServerState{Pool: "main", Server: m.Name, State: Up, Since: time.UnixMilli(81_000)})
+		}
+		s.Servers[0].State = test.old
+		if test.old != Up {
+			s.Servers[0].Why = "connection refused"
+		}
+		if got := tickBetween(s, s, "main"); got.Health != test.want {
+			t.Errorf("%s:\n got %+v\nwant %+v", test.name, got.Health, test.want)
+		}
 	}
 }

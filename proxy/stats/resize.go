@@ -3,6 +3,7 @@ package stats
 // This file describes changes of the servers of pools (package health/resize), for operators.
 
 import (
+	"cmp"
 	"encoding/json"
 	"time"
 
@@ -15,9 +16,26 @@ type ResizeSnapshot struct {
 	resize.Status
 	Since time.Duration // how long this instance has known the stage; in resize.Stable, at most how long it has had its list
 	Waits string        // why keys do not begin to move, in words; empty: no reason is known
+	For   string        // name of the server to which Waits applies; empty: none
 	Work  ResizeWork
 	Ours  bool // this instance does Work
 	Keys  ResizeKeys
+}
+
+// Due reports whether a change has not ended, or this instance does not know the list in force.
+func (s *ResizeSnapshot) Due() bool {
+	return s.N != 0 && (s.Stage() != resize.Stable || s.List != s.Required() || s.Serves() == resize.Nothing)
+}
+
+// Waiting returns why a change can't go on now, in words; empty: it goes on, or none is due.
+func (s *ResizeSnapshot) Waiting() string {
+	switch {
+	case !s.Due() || s.Serves() == resize.Nothing:
+		return ""
+	case s.Stage() == resize.Stable:
+		return cmp.Or(s.Waits, s.Work.Why)
+	}
+	return s.Work.Why
 }
 
 // ResizeWork is the progress of the work on the servers in one stage of a change. The instance that does the
@@ -81,6 +99,9 @@ var (
 			"values have left the servers that gain keys. 2: writes of keys that move wait. 3: keys move. 4: the old servers are listed "+
 			"again. 5: keys have moved, and the change ends soon. 6: keys that move are not served. 7: this instance serves no key, "+
 			"because it does not know the list in force. Absent without resize.mode flush or warm.")
+	resizeWaiting = PerPool.Gauge("resize_waiting",
+		"1 if a change of the pool's servers can't go on, as far as this instance knows; else 0. The dashboard, ringside top and "+
+			"ringside server list have the cause. Absent without resize.mode flush or warm.")
 	resizeKeys = PerPool.Counter("resize_keys_total",
 		"Keys that this instance has handled in changes of the pool's servers with resize.mode warm, by result. moved: moved by the "+
 			"instance that lists the old servers. copied: copied by a read; they are later in moved, too. removed: removed from a server "+
@@ -97,14 +118,19 @@ func (s *ResizeSnapshot) Figures() []Figure {
 	switch serves := s.Serves(); {
 	case serves == resize.Nothing && s.N != 0:
 		stage = 7
-	case s.N == 0 || s.Stage() == resize.Stable && s.List == s.Required():
+	case !s.Due():
 		stage = 0
 	}
 	if s.Ours {
 		left = s.Work.Left
 	}
+	waiting := 0
+	if s.Waiting() != "" {
+		waiting = 1
+	}
 	return []Figure{
 		{resizeStage, "", "", stage},
+		{resizeWaiting, "", "", waiting},
 		{resizeKeys, "moved", "", s.Keys.Moved},
 		{resizeKeys, "copied", "", s.Keys.Copied},
 		{resizeKeys, "removed", "", s.Keys.Removed},
