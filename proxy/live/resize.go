@@ -30,6 +30,7 @@ type Resize struct {
 	Of       int      `json:"of"`     // number of servers that must be listed
 	Done     uint64   `json:"done"`   // keys that were moved or removed so far
 	Rejected uint64   `json:"rejected"`
+	Listing  int64    `json:"listing"`      // how long the listing of Server has taken so far, in seconds; 0: there is none
 	Rate     float64  `json:"rate"`         // keys per second
 	Left     *uint64  `json:"left"`         // keys of the last listing of the server that are still there; null: the listing has not ended
 	Why      string   `json:"why"`          // why the change can't go on; empty: it goes on
@@ -56,7 +57,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		return nil
 	}
 	w := &s.Work
-	is := &Resize{Pool: p.Name, Level: Good, Seconds: int64(s.Since / time.Second), Joins: []string{}, Leaves: []string{}, By: Clean(w.By[:min(len(w.By), mostBy)]), Ours: s.Ours, Done: w.Done, Rejected: w.Rejected, Rate: round(w.Rate)}
+	is := &Resize{Pool: p.Name, Level: Good, Seconds: int64(s.Since / time.Second), Joins: []string{}, Leaves: []string{}, By: Clean(w.By[:min(len(w.By), mostBy)]), Ours: s.Ours, Done: w.Done, Rejected: w.Rejected, Listing: w.Listing, Rate: round(w.Rate)}
 	if p.Next != nil {
 		is.Joins, is.Leaves = missing(p.Next.Servers, p.Servers), missing(p.Servers, p.Next.Servers)
 		if named := func(t table.Target) bool { return t.Name == w.Server }; slices.ContainsFunc(p.Servers, named) || slices.ContainsFunc(p.Next.Servers, named) {
@@ -197,6 +198,9 @@ func (is *Resize) work(did string) string {
 		switch {
 		case is.Left == nil:
 			text += fmt.Sprintf("; %s is being listed", is.Server)
+			if is.Listing >= 10 {
+				text += ", so far for " + Ago(time.Duration(min(is.Listing, 1<<32))*time.Second)
+			}
 		case is.LeftFor != nil && *is.Left > 0:
 			text += fmt.Sprintf("; %s left on %s, about %s", Count(float64(*is.Left)), is.Server, Ago(time.Duration(*is.LeftFor)*time.Second))
 		default:

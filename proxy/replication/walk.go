@@ -13,6 +13,7 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -39,6 +40,8 @@ const (
 	walkTick    = int64(time.Millisecond)       // delay if the rate does not allow another key
 	walkSeconds = 10                            // lifetime of the item that says who does the work, in seconds
 	walkRenewal = int64(3 * time.Second)        // how often that item is stored again
+	walkListing = int64(5 * time.Minute)        // a listing that takes longer is a problem
+	walkDoubles = 7                             // the delay walkPause is doubled at most this often
 	walkLog     = int64(10 * time.Second)       // how often the progress is logged
 	gapPasses   = 3                             // this many listings must find nothing on a server whose listings may omit keys
 )
@@ -61,6 +64,9 @@ type walk struct {
 	works  bool                // a listing has ended, and its keys are being handled
 	found  int                 // keys of the present listing
 	failed int                 // keys of the present listing that could not be handled
+	reason string              // why one of them could not be handled; empty: not known
+	again  int                 // keys of the present listing that were handled in the pass before
+	passes int                 // passes in a row with such keys
 	gaps   bool                // the present listing may omit keys
 	gone   map[uint64]struct{} // hashes of the keys that this pass has moved
 	before map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
@@ -76,6 +82,7 @@ type walk struct {
 
 	progress stats.ResizeWork // of this instance, or of the one that does the work; without Left
 	began    int64            // when this instance began the work
+	listedAt int64            // when the present listing began
 	loggedAt int64            // when it logged the progress last
 	ratedAt  int64            // when progress.Rate was computed
 	rated    uint64           // progress.Done at that time
@@ -129,13 +136,18 @@ func (k *walk) end() {
 	}
 }
 
-// later makes the next step wait. why is logged, unless it is empty or was logged last.
+// later makes the next step wait. why is the reason for log, or empty.
 func (k *walk) later(why string) {
 	k.at = k.e.Now + walkPause
 	if k.ours {
 		k.progress.Why = why
 	}
 	k.e.At(link.ResyncTimer, k.at)
+	k.log(why)
+}
+
+// log logs why the work must wait, unless why is empty or was logged last.
+func (k *walk) log(why string) {
 	if why != "" && why != k.why {
 		k.why = why
 		k.e.LogLimited(slog.LevelWarn, k.w.Pool+" walk", "keys that move to other servers must wait", event.Other.Attr(), "pool", k.w.Pool, "why", why)
@@ -147,7 +159,7 @@ func (k *walk) advance() {
 	e := k.e
 	is := k.bp.View.Resize()
 	switch {
-	case k.over || k.dump != nil || k.asking:
+	case k.over || k.asking:
 		return
 	case is.N != k.n:
 		k.end()
@@ -155,8 +167,14 @@ func (k *walk) advance() {
 	case e.Now < k.at:
 		e.At(link.ResyncTimer, k.at)
 		return
-	case !k.ours || e.Now >= k.renewAt:
+	case (!k.ours && k.dump == nil) || k.ours && e.Now >= k.renewAt:
 		k.claim()
+		return
+	case k.dump != nil:
+		if lasts := e.Now - k.listedAt; k.ours && lasts >= walkListing {
+			k.progress.Why = "the listing of server " + k.dump.srv.Label() + " has not ended after more than 5 min"
+			k.log(k.progress.Why)
+		}
 		return
 	case k.works:
 		k.handle()
@@ -182,6 +200,7 @@ func (k *walk) advance() {
 		k.later("")
 	default:
 		k.named, k.keys, k.size, k.more, k.found, k.failed = nil, nil, 0, 0, 0, 0
+		k.again, k.reason, k.listedAt = 0, "", e.Now
 		k.progress.Server, k.progress.At, k.progress.Listed = srv.Target.Name, k.progress.Of-len(k.rest)+1, false
 		k.before, k.gone = k.gone, map[uint64]struct{}{}
 		if n := k.bp.View.Renamed(i); n != 0 {
@@ -230,7 +249,9 @@ func (k *walk) allListed(d *dump, ok bool, why string) {
 		return
 	}
 	k.works, k.gaps = true, d.gaps
-	k.progress.Listed, k.progress.Why = true, ""
+	if k.progress.Listed = true; k.passes < 2 {
+		k.progress.Why = ""
+	}
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
@@ -262,17 +283,26 @@ func (k *walk) take(key []byte) bool {
 	e, i := k.e, k.rest[0]
 	rt := k.route()
 	if rt == nil {
+		k.reason = "no route uses the pool"
 		return false
 	}
 	hash := e.Loops.HashKey(key)
 	_, again := k.before[hash]
+	if again {
+		k.again++
+	}
 	from := movingReplica(k.bp, i)
 	name := divert.AppendKey(nil, uint64(k.bp.View.Renamed(i)), key)
 	mv := &moving{n: k.n, names: [2][]byte{name, name}}
 	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
 	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
 		c, _, why := e.movingCommand(k.bp, key)
-		if why != "" || c.moving.away {
+		if why == "" && c.moving.away {
+			_, _, next := k.bp.Next.Pool.Place.Locate(key)
+			why = "server " + k.bp.Next.Servers[next].Label() + ", to which keys move, is out"
+		}
+		if why != "" {
+			k.reason = why
 			return false
 		}
 		mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
@@ -326,14 +356,34 @@ func (k *walk) passed() {
 	if k.found > 0 || k.more > 0 {
 		k.clean = 0
 	}
+	srv := k.bp.Server(k.rest[0]).Label()
+	pause := k.pause()
 	switch {
 	case k.failed > 0:
-		k.later("server " + k.bp.Server(k.rest[0]).Label() + " has keys that can't be moved now")
+		k.later(cmp.Or(k.reason, "server "+srv+" has keys that can't be moved now"))
+		return
+	case pause > 0:
+		k.later(fmt.Sprintf("server %s lists keys again that were moved or removed: perhaps something stores them there directly", srv))
+		k.at = k.e.Now + pause
 		return
 	case k.clean > 0 && (!k.gaps || k.clean >= gapPasses):
 		k.rest, k.clean, k.gone = k.rest[1:], 0, nil
 	}
 	k.e.At(link.ResyncTimer, k.e.Now)
+}
+
+// pause returns how long the next listing of a server waits after one that has ended, because keys are listed
+// again although they were handled. It grows; 0: the next listing is due now. One listing with such keys is
+// normal: see take.
+func (k *walk) pause() int64 {
+	if k.again == 0 {
+		k.passes = 0
+		return 0
+	}
+	if k.passes++; k.passes < 2 {
+		return 0
+	}
+	return walkPause << min(k.passes-2, walkDoubles)
 }
 
 // The numbers of the requests of a claim.
@@ -376,13 +426,21 @@ func (k *walk) claim() {
 // item returns the request that stores the item, with more flags.
 func (k *walk) item(key, flags string) string {
 	is := k.progress
-	is.By, is.Left = k.bp.View.Name(), k.left()
+	is.By, is.Left, is.Listing = k.bp.View.Name(), k.left(), k.listing()
 	value := is.JSON()
 	return fmt.Sprintf("ms %s %d T%d%s\r\n%s\r\n", key, len(value), walkSeconds, flags, value)
 }
 
 // left returns how many keys of the present listing are not handled yet.
 func (k *walk) left() uint64 { return uint64(len(k.keys)+k.open) + k.more }
+
+// listing returns how long the present listing has taken, in seconds; 0: there is none.
+func (k *walk) listing() int64 {
+	if k.dump == nil {
+		return 0
+	}
+	return (k.e.Now - k.listedAt) / int64(time.Second)
+}
 
 // walkClaim receives the replies to the requests of a claim at one server.
 type walkClaim struct {
@@ -468,7 +526,7 @@ func (e *Replicator) addResize(into *stats.Snapshot) {
 	for pool, k := range e.walks {
 		is := into.Resize(pool)
 		if is.Work, is.Ours = k.progress, k.ours; k.ours {
-			is.Work.By, is.Work.Left = k.bp.View.Name(), k.left()
+			is.Work.By, is.Work.Left, is.Work.Listing = k.bp.View.Name(), k.left(), k.listing()
 		}
 	}
 }

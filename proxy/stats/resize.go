@@ -49,6 +49,7 @@ type ResizeWork struct {
 	Rejected uint64  `json:"rejected"` // keys that are lost because their new server has rejected them
 	Left     uint64  `json:"left"`     // keys that the last listing of Server has found, and that are not handled yet
 	Listed   bool    `json:"listed"`   // the listing of Server has ended, so Left is known
+	Listing  int64   `json:"listing"`  // how long the listing of Server has taken so far, in seconds; 0: there is none
 	Rate     float64 `json:"rate"`     // handled keys per second
 	Why      string  `json:"why"`      // why the work must wait; empty: it goes on
 }
@@ -61,7 +62,7 @@ func (w *ResizeWork) JSON() []byte {
 
 // ParseResizeWork parses such a text. The result is the zero ResizeWork if the text is invalid.
 func ParseResizeWork(b []byte) (w ResizeWork) {
-	if len(b) > mostResizeWork || json.Unmarshal(b, &w) != nil || w.Rate < 0 || w.Rate > mostResizeRate {
+	if len(b) > mostResizeWork || json.Unmarshal(b, &w) != nil || w.Rate < 0 || w.Rate > mostResizeRate || w.Listing < 0 {
 		return ResizeWork{}
 	}
 	return w
