@@ -37,9 +37,10 @@ its replicas, and what is lost when one server dies.
 Sources of servers are listed. With --resolve they are asked, for at most ten seconds
 each, and the pools have the servers that they return.
 
-With --connect, the servers that can be reached within two seconds are asked for
-their largest item size. A size that does not fit limits.value is a warning, and so is
-a server that rejects the certificate or the password of its pool.
+With --connect, the servers are asked for their settings, for at most two seconds. A
+largest item size that does not fit limits.value is a warning. So is a server that does
+not answer, that rejects the certificate or the password of its pool, or a command that
+the pool needs.
 
 Variables such as ${NAME} have the values of the environment, or of the file after
 --env. With --allow-unset, a variable without a value is a warning: the output is
@@ -85,7 +86,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 				say.Warn(f.Hide(w))
 			}
 			if connect {
-				for _, w := range ItemSizes(cmd.Context(), t, f.Dial()) {
+				for _, w := range Connect(cmd.Context(), t, f.Dial()) {
 					say.Warn(f.Hide(w))
 				}
 			}
@@ -108,7 +109,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 	cmd.Flags().BoolVar(&allowUnset, "allow-unset", false, "accept variables without a value")
 	cli.JSONFlag(cmd, &asJSON, "print one JSON object per pool")
 	cmd.Flags().BoolVar(&lookUpSources, "resolve", false, "ask the sources of servers")
-	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for the size of their largest item")
+	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for their settings")
 	return cmd
 }
 

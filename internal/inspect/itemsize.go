@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"ringside/proxy/secure"
@@ -25,39 +26,53 @@ import (
 
 // askedWithin is the time limit for all requests and name look-ups of one call. A server that does not
 // reply in time, or whose name is not resolved in time, is not reported, because the configuration may
-// be for another machine.
+// be for another machine. ringside check --connect reports it.
 const askedWithin = 2 * time.Second
 
 // usualItemSize is the item_size_max in bytes of a memcached that was started without -I.
 const usualItemSize = 1 << 20
+
+// Connect asks each server of the table t for its settings. It returns the warnings of ItemSizes, and one for each
+// server that does not reply as memcached does.
+func Connect(ctx context.Context, t *table.Table, dial map[string]string) []string {
+	return itemSizes(ctx, t, asking(dial), true)
+}
+
+// asking returns the function that asks a server for its settings: see ItemSizes.
+func asking(dial map[string]string) func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
+	return func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
+		return askSettings(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
+	}
+}
 
 // ItemSizes asks each server of the table t for the size of the largest item that it stores. It
 // returns a warning for each address with a size that does not fit limits.value. A size below
 // limits.value causes a warning only if it is also below memcached's default. Otherwise there
 // would be a warning for every usual server, because the default of limits.value is larger than
 // that of memcached. A usual server itself rejects a value that is too large. ItemSizes also warns if
-// servers with replicas of the same keys have different sizes, and if a server has no cas although its pool
-// or a route needs it. dial has the addresses of
+// servers with replicas of the same keys have different sizes, if a server has no cas although its pool
+// or a route needs it, and if a server rejects commands that resize.mode of its pool needs. dial has the addresses of
 // servers that are not at their address in the table: see config.File.Dial.
 func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
-	return itemSizes(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
-		return askSettings(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
-	})
+	return itemSizes(ctx, t, asking(dial), false)
 }
 
-func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (settings, error)) []string {
+// itemSizes returns the warnings of ItemSizes. unreachable adds those of Connect.
+func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context, s table.Target, p *table.Pool) (settings, error), unreachable bool) []string {
 	var lock sync.Mutex
-	sizes, noCas := map[string]int{}, map[string]bool{} // by address
+	sizes, all := map[string]int{}, map[string]settings{} // by address
 	list := eachServer(ctx, t, func(ctx context.Context, s table.Target, p *table.Pool) string {
 		has, err := ask(ctx, s, p)
 		if err == nil {
 			lock.Lock()
-			sizes[s.Address], noCas[s.Address] = has.itemSize, has.noCas
+			sizes[s.Address], all[s.Address] = has.itemSize, has
 			lock.Unlock()
 		}
 		switch size, limit := has.itemSize, t.Limits.Value; {
 		case errors.Is(err, errHandshake), errors.Is(err, errLogin):
 			return fmt.Sprintf("server %s: %v", s.Address, err)
+		case err != nil && unreachable:
+			return fmt.Sprintf("server %s can't be asked from here: %v", s.Address, connectReason(err))
 		case err != nil:
 		case size > limit:
 			return fmt.Sprintf("server %s stores items of up to %d bytes (item_size_max), but limits.value rejects values of more than %d bytes; set limits.value to the server's size to store larger values", s.Address, size, limit)
@@ -66,12 +81,29 @@ func itemSizes(ctx context.Context, t *table.Table, ask func(ctx context.Context
 		}
 		return ""
 	})
-	return append(append(list, unequalSizes(t, sizes)...), needCas(t, noCas)...)
+	return append(append(list, unequalSizes(t, sizes)...), lacking(t, all)...)
 }
 
-// needCas returns a warning for each server without cas in a pool that needs it. noCas has these servers by
-// address.
-func needCas(t *table.Table, noCas map[string]bool) (list []string) {
+// connectReason returns why a server can't be asked, without its address.
+func connectReason(err error) error {
+	var op *net.OpError
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no answer within %v", askedWithin)
+	case errors.Is(err, io.EOF):
+		return errors.New("it closes the connection")
+	case errors.As(err, &system):
+		return system
+	case errors.As(err, &op):
+		return op.Err
+	}
+	return err
+}
+
+// lacking returns a warning for each server that lacks what its pool or a route needs. all has the settings of
+// the servers by address.
+func lacking(t *table.Table, all map[string]settings) (list []string) {
 	needs := map[*table.Pool]bool{}
 	for _, l := range t.Listeners {
 		for _, rt := range l.Routes {
@@ -82,9 +114,18 @@ func needCas(t *table.Table, noCas map[string]bool) (list []string) {
 	}
 	for _, p := range t.Pools {
 		for _, s := range p.Servers {
-			w := fmt.Sprintf("server %s of pool %s has no cas, which failover, replicas, tags and the guard need: start memcached without -C", s.Address, p.Name)
-			if noCas[s.Address] && (needs[p] || p.NeedsKeeper(t)) && !slices.Contains(list, w) {
-				list = append(list, w)
+			has := all[s.Address]
+			for _, w := range []struct {
+				lacks bool
+				text  string
+			}{
+				{has.noCas && (needs[p] || p.NeedsKeeper(t)), "has no cas, which failover, replicas, tags and the guard need: start memcached without -C"},
+				{has.noCrawler && p.Resize == table.ResizeWarm, "can't list its keys, which resize.mode: warm needs: start memcached without no_lru_crawler, or send it the command lru_crawler enable"},
+				{has.noFlush && p.Resize == table.ResizeFlush, "rejects flush_all, which resize.mode: flush needs: start memcached without -F"},
+			} {
+				if text := fmt.Sprintf("server %s of pool %s %s", s.Address, p.Name, w.text); w.lacks && !slices.Contains(list, text) {
+					list = append(list, text)
+				}
 			}
 		}
 	}
@@ -183,8 +224,10 @@ func refusal(p *table.Pool, err error) error {
 
 // settings are the settings of a server that its replies depend on.
 type settings struct {
-	itemSize int  // item_size_max in bytes
-	noCas    bool // items have no cas
+	itemSize  int  // item_size_max in bytes
+	noCas     bool // items have no cas
+	noCrawler bool // the server rejects lru_crawler metadump
+	noFlush   bool // the server rejects flush_all
 }
 
 // askSettings asks the server s of the pool p, which is at the address `at`, for its settings. It returns
@@ -232,6 +275,8 @@ func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string) 
 			has.itemSize, _ = strconv.Atoi(text)
 		}
 		has.noCas = has.noCas || stat == "cas_enabled no"
+		has.noCrawler = has.noCrawler || stat == "lru_crawler no"
+		has.noFlush = has.noFlush || stat == "flush_enabled no"
 	}
 	if has.itemSize > 0 {
 		return has, nil

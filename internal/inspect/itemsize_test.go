@@ -6,8 +6,11 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ringside/internal/testenv"
@@ -32,7 +35,7 @@ func TestItemSizes(t *testing.T) {
 			return settings{itemSize: size}, nil
 		}
 		return settings{}, errors.New("refused")
-	})
+	}, false)
 	const unequal = "servers of pool main keep replicas of the same keys, but server smaller stores items of up to 524288 bytes (item_size_max) and server larger of up to 33554432 bytes; start them with the same -I"
 	if len(list) != 3 || list[2] != unequal || !strings.HasPrefix(list[0], "server larger stores items of up to 33554432 bytes") || !strings.HasPrefix(list[1], "server smaller stores items of up to 524288 bytes only") {
 		t.Errorf("warnings: %q", list)
@@ -58,9 +61,36 @@ func TestServersWithoutCas(t *testing.T) {
 		pool.Failover.Mode = c.mode
 		list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{pool}, Listeners: []table.Listener{{Routes: []table.Route{c.route, c.route}}}}, func(_ context.Context, s table.Target, _ *table.Pool) (settings, error) {
 			return settings{itemSize: 1 << 20, noCas: s.Address == "without"}, nil
-		})
+		}, false)
 		if want := map[bool]string{true: warning}[c.needed]; strings.Join(list, "\n") != want {
 			t.Errorf("%+v: %q, want %q", c, list, want)
+		}
+	}
+}
+
+// TestConnect checks that a server which does not answer is named, and one that lacks what resize.mode needs.
+func TestConnect(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+	answers := map[string]error{"refused": refused, "silent": context.DeadlineExceeded, "closes": io.EOF, "unknown": &net.OpError{Op: "dial", Err: errors.New("no such host")}, "other": errors.New("odd")}
+	for mode, wants := range map[table.ResizeMode]string{
+		table.ResizePlain: "",
+		table.ResizeWarm:  "server lacks of pool main can't list its keys, which resize.mode: warm needs: start memcached without no_lru_crawler, or send it the command lru_crawler enable",
+		table.ResizeFlush: "server lacks of pool main rejects flush_all, which resize.mode: flush needs: start memcached without -F",
+	} {
+		pool := &table.Pool{Name: "main", Resize: mode}
+		for _, name := range []string{"refused", "silent", "closes", "unknown", "other", "lacks", "lacks"} {
+			pool.Servers = append(pool.Servers, table.Target{Network: "tcp", Address: name})
+		}
+		want := []string{"server refused can't be asked from here: connection refused", "server silent can't be asked from here: no answer within 2s",
+			"server closes can't be asked from here: it closes the connection", "server unknown can't be asked from here: no such host", "server other can't be asked from here: odd"}
+		if wants != "" {
+			want = append(want, wants)
+		}
+		list := itemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{pool}}, func(_ context.Context, s table.Target, _ *table.Pool) (settings, error) {
+			return settings{itemSize: 1 << 20, noCrawler: true, noFlush: true}, answers[s.Address]
+		}, true)
+		if !slices.Equal(list, want) {
+			t.Errorf("%v: %q, want %q", mode, list, want)
 		}
 	}
 }
@@ -76,6 +106,7 @@ func TestAskItemSize(t *testing.T) {
 		{"STAT cas_enabled yes\r\nSTAT item_size_max 1024\r\nEND\r\n", settings{itemSize: 1024}},
 		{"STAT cas_enabled no\r\nSTAT item_size_max 1024\r\nEND\r\n", settings{itemSize: 1024, noCas: true}},
 		{"STAT item_size_max 1024\r\nSTAT cas_enabled no\r\nEND\r\n", settings{itemSize: 1024, noCas: true}},
+		{"STAT item_size_max 1024\r\nSTAT lru_crawler no\r\nSTAT flush_enabled no\r\nEND\r\n", settings{itemSize: 1024, noCrawler: true, noFlush: true}},
 		{"STAT maxbytes 67108864\r\nEND\r\n", settings{}},
 		{"ERROR\r\n", settings{}},
 	} {

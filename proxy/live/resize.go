@@ -106,6 +106,10 @@ var waitRemedies = []Word{
 	{"flush_all", "Check that memcached runs there"},
 	{"know meta commands", "Start memcached 1.6.10 or later there"},
 	{"belongs to another pool", "Give each pool its own servers"},
+	{"to which keys move, is out", "Start memcached there"},
+	{"does not answer", "Check that memcached runs there"},
+	{"has not ended", "Check its load, and what listens at its address"},
+	{"lists keys again", "Find what writes to it without Ringside"},
 }
 
 // waitsFor returns why the change s of the pool p can't go on, and what an operator can do.

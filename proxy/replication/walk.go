@@ -34,16 +34,17 @@ import (
 )
 
 const (
-	walkBytes   = 8 << 20                       // a listing remembers keys of at most this size, including walkKey bytes for each
-	walkKey     = 64                            // what a key costs in addition, in bytes
-	walkPause   = int64(250 * time.Millisecond) // delay after a failure, and between two attempts to begin
-	walkTick    = int64(time.Millisecond)       // delay if the rate does not allow another key
-	walkSeconds = 10                            // lifetime of the item that says who does the work, in seconds
-	walkRenewal = int64(3 * time.Second)        // how often that item is stored again
-	walkListing = int64(5 * time.Minute)        // a listing that takes longer is a problem
-	walkDoubles = 7                             // the delay walkPause is doubled at most this often
-	walkLog     = int64(10 * time.Second)       // how often the progress is logged
-	gapPasses   = 3                             // this many listings must find nothing on a server whose listings may omit keys
+	walkBytes    = 8 << 20                       // a listing remembers keys of at most this size, including walkKey bytes for each
+	walkKey      = 64                            // what a key costs in addition, in bytes
+	walkPause    = int64(250 * time.Millisecond) // delay after a failure, and between two attempts to begin
+	walkTick     = int64(time.Millisecond)       // delay if the rate does not allow another key
+	walkSeconds  = 10                            // lifetime of the item that says who does the work, in seconds
+	walkRenewal  = int64(3 * time.Second)        // how often that item is stored again
+	walkListing  = int64(5 * time.Minute)        // a listing that takes longer is a problem
+	walkDoubles  = 7                             // walkPause is doubled at most this often between listings with keys that are listed again
+	walkFailures = 4                             // the same, between listings with keys that can't be handled now
+	walkLog      = int64(10 * time.Second)       // how often the progress is logged
+	gapPasses    = 3                             // this many listings must find nothing on a server whose listings may omit keys
 )
 
 // walk empties the servers of a pool. The loop that runs the keepers does it.
@@ -66,7 +67,8 @@ type walk struct {
 	failed int                 // keys of the present listing that could not be handled
 	reason string              // why one of them could not be handled; empty: not known
 	again  int                 // keys of the present listing that were handled in the pass before
-	passes int                 // passes in a row with such keys
+	passes int                 // passes in a row with keys that failed or were listed again
+	stuck  bool                // the pass before had keys that could not be handled, or that were listed again
 	gaps   bool                // the present listing may omit keys
 	gone   map[uint64]struct{} // hashes of the keys that this pass has moved
 	before map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
@@ -249,7 +251,7 @@ func (k *walk) allListed(d *dump, ok bool, why string) {
 		return
 	}
 	k.works, k.gaps = true, d.gaps
-	if k.progress.Listed = true; k.passes < 2 {
+	if k.progress.Listed = true; !k.stuck {
 		k.progress.Why = ""
 	}
 	k.e.At(link.ResyncTimer, k.e.Now)
@@ -358,9 +360,13 @@ func (k *walk) passed() {
 	}
 	srv := k.bp.Server(k.rest[0]).Label()
 	pause := k.pause()
+	if k.stuck = pause > 0; !k.stuck {
+		k.progress.Why = ""
+	}
 	switch {
 	case k.failed > 0:
 		k.later(cmp.Or(k.reason, "server "+srv+" has keys that can't be moved now"))
+		k.at = k.e.Now + pause
 		return
 	case pause > 0:
 		k.later(fmt.Sprintf("server %s lists keys again that were moved or removed: perhaps something stores them there directly", srv))
@@ -372,15 +378,17 @@ func (k *walk) passed() {
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
-// pause returns how long the next listing of a server waits after one that has ended, because keys are listed
-// again although they were handled. It grows; 0: the next listing is due now. One listing with such keys is
-// normal: see take.
+// pause returns how long the next listing of a server waits after one that has ended, because keys could not be
+// handled, or are listed again although they were handled. It grows; 0: the next listing is due now. One listing
+// with keys of the second kind is normal: see take.
 func (k *walk) pause() int64 {
-	if k.again == 0 {
+	switch k.passes++; {
+	case k.failed > 0:
+		return walkPause << min(k.passes-1, walkFailures)
+	case k.again == 0:
 		k.passes = 0
 		return 0
-	}
-	if k.passes++; k.passes < 2 {
+	case k.passes < 2:
 		return 0
 	}
 	return walkPause << min(k.passes-2, walkDoubles)

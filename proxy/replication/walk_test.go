@@ -16,7 +16,14 @@ func TestWalkPause(t *testing.T) {
 	if want := []int64{0, 0, 1, 2, 4, 0, 0, 1}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("pauses are %v, want %v", got, want)
 	}
-	k.again, k.passes = 1, 1<<20
+	k, got = walk{failed: 1}, nil
+	for range 7 {
+		got = append(got, k.pause()/walkPause)
+	}
+	if want := []int64{1, 2, 4, 8, 16, 16, 16}; fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("pauses after failures are %v, want %v", got, want)
+	}
+	k.again, k.failed, k.passes = 1, 0, 1<<20
 	if got := k.pause(); got != walkPause<<walkDoubles {
 		t.Errorf("the longest pause is %d ns", got)
 	}
