@@ -54,6 +54,8 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 		if len(drained) > 0 {
 			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
+	case len(back) > 1:
+		h = Health{Warn, w.names(back) + " are rejoining", "They start empty. ringside server list shows how far each of them is."}
 	case len(back) > 0:
 		h = Health{Warn, w.name(back[0]) + " is rejoining", StateOf(t.S.State[back[0]]).Does}
 	case len(drained) > 0:
@@ -140,8 +142,12 @@ func (w *wording) alsoSuspect(drained []int) (text string) {
 	return text
 }
 
-// unnamed returns the reason why without the server's name, for a text that already has the name.
+// unnamed returns the reason why without the server's name, for a text that already has the name. It leaves out
+// on which server the decision of another instance was read.
 func unnamed(why string) string {
+	if strings.HasPrefix(why, "the view record on ") && strings.HasSuffix(why, " says so") {
+		return "another instance says so"
+	}
 	if _, short, ok := strings.Cut(why, " is down: "); ok && strings.HasPrefix(why, "server ") {
 		return short
 	}
@@ -194,8 +200,8 @@ func (w *wording) trouble(bad []int, gone int) Health {
 		h.Text = fmt.Sprintf("%s, %s ago. %s, until this instance is sure which server has a key.", why, w.since(i), lost)
 	case w.S.State[fails[0]] == "out":
 		h.Text = fmt.Sprintf("%s, %s ago. %s", why, w.since(i), w.fate(bad, gone, "until it is back; then it starts empty", "until they are back; then they start empty"))
-	case state == "leaving":
-		h.Text = fmt.Sprintf("%s. All instances agree on it first; then its %s of the keys move to %s.", why, w.share(bad), w.standIns(gone))
+	case !slices.ContainsFunc(bad, func(i int) bool { return w.S.State[i] != "leaving" }):
+		h.Text = fmt.Sprintf("%s. All instances agree on it first; then %s %s of the keys move to %s.", why, oneOrAll(bad, "its", "their"), w.share(bad), w.standIns(gone))
 		return h
 	case w.pool.Failover.Mode == table.FailFast:
 		h.Text = fmt.Sprintf("%s, for %s. %s, until %s.", why, w.since(i), lost, answer)

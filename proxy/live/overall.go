@@ -43,10 +43,17 @@ func severity(h *Health, c *Columns) int {
 	case h.Level == Warn:
 		return warned
 	}
+	away := false
 	for i, s := range c.State {
-		if StateOf(s).Away && s != "out" && !c.byOperator(i) {
-			return keysFail
+		if StateOf(s).Away && !c.byOperator(i) {
+			if s != "out" {
+				return keysFail
+			}
+			away = true
 		}
+	}
+	if !away { // the pool as a whole is not served
+		return keysFail
 	}
 	return keysMoved
 }

@@ -67,7 +67,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 		case r.Version != version:
 			r.Other = "version"
 		}
-		r.Text = r.remarks()
+		r.Text = r.remarks(than(is.List))
 	}
 	switch {
 	case !from.Where:
@@ -83,11 +83,19 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 	return is
 }
 
-// remarks describes how the instance differs, and whether it is silent.
-func (r *RollRow) remarks() string {
+// than returns with what instances of the list are compared: of two, neither is the usual one.
+func than(list []RollRow) string {
+	if len(list) == 2 {
+		return "this instance"
+	}
+	return "most"
+}
+
+// remarks describes how the instance differs from the instances `than`, and whether it is silent.
+func (r *RollRow) remarks(than string) string {
 	var list []string
 	if r.Other != "" {
-		list = append(list, "another "+r.Other+" than most")
+		list = append(list, "another "+r.Other+" than "+than)
 	}
 	if r.OtherPlacement {
 		list = append(list, "keeps replicas on other servers")
@@ -106,7 +114,7 @@ func (is *Roll) trouble() (text []string) {
 			" replicas on other servers than this instance, so one may not find what another writes: give all of them the same file.")
 	}
 	if is.Differ > 0 {
-		text = append(text, is.those(is.Differ, func(r *RollRow) bool { return r.Other == "configuration" }, "run")+" other pools or routes than most.")
+		text = append(text, is.those(is.Differ, func(r *RollRow) bool { return r.Other == "configuration" }, "run")+" other pools or routes than "+than(is.List)+".")
 	}
 	return text
 }
