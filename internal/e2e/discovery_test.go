@@ -200,11 +200,22 @@ pools:
 type readings struct{ hits, misses, stale, sets atomic.Int64 }
 
 // TestScaling scales a pool from three to six servers and back while three instances follow the list of its
-// source, under load. With `resize: {mode: flush}`, no get returns a value that was replaced before. Clients
-// set a key that misses, as caches are used. The test logs the hit rates.
+// source, under load. With `resize`, no get returns a value that was replaced before. Clients set a key that
+// misses, as caches are used. All keys are stored at the beginning, and none is deleted or expires. So with
+// mode warm, at least 95 % of all gets hit. The test logs the hit rates.
 func TestScaling(t *testing.T) {
 	testenv.OnlyFull(t, "the simulation tests changes of servers, and TestListsChange those of sources; this test needs seconds of load and pings")
 	t.Parallel()
+	for _, mode := range []string{"flush", "warm"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			scaling(t, mode)
+		})
+	}
+}
+
+// scaling runs TestScaling with a mode of resize.
+func scaling(t *testing.T, mode string) {
 	const workers, keys = 4, 500
 	servers := startMemcacheds(t, 6)
 	path := filepath.Join(t.TempDir(), "servers")
@@ -225,10 +236,10 @@ func TestScaling(t *testing.T) {
 	pool := fmt.Sprintf(`pools:
   main:
     distribution: ketama-points
-    resize: {mode: flush}
+    resize: {mode: %s}
     failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}
     servers: {discover: "file+%s", keep: off, max_change: 100%%}
-`, path)
+`, mode, path)
 	var instances []*ringside
 	for range 3 {
 		instances = append(instances, startRingside(t, "auto", pool))
@@ -292,6 +303,9 @@ func TestScaling(t *testing.T) {
 		t.Logf("%d servers: %d gets, %d of them before all instances used the new servers; hit rate %.1f %%; %d sets; %d stale", n, hits+misses, during, 100*float64(hits)/float64(hits+misses), is.sets.Load(), is.stale.Load())
 		if is.stale.Load() > 0 {
 			t.Errorf("%d servers: %d gets returned a value that was replaced before", n, is.stale.Load())
+		}
+		if mode == "warm" && misses*20 > hits+misses {
+			t.Errorf("%d servers: %d of %d gets missed", n, misses, hits+misses)
 		}
 	}
 	scale(6, 1)
