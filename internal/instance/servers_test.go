@@ -222,6 +222,40 @@ func TestPodsRestart(t *testing.T) {
 	}
 }
 
+// TestServersVanish ends a server that its source then leaves out. It counts as a failed server: others take its
+// keys, and placement does not change. After keep, it is removed.
+func TestServersVanish(t *testing.T) {
+	a, b, c := startNode(t), startNode(t), startNode(t)
+	of := func(n *memnode.Node, name string) string { return n.Addr().String() + " name=" + name }
+	from := startSource(t, nil, of(a, "a"), of(b, "b"), of(c, "c"))
+	text := strings.Replace(fmt.Sprintf(discovering, "1h"), "max_move: 60%", "failover: {eject_after: 100ms, ping: 50ms, lease: 300ms}", 1)
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text)
+	client := testenv.Client(t, s.Address())
+	stored := func() bool {
+		for i := range 30 {
+			if client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("v")}) != nil {
+				return false
+			}
+		}
+		return true
+	}
+	eventually(t, "the servers are known", stored)
+	b.Close()
+	from.set(s, nil, of(a, "a"), of(c, "c"))
+	eventually(t, "other servers take the keys", stored)
+	eventually(t, "it is left out", func() bool { return len(s.sources.Save()[0].List.Gone) == 1 })
+	if is := s.names(); is != "a b c" {
+		t.Errorf("before keep ends: %s", is)
+	}
+	s.write(strings.Replace(text, "1h, keep: 1h", "1s, keep: off", 1)) // keep ends
+	s.reloads(0)
+	from.set(s, nil, of(a, "a"), of(c, "c"))
+	eventually(t, "it is removed", func() bool { return s.names() == "a c" })
+	if !stored() {
+		t.Error("after its end, not all keys can be written")
+	}
+}
+
 // TestMaxMoveHoldsOnePool checks that a list that moves too many keys of one pool does not hold up those of others, and that
 // it comes into force with --accept.
 func TestMaxMoveHoldsOnePool(t *testing.T) {
