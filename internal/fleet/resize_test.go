@@ -81,6 +81,9 @@ func (f *fleet) stages() (list []resize.Status) {
 func (f *fleet) items() int {
 	keys := map[string]bool{}
 	for _, n := range f.nodes {
+		if n.store == nil { // it is dead
+			continue
+		}
 		for _, k := range n.store.Keys() {
 			if !divert.IsReserved([]byte(k)) {
 				keys[k] = true
@@ -155,5 +158,40 @@ func TestResizeTakenBack(t *testing.T) {
 		if is.Serves() != resize.All || is.List != is.Wish {
 			t.Errorf("p%d at the end: %+v", i, is)
 		}
+	}
+}
+
+// TestResizeDeadServer ends the process of a server for good while keys move to it. The change must end, so that a
+// list without the server can follow.
+func TestResizeDeadServer(t *testing.T) {
+	f := filled(false)
+	list := func(gone int) {
+		f.reload(func(l *layout) { l.gone = gone })
+	}
+	ended := func() bool {
+		return !slices.ContainsFunc(f.stages(), func(is resize.Status) bool {
+			return is.Stage() != resize.Stable || is.List != is.Required() || is.Serves() != resize.All
+		})
+	}
+	until := func(what string, is func() bool) {
+		t.Helper()
+		f.run(f.now + second)
+		for end := f.now + 300*second; !is(); f.run(f.now + 100*milli) {
+			if f.now >= end {
+				t.Fatalf("%s: %+v", what, f.stages())
+			}
+		}
+	}
+	list(2)
+	until("the server is not removed", ended)
+	f.rate = 1
+	list(-1)
+	until("keys do not move to it", func() bool { return f.stages()[0].Stage() == resize.Move })
+	f.nodes[2].die()
+	until("the change has not ended without it", ended)
+	list(2)
+	until("it is not removed again", ended)
+	if n := f.items(); n < 40 {
+		t.Errorf("%d keys are left", n)
 	}
 }

@@ -63,7 +63,7 @@ var (
 		event.ConnectionLost:   {Tone: Bad, Kind: Down, Text: "{server} closed a connection with {requests request} in flight", More: "{why}"},
 		event.ResyncDone:       {Tone: Good, Kind: Up, Text: "{server} has its replicas again", More: "{keys key}"},
 		event.ResyncFailed:     {Tone: Warn, Kind: "warm", Text: "{server} can't be filled now", More: "{why}"},
-		event.KeysMoved:        {Tone: Good, Kind: Up, Text: "Pool {pool}: {keys key} moved to other servers", More: "in {seconds} s; {rejected} rejected by their new server"},
+		event.KeysMoved:        {Tone: Good, Kind: Up, Text: "Pool {pool}: {keys key} moved to other servers", More: "in {seconds} s; {rejected} lost, because their new server has rejected them, or was out"},
 		event.TagInvalidated:   {Tone: Good, Kind: Up, Text: "Tag {tag} is invalidated", More: "{count} invalidations since the last one that was logged", Minor: true},
 		event.ServerDown:       {Tone: Bad, Kind: Down, Text: "{server} is down", More: "{why}", Mark: true, Only: table.FailFast.String()},
 		event.ServerUp:         {Tone: Good, Kind: Up, Text: "{server} answers again", More: "after {out}", Only: table.FailFast.String()},

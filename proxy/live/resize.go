@@ -213,7 +213,7 @@ func (is *Resize) work(did string) string {
 		text += fmt.Sprintf(" (%d of %d servers).", is.At, is.Of)
 	}
 	if is.Rejected > 0 {
-		text += fmt.Sprintf(" %s were rejected by their new server and are lost.", Count(float64(is.Rejected)))
+		text += fmt.Sprintf(" %s are lost: their new server has rejected them, or was out for a minute.", Count(float64(is.Rejected)))
 	}
 	switch {
 	case is.Ours:

@@ -56,7 +56,7 @@ func TestResizeSentences(t *testing.T) {
 		{"nothing is known", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}},
 			"good: Keys move to other servers (new: d; removed: c)."},
 		{"a server that the pool does not have", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}, Work: stats.ResizeWork{By: "a\x1b", Server: "evil", Rejected: 3}},
-			"good: Keys move to other servers (new: d; removed: c). 3 were rejected by their new server and are lost. Instance a\\x1b does it."},
+			"good: Keys move to other servers (new: d; removed: c). 3 are lost: their new server has rejected them, or was out for a minute. Instance a\\x1b does it."},
 		{"moves, but a server is out", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}, Ours: true, Work: stats.ResizeWork{Why: "server b is not in use"}},
 			"warn: Keys move to other servers (new: d; removed: c). This instance does it. It must wait: server b is not in use."},
 		{"looks again", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Settle), Lists: both}},

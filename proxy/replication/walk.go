@@ -40,6 +40,7 @@ const (
 	walkTick     = int64(time.Millisecond)       // delay if the rate does not allow another key
 	walkSeconds  = 10                            // lifetime of the item that says who does the work, in seconds
 	walkRenewal  = int64(3 * time.Second)        // how often that item is stored again
+	walkOut      = int64(time.Minute)            // keys are removed if the server to which they move is out for this time
 	walkListing  = int64(5 * time.Minute)        // a listing that takes longer is a problem
 	walkDoubles  = 7                             // walkPause is doubled at most this often between listings with keys that are listed again
 	walkFailures = 4                             // the same, between listings with keys that can't be handled now
@@ -70,6 +71,7 @@ type walk struct {
 	passes int                 // passes in a row with keys that failed or were listed again
 	stuck  bool                // the pass before had keys that could not be handled, or that were listed again
 	gaps   bool                // the present listing may omit keys
+	out    map[int]int64       // for servers to which keys move and that are out, by their index in the list Next: since when this work has seen that
 	gone   map[uint64]struct{} // hashes of the keys that this pass has moved
 	before map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
 	clean  int                 // listings in a row that have found nothing
@@ -297,9 +299,10 @@ func (k *walk) take(key []byte) bool {
 	name := divert.AppendKey(nil, uint64(k.bp.View.Renamed(i)), key)
 	mv := &moving{n: k.n, names: [2][]byte{name, name}}
 	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
+	lost := false
 	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
 		c, _, why := e.movingCommand(k.bp, key)
-		if why == "" && c.moving.away {
+		if lost = why == "" && k.isOut(c.moving.away, key); why == "" && c.moving.away && !lost {
 			_, _, next := k.bp.Next.Pool.Place.Locate(key)
 			why = "server " + k.bp.Next.Servers[next].Label() + ", to which keys move, is out"
 		}
@@ -307,7 +310,9 @@ func (k *walk) take(key []byte) bool {
 			k.reason = why
 			return false
 		}
-		mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
+		if !lost {
+			mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
+		}
 	}
 	k.open++
 	moves := replicas[0] != replicas[1]
@@ -324,6 +329,9 @@ func (k *walk) take(key []byte) bool {
 		switch {
 		case !ok:
 			k.failed++
+		case lost:
+			k.progress.Rejected++
+			count.Rejected++
 		case moves:
 			count.Moved++
 		default:
@@ -337,6 +345,22 @@ func (k *walk) take(key []byte) bool {
 	}
 	e.runMove(rt, key, replicas, mv, rule)
 	return true
+}
+
+// isOut reports whether the server to which key moves has been out for walkOut. away means that it is out now.
+func (k *walk) isOut(away bool, key []byte) bool {
+	_, _, next := k.bp.Next.Pool.Place.Locate(key)
+	if !away {
+		delete(k.out, next)
+		return false
+	}
+	if k.out == nil {
+		k.out = map[int]int64{}
+	}
+	if k.out[next] == 0 {
+		k.out[next] = k.e.Now
+	}
+	return k.e.Now >= k.out[next]+walkOut
 }
 
 // route returns a route of the pool, for the timeouts of requests.

@@ -106,7 +106,7 @@ var (
 	resizeKeys = PerPool.Counter("resize_keys_total",
 		"Keys that this instance has handled in changes of the pool's servers with resize.mode warm, by result. moved: moved by the "+
 			"instance that lists the old servers. copied: copied by a read; they are later in moved, too. removed: removed from a server "+
-			"that must not have them. rejected: lost, because their new server has rejected them.",
+			"that must not have them. rejected: lost, because their new server has rejected them, or was out for a minute.",
 		"result")
 	resizeLeft = PerPool.Gauge("resize_keys_left",
 		"Keys that the last listing of a server has found, and that are not moved or removed yet. 0 on instances that do not list the "+
