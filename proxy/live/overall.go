@@ -139,6 +139,9 @@ func ticksBetween(before, after *Sample) []*Tick {
 	resizes := []Resize{}
 	for i, pool := range pools {
 		health[i] = ticks[i].health(pool, len(pools), failing)
+		if is := after.Sum.Resizes[pool.Name]; is != nil && is.Mine != 0 && is.N == 0 && health[i].Level != Bad {
+			health[i] = Health{Bad, "It is not known yet which server list is in force", "Until most servers have answered, this instance serves no keys of the pool."}
+		}
 		if r := ResizeOf(after.Sum, pool); r != nil {
 			if r.Step == moving || r.Step == checking || r.Step == ending {
 				health[i].addNew(all, before, after, pool, len(pools))

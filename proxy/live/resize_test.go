@@ -109,6 +109,8 @@ func TestResizeHealth(t *testing.T) {
 		{"can't begin, and an old server is away", resize.State{N: 12, List: 1}, dead, Down, Health{Bad, "a refuses connections",
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " +
 				"The change of its servers must wait: the new server d refuses connections. Start memcached there, or take the change back."}},
+		{"has just started", resize.State{}, dead, Up, Health{Bad, "It is not known yet which server list is in force",
+			"Until most servers have answered, this instance serves no keys of the pool."}},
 		{"moves", resize.State{N: 14, List: 1, Next: 2}, dead, Up, Health{Bad, "d is out",
 			"Start memcached there: Ringside does the rest. Connection refused, 19 s ago. Its 25.0 % of the keys are on the next servers of the pool until it is back; then it starts empty. d is new and has keys already: the servers change."}},
 		{"moves, and it is suspect", resize.State{N: 14, List: 1, Next: 2}, suspect, Up, Health{Bad, "d refuses connections",
