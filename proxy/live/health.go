@@ -333,6 +333,11 @@ func (w *wording) failRate() float64 {
 	return w.Outcomes.Fail
 }
 
+// ofSeveral makes a cause of failures fit several servers.
+var ofSeveral = strings.NewReplacer("it was down, and is up", "they were down, and are up", "it is down", "they are down", "it replies", "they reply",
+	"check its memory and its log", "check their memory and their logs", "check its item size limit", "check their item size limits",
+	"check its load", "check their load", "check its log", "check their logs", "its queue is full", "their queues are full", "drained it", "drained them")
+
 // failing names the server with more than half of the failures, and their cause. If there is no such
 // server, it names the cause of more than half of the failures. It returns "" if there is neither.
 func (w *wording) failing() string {
@@ -362,7 +367,7 @@ func (w *wording) failing() string {
 			}
 		}
 		if sum > w.failed()/2 {
-			return fmt.Sprintf("Most failures have the same cause, on %d servers: %s. ", servers, cause)
+			return fmt.Sprintf("Most failures have the same cause, on %d servers: %s. ", servers, ofSeveral.Replace(cause))
 		}
 	}
 	return ""

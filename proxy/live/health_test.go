@@ -49,7 +49,7 @@ func TestHealth(t *testing.T) {
 		}, Health{Warn, "3 requests/s fail", "All 3 servers are up. Most failures are at b: its queue is full. " + flow}},
 		{"all fail for one reason", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 4, 2}, []string{"its queue is full", "its queue is full", "it is down"}
-		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. Most failures have the same cause, on 2 servers: its queue is full. " + flow}},
+		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. Most failures have the same cause, on 2 servers: their queues are full. " + flow}},
 		{"all fail for several reasons", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) {
 			k.Outcomes.Fail, k.S.Fail, k.S.Cause = 9, []float64{3, 3, 3}, []string{"its queue is full", "", "it is down"}
 		}, Health{Warn, "9 requests/s fail", "All 3 servers are up. " + flow}},
