@@ -151,7 +151,7 @@ func (e *Engine) logShared(srv *upstream.Server, before, now []string) {
 	}
 	log := func(reports event.Event, level slog.Level, other, what string, more ...any) {
 		other = strings.TrimPrefix(other, roll.Keeps)
-		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{reports.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "pools", own, "other", other}, more...)...)
+		e.LogLimited(level, srv.Label()+" "+other, what, append([]any{reports.Attr(), "server", srv.Target.Name, "address", srv.Address(), "pools", own, "other", other}, more...)...)
 	}
 	for _, other := range now {
 		switch {

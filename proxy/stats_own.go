@@ -134,13 +134,14 @@ func (e *Engine) statsRoutes(s *client.Session) {
 // the configuration. Counters are summed over all loops.
 func (e *Engine) statsServers(s *client.Session) {
 	type behind struct {
-		target table.Target
-		pools  []string
-		orders []string // override of the server in each of the pools, in the same order as pools
+		target  table.Target
+		address string // where Ringside connects to it
+		pools   []string
+		orders  []string // override of the server in each of the pools, in the same order as pools
 	}
 	var list []behind
 	e.listener(s).Each(func(srv *upstream.Server, _ *table.Pool, _ string) {
-		b := behind{target: srv.Target}
+		b := behind{target: srv.Target, address: srv.Address()}
 		for _, p := range e.listener(s).Pools {
 			if i := slices.Index(p.Servers, srv); i >= 0 {
 				b.pools = append(b.pools, p.Pool.Name)
@@ -154,7 +155,7 @@ func (e *Engine) statsServers(s *client.Session) {
 		for i, b := range list {
 			r.Prefix = "server:" + strconv.Itoa(i+1) + ":"
 			r.Text("name", b.target.Name)
-			r.Text("address", b.target.Address)
+			r.Text("address", b.address)
 			r.Text("pools", strings.Join(b.pools, ","))
 			r.Int("weight", b.target.Weight)
 			for i, o := range b.orders {

@@ -100,6 +100,7 @@ func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
 	e.Local = localAddress
 	d := &epoll{engine: e, opts: o, done: make(chan struct{}), busy: moderator{Settings: o.Moderation, Spent: threadTime},
 		fd: -1, timer: -1, wake: -1, spare: -1, await: awaiting{fd: -1}}
+	e.Where = d.opts.locate
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.post(func(*proxy.Engine) { do() }) })
 	}}

@@ -94,6 +94,7 @@ func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {
 		return ""
 	}
 	d := &portable{engine: e, opts: o, socks: map[*stream]struct{}{}}
+	e.Where = d.opts.locate
 	d.faults = faults{set: o.Faults, engine: e, after: func(wait time.Duration, do func()) {
 		time.AfterFunc(wait, func() { d.with(func(*proxy.Engine) { do() }) })
 	}}

@@ -24,7 +24,7 @@ func (c *Conn) setAside(a *Attempt) {
 	if !ok || !to.IsSlow() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections {
 		return
 	}
-	srv.e.Log.Debug("server connection no longer shared: a client does not read its replies", "server", srv.Target.Name, "address", srv.Target.Address, "requests", c.Length)
+	srv.e.Log.Debug("server connection no longer shared: a client does not read its replies", "server", srv.Target.Name, "address", srv.Address(), "requests", c.Length)
 	stay := map[uint64]bool{}
 	for a := c.Head; a != nil; a = a.Next {
 		if client, ok := a.client(); ok && !a.mayTakeBack() {

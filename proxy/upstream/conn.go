@@ -340,7 +340,7 @@ func (c *Conn) Up() {
 	e := c.Server.e
 	c.State, c.life = ConnUp, life{e.Now, c.life.n + 1}
 	if e.Debug {
-		e.Log.Debug("server connected", "server", c.Server.Target.Name, "address", c.Server.Target.Address)
+		e.Log.Debug("server connected", "server", c.Server.Target.Name, "address", c.Server.Address())
 	}
 	e.Observer.Connected(c)
 	c.askItemSize()
@@ -435,14 +435,14 @@ func (c *Conn) Lost(err error) {
 		if owed == 0 {
 			srv.Count.ClosedIdle++
 			if srv.e.Debug {
-				srv.e.Log.Debug("server closed an idle connection", "server", srv.Target.Name, "address", srv.Target.Address)
+				srv.e.Log.Debug("server closed an idle connection", "server", srv.Target.Name, "address", srv.Address())
 			}
 			srv.RedialAt = srv.e.Now + int64(idleRedial)
 			srv.e.At(link.RequestTimer, srv.RedialAt)
 			return
 		}
 		srv.Count.Lost++
-		srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection lost with requests in flight", event.ConnectionLost.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "requests", owed, "why", why)
+		srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection lost with requests in flight", event.ConnectionLost.Attr(), "server", srv.Target.Name, "address", srv.Address(), "requests", owed, "why", why)
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}

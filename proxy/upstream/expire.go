@@ -260,5 +260,5 @@ func (c *Conn) Shed(held int64) {
 	}
 	c.dropUnsent()
 	srv.Count.Shed += uint64(shed)
-	srv.e.Log.Debug("requests rejected: a server does not read them, limits.memory reached", "server", srv.Target.Name, "address", srv.Target.Address, "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
+	srv.e.Log.Debug("requests rejected: a server does not read them, limits.memory reached", "server", srv.Target.Name, "address", srv.Address(), "requests", shed, "held", held, "limit", srv.e.MemoryLimit)
 }

@@ -164,7 +164,7 @@ func (c *Conn) mayEnd() bool {
 
 // noteDead counts and logs that c was found dead by the given sign.
 func (srv *Server) noteDead(c *Conn, by foundBy) {
-	srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection replaced: it was idle and no longer works", "server", srv.Target.Name, "address", srv.Target.Address,
+	srv.e.LogLimited(slog.LevelWarn, srv.Label(), "server connection replaced: it was idle and no longer works", "server", srv.Target.Name, "address", srv.Address(),
 		"found_by", by.String(), "idle", time.Duration(srv.e.Now-c.lastIn).Round(time.Millisecond).String())
 	if by == byPing {
 		srv.Count.DeadByPing++

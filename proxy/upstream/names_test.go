@@ -3,6 +3,8 @@ package upstream
 import (
 	"slices"
 	"testing"
+
+	"ringside/proxy/table"
 )
 
 // TestMissing checks which keys of a read of many had no VALUE, for several orders of replies.
@@ -35,5 +37,17 @@ func TestMissing(t *testing.T) {
 		if !slices.Equal(missing, c.missing) {
 			t.Errorf("values %q: missing %q, want %q", c.values, missing, c.missing)
 		}
+	}
+}
+
+// TestAddress checks that logs have the address to which Ringside connects.
+func TestAddress(t *testing.T) {
+	srv := &Server{e: &Servers{}, Target: table.Target{Network: "tcp", Address: "mc-0@main:0"}}
+	if got := srv.Address(); got != "mc-0@main:0" {
+		t.Errorf("not located: %s", got)
+	}
+	srv.e.Where = func(network, address string) string { return network + " for " + address }
+	if got := srv.Address(); got != "tcp for mc-0@main:0" {
+		t.Errorf("located: %s", got)
 	}
 }

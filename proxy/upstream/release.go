@@ -78,7 +78,7 @@ func (c *Conn) learnRelease(line []byte) {
 		return c
 	}, string(words[:min(len(words), maxVersion)]))
 	if srv.Release != (wire.Release{}) && srv.Version != said {
-		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server version changed", "server", srv.Target.Name, "address", srv.Target.Address, "was", srv.Version, "is", said)
+		srv.e.LogLimited(slog.LevelInfo, srv.Label(), "server version changed", "server", srv.Target.Name, "address", srv.Address(), "was", srv.Version, "is", said)
 	}
 	srv.Release, srv.Version = wire.ReleaseOf(line), said
 	c.speaks(srv.Release.Features())

@@ -132,10 +132,10 @@ func (c *Conn) desync(what string, buf []byte) {
 func (c *Conn) broken(what string, buf []byte) {
 	e, srv := c.Server.e, c.Server
 	e.Count.Desyncs++
-	e.LogLimited(slog.LevelError, srv.Label(), "server connection closed: the server broke the protocol", "server", srv.Target.Name, "address", srv.Target.Address, "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
+	e.LogLimited(slog.LevelError, srv.Label(), "server connection closed: the server broke the protocol", "server", srv.Target.Name, "address", srv.Address(), "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
 	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {
 		srv.joinGets = false
-		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Target.Address)
+		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Address())
 	}
 	if srv.violated(); !c.greeted && !c.Lingering || srv.violations >= srv.downAfter {
 		was := srv.Down

@@ -173,6 +173,15 @@ func (srv *Server) Loop() *Servers { return srv.e }
 // Label returns the name of the server for logs and errors.
 func (srv *Server) Label() string { return srv.label }
 
+// Address returns the address to which Ringside connects, for logs. The address in the table of a server
+// from a source may only be a name.
+func (srv *Server) Address() string {
+	if srv.e.Where == nil {
+		return srv.Target.Address
+	}
+	return srv.e.Where(srv.Target.Network, srv.Target.Address)
+}
+
 // Pick returns the connection for the next request of the client with that number, or the reason why
 // the request can't be sent (trouble). All requests of a client use the same connection, so that a
 // get cannot overtake an earlier set that the client has not waited for. Ringside's own requests
@@ -271,7 +280,7 @@ func (srv *Server) goDown(why string, refused bool) {
 // logDown logs that the server is down, for the reason why. Another reason of the same outage has another
 // subject `of`, so that its line does not wait for ten seconds.
 func (srv *Server) logDown(of, why string) {
-	srv.e.LogInOrder(slog.LevelWarn, srv.Label(), of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Target.Address, "why", why)
+	srv.e.LogInOrder(slog.LevelWarn, srv.Label(), of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Address(), "why", why)
 }
 
 // Reject marks the server as down for the reason why, because of something that it has replied.
@@ -304,7 +313,7 @@ func (c *Conn) comeUp() {
 	if srv.Down {
 		out := time.Duration(srv.e.Now - srv.changed).Round(time.Millisecond)
 		srv.Down, srv.Why, srv.changed = false, "", srv.e.Now
-		srv.e.LogInOrder(slog.LevelInfo, srv.Label(), srv.Label(), "server up", event.ServerUp.Attr(), "server", srv.Target.Name, "address", srv.Target.Address,
+		srv.e.LogInOrder(slog.LevelInfo, srv.Label(), srv.Label(), "server up", event.ServerUp.Attr(), "server", srv.Target.Name, "address", srv.Address(),
 			"out", out.String(), "failed", srv.Count.Refused+srv.Count.Failed-srv.before)
 		srv.e.Observer.Up(srv)
 	}

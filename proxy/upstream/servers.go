@@ -19,6 +19,10 @@ type Servers struct {
 	// they wait if Tune.HoldDue replies are due. The driver sets Prompt.
 	Prompt bool
 
+	// Where returns where to connect to the server with this address in the table; nil: at that address.
+	// The driver sets it.
+	Where func(network, address string) string
+
 	WholeValue int64 // limits.value in bytes: see ExceedsWhole
 
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
