@@ -16,7 +16,7 @@ import (
 // cancels them in pieces, so that another client's request is sent after a bounded
 // number of deletes. In the end all leases are canceled, each once.
 func TestLeaveInPieces(t *testing.T) {
-	const misses, batch, most = 5000, 500, 512
+	const misses, batch, most = 5000, 50, 512 // a read of 50 keys is sent in one piece
 	s := conversation.New(t)
 	s.Quiet, s.ShowOpaques = true, true
 	s.Pool([]string{"main", "servers=s1", "queue=100000"})

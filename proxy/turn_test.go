@@ -296,3 +296,38 @@ func TestPieces(t *testing.T) {
 		}
 	}
 }
+
+// TestPiecesOfTasks reads many keys, each of which needs a task because the first replica misses. After
+// the first piece, a piece has at most client.TaskKeys keys. Each piece has the whole deadline.
+func TestPiecesOfTasks(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s", "get_errors=error"})
+	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
+		s.Line(line)
+	}
+	c, first, second := s.Endpoint("c1"), s.Endpoint("s1"), s.Endpoint("s2")
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+	for _, srv := range []*conversation.Endpoint{first, second} {
+		s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
+		srv.Got.Reset()
+	}
+	c.Got.Reset()
+	const keys = client.TurnKeys + 5*client.TaskKeys/2
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, manyKeys(keys)) })
+	for _, want := range []int{client.TurnKeys, client.TaskKeys, client.TaskKeys, client.TaskKeys / 2} {
+		for _, srv := range []*conversation.Endpoint{first, second} {
+			s.Wakeup(func() {}) // the client's next turn
+			n := bytes.Count(srv.Got.Bytes(), []byte("k1"))
+			if n != want {
+				t.Fatalf("a server got %d keys at once, want %d", n, want)
+			}
+			srv.Got.Reset()
+			s.Now += int64(400 * time.Millisecond)
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, bytes.Repeat([]byte("END\r\n"), n)) })
+		}
+	}
+	if got := c.Got.String(); got != "END\r\n" {
+		t.Errorf("the client got %q", got)
+	}
+}

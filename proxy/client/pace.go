@@ -43,6 +43,8 @@ type pacing struct {
 	window int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
 	before uint64 // result of Session.made when window was last set
 	rests  int    // number of the client's exchanges with keys that were not requested yet
+	tasks  int    // number of keys of multi-key reads that needed tasks since the last piece
+	small  bool   // a piece of a multi-key read has at most TaskKeys keys, because many keys need tasks
 	bulky  bool   // the client should use the connections of bulky clients
 }
 
@@ -163,13 +165,34 @@ func (s *Session) Window(n int) int { return min(n, s.mayAsk()) }
 
 // mayAsk returns how many keys one read may request at once; at least one.
 func (s *Session) mayAsk() int {
+	most := TurnKeys
+	if s.small = s.tasks >= TaskKeys || s.small && s.tasks >= TaskKeys/8; s.small {
+		most = TaskKeys
+	}
+	s.tasks = 0
 	switch {
 	case s.window > 0:
 		return s.window
 	case s.e.busy():
-		return max(1, s.e.Share-s.InFlight-s.more)
+		return min(most, max(1, s.e.Share-s.InFlight-s.more))
 	}
-	return TurnKeys
+	return most
+}
+
+// NeedsTask records that a key of x needs a task.
+func (s *Session) NeedsTask(x *Exchange) {
+	if x.Keys > 1 {
+		s.tasks++
+	}
+}
+
+// PieceStart returns the time from which the deadline of a task of x counts: when x was parsed or, if
+// x is sent in pieces, when a later piece needs the task.
+func (x *Exchange) PieceStart() int64 {
+	if x.restAt > x.restHead {
+		return x.e.Now
+	}
+	return x.Start
 }
 
 // KeepRest stores keys that x will request with command, after the client has read more or in

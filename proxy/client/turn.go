@@ -19,8 +19,12 @@ package client
 // busy while busyKeys keys are in flight at its servers. A client may then have only Share keys
 // in flight. So a request waits at its server for a limited number of keys of each other
 // client, whatever they send.
+//
+// A key that needs a task is about twenty times as much work. Only its reply may show that it does. So
+// after a piece with many such keys, the client's next piece has at most TaskKeys keys.
 const (
 	TurnKeys   = 1024
+	TaskKeys   = 64
 	TurnBytes  = 256 << 10
 	RoundKeys  = 4 * TurnKeys
 	RoundBytes = 4 * TurnBytes

@@ -172,6 +172,7 @@ type Timeouts struct {
 	Request  time.Duration // maximum time in which a server sends nothing: before the first byte of a reply, or between two bytes
 	Deadline time.Duration // maximum time from a client's command to the first byte of its reply, whatever the command waits for
 	Total    time.Duration // maximum time from a client's command to the last byte of its reply; 0: unlimited
+	Cut      bool          // Request is less than half of what is configured, because a command is near its Deadline: a server that exceeds it may be healthy
 }
 
 // Within returns the timeouts for one request of a command. left is the time until the
@@ -185,6 +186,7 @@ func (t *Timeouts) Within(left time.Duration) *Timeouts {
 	less := *t
 	less.Deadline -= gone
 	less.Request = min(less.Request, less.Deadline)
+	less.Cut = less.Request < t.Request/2
 	if less.Total > 0 {
 		less.Total -= gone
 	}

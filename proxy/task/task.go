@@ -185,7 +185,8 @@ type unsentAsk struct {
 // part of x, in that share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
 	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
-	t.Deadline = x.Start + int64(rt.Timeouts.Deadline)
+	t.Deadline = x.PieceStart() + int64(rt.Timeouts.Deadline)
+	x.Session.NeedsTask(x)
 	switch {
 	case r.Op.Stores() && r.Flags == 0 && r.Drop.Len() == 0: // AppendPlain would change at most spaces, so the parsed form of raw can be kept
 		t.Raw, t.Req = slices.Clone(raw), *r

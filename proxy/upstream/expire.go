@@ -100,7 +100,7 @@ func (c *Conn) expire() {
 			if a.Start >= c.Taken {
 				unsent = true
 				a.expired = true
-			} else if silent && !c.Lingering {
+			} else if silent && !c.Lingering && !a.limits.Cut {
 				srv.timeouts++
 			}
 			if c.Lingering {
