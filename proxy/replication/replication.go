@@ -481,7 +481,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
 			o.Kind = replicate.Exists
 		}
-	case a.Step == replicate.Check && o.Kind == replicate.Hit && (task.Arg(r, 'c') != task.Arg(&c.asks[a.Guard].result, 'c') || c.asks[a.Guard].result.HasEnded()):
+	case a.Step == replicate.Check && o.Kind == replicate.Hit && (task.Cas(r) != task.Cas(&c.asks[a.Guard].result) || c.asks[a.Guard].result.HasEnded()):
 		o.Kind = replicate.Exists
 	}
 	switch a.Step {

@@ -4,6 +4,7 @@ package replication
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -67,6 +68,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		return t.Meta("ms", key, mode+guard+chosen, t.Body())
 	case replicate.Extend:
+		if c.moving != nil && r.Flags&wire.Base64 == 0 {
+			return slices.Concat([]byte("gats "+t.Exptime()+" "), key, wire.CRLF)
+		}
 		return t.Meta("mg", key, " s f c"+exptime(), nil)
 	case replicate.RefreshTombstone:
 		if a.Guard == a.Number {
@@ -81,6 +85,11 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	case replicate.Check:
 		if c.ofSet(t, a.Guard) {
 			return t.Meta("mg", key, " v f", nil)
+		}
+		fallthrough
+	case replicate.Look:
+		if c.moving != nil && a.Replica == 0 && c.keepsStale(t) { // the old owner's stale items do not move
+			return slices.Concat([]byte("gets "), key, wire.CRLF)
 		}
 	}
 	life := tombstoneTTL(t)
@@ -134,6 +143,19 @@ func (a *copyAsk) guarded(t *task.Task, guard, chosen string, any bool) (edits [
 		guard = ""
 	}
 	return append(edits, a.show(t, 'c', guard+chosen))
+}
+
+// keepsStale reports whether an item that is stale may be the same after t. A look at it must then not be
+// an mg: the server would tell Ringside, and no client after that, to rebuild the value. With a key in
+// base64 there is only mg.
+func (c *command) keepsStale(t *task.Task) bool {
+	switch t.Op {
+	case wire.Set, wire.Replace, wire.Delete:
+		if !t.Req.Letters.Has('C') {
+			return false
+		}
+	}
+	return t.Req.Flags&wire.Base64 == 0
 }
 
 // ofSet reports whether the ask with the number `ask` is the client's own set. Its reply shows no

@@ -81,7 +81,15 @@ func ExptimeFor(left, now int64) int64 {
 
 // CasFlag returns the meta flag that makes a request run only if the item still has the cas
 // in the reply r.
-func CasFlag(r *upstream.Result) string { return " C" + Arg(r, 'c') }
+func CasFlag(r *upstream.Result) string { return " C" + Cas(r) }
+
+// Cas returns the cas in a reply, or "0" if it has none.
+func Cas(r *upstream.Result) string {
+	if at := r.Reply.Unique; at.Len() > 0 {
+		return string(at.Of(r.Bytes))
+	}
+	return Arg(r, 'c')
+}
 
 // Arg returns the argument of a meta flag in a reply, or "0" if it is missing.
 func Arg(r *upstream.Result, letter byte) string {
