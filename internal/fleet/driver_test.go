@@ -299,6 +299,14 @@ func (d *driver) effect(x link.Effect) {
 			x.Link.Sock = nil
 			s.ended()
 		}
+	case *pen:
+		switch x.Kind {
+		case link.Write:
+			s.hears()
+		case link.Close, link.Abort:
+			x.Link.Sock = nil
+			s.cut = true
+		}
 	case *caller:
 		switch x.Kind {
 		case link.Write:

@@ -83,6 +83,10 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 		return
 	}
 	mv := c.moving
+	if t.Op.Stores() && t.Op != wire.Set && c.replicas[0].Server.ExceedsItem(len(mv.names[0]), t.Req.Body.Len(), wire.ClientFlags(t.Req.ClientFlags.Of(t.Raw)) != 0) { // sent as an ms, it would remove the item
+		t.Reject(wire.AppendServerError(nil, "object too large for cache"))
+		return
+	}
 	owner := &c.replicas[1]
 	old := replicate.Asked
 	switch phase := owner.Pool.View.Phase(owner.Index); {
@@ -105,8 +109,7 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 	if token, has := t.Token(); has && command.Op != replicate.Add { // memcached ignores the token of an add
 		cas, ok := divert.UntagCas(token, mv.tag)
 		if !ok { // the token is of another time or server
-			t.AnswerKind(wire.Exists)
-			return
+			cas = wire.NoMatch
 		}
 		c.token = strconv.AppendUint(nil, cas, 10)
 	}
@@ -151,7 +154,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *comman
 }
 
 func movingReplica(bp *routing.BoundPool, i int) replica {
-	bp.Server(i).LearnItemSize() // commands are sent as an ms, with which memcached would remove an item if its new value is too large
+	bp.Server(i).LearnItemSize() // see relocate
 	return replica{Holder: routing.Holder{Pool: bp, Index: i, Server: bp.Server(i)}}
 }
 

@@ -88,7 +88,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		fallthrough
 	case replicate.Look:
-		if c.moving != nil && a.Replica == 0 && c.keepsStale(t) { // the old owner's stale items do not move
+		if c.moving != nil && a.Replica == 0 && c.keepsStale(t, key) { // the old owner's stale items do not move
 			return slices.Concat([]byte("gets "), key, wire.CRLF)
 		}
 	}
@@ -146,16 +146,16 @@ func (a *copyAsk) guarded(t *task.Task, guard, chosen string, any bool) (edits [
 }
 
 // keepsStale reports whether an item that is stale may be the same after t. A look at it must then not be
-// an mg: the server would tell Ringside, and no client after that, to rebuild the value. With a key in
-// base64 there is only mg.
-func (c *command) keepsStale(t *task.Task) bool {
+// an mg: the server would tell Ringside, and no client after that, to rebuild the value. A key
+// that no text command can have is looked at with mg.
+func (c *command) keepsStale(t *task.Task, key []byte) bool {
 	switch t.Op {
 	case wire.Set, wire.Replace, wire.Delete:
 		if !t.Req.Letters.Has('C') {
 			return false
 		}
 	}
-	return t.Req.Flags&wire.Base64 == 0
+	return wire.PlainKey(key)
 }
 
 // ofSet reports whether the ask with the number `ask` is the client's own set. Its reply shows no
