@@ -81,7 +81,7 @@ var movingCommands = []string{
 	"ms K 1 MA c k O12 F9\r\n1", "ms K 1 MP c k\r\n1", "ms K 1 MA I c\r\n1", "ms K 1 MA q\r\n1", "ms B 1 b MA c\r\n1",
 	"mg K c\r\nms K 1 CTOKEN c O12\r\nx", "mg K c\r\nms K 1 CTOKEN MR c\r\nx", "mg K c\r\nms K 1 CTOKEN MA c\r\n1", "mg K c\r\nms K 1 CTOKEN ME c\r\n1",
 	"md K O12 k", "md K q", "md K I T30", "md K I q", "md B b k", "mg K c\r\nmd K CTOKEN", "mg K c\r\nmd K CTOKEN I",
-	"ma K", "ma K v t c D3 k O12", "ma K MD D9 v", "ma K N0 J7 v", "ma K N0 J7 T90 v t", "ma K q", "mg K c\r\nma K CTOKEN v", "ma B b v k",
+	"ma K", "ma K v t c D3 k O12", "ma K MD D9 v", "ma K N0 J7 v", "ma K N0 J7 T90 v t", "ma K q", "mg K c\r\nma K CTOKEN v", "ms K 1 C99 c\r\nx", "ms K 1 C99 MR I c\r\nx", "md K C99", "ma K C99", "ma B b v k",
 	"mg K s f", "gets K\r\nmg K v f", "touch K 50\r\nmg K v f t", "gat 50 K\r\nmg K v", "add K 0 0 1\r\nx\r\nmg K v", "incr K 1\r\nmg K v",
 	"mg K v\r\nmg K v", "append K 0 0 1\r\n1\r\nmg K v f t",
 	"set K 0 0 1048570\r\n" + tooLong, "add K 0 0 1048570\r\n" + tooLong, "replace K 0 0 1048570\r\n" + tooLong, "append K 0 0 1048570\r\n" + tooLong, "ms K 1048570\r\n" + tooLong,

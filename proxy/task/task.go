@@ -597,7 +597,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 			at = arg
 		}
 		if at.Len() > 0 {
-			if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil {
+			if n, err := strconv.ParseUint(string(at.Of(b)), 10, 64); err == nil && n != 0 { // nothing was stored if it is 0
 				edits = append(edits, Edit{at, strconv.AppendUint(nil, token(n), 10)})
 			}
 		}
