@@ -362,18 +362,6 @@ func (a *app) prove() {
 				return &op{kind: "values", keys: []*fkey{k}, must: must, text: fmt.Appendf(nil, "get %s\r\n", k.name)}
 			})
 	}
-	for _, k := range a.f.values {
-		if a.id == 0 && a.f.stays && k.kept != 0 {
-			a.proofs++
-			a.todo = append(a.todo, func() *op {
-				return &op{kind: "values", keys: []*fkey{k}, text: fmt.Appendf(nil, "get %s\r\n", k.name), must: func(ok bool) {
-					if a.proofs--; !ok {
-						a.f.harmed(lost, k.name, "in the end, a%d p%d misses %s, which was acknowledged at %.4f", a.id, a.s.id, k.name, sec(k.kept))
-					}
-				}}
-			})
-		}
-	}
 	for _, k := range a.f.locked {
 		if a.id == 0 && a.f.locks && a.f.calm && k.free {
 			a.proofs++

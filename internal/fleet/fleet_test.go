@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -77,7 +78,7 @@ type scenario struct {
 	logs   int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
 	keeps  bool  // promise: no acknowledged value is missed
 	newer  bool  // keeps is also promised if an earlier write has failed
-	stays  bool  // promise: in the end, no acknowledged value is missing
+	stays  bool  // promise: no acknowledged value is missed twice
 	serves bool  // promise: no instance lacks the list of servers in force
 	undone bool  // keeps is also promised if a later set has failed
 	shown  bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
@@ -401,6 +402,11 @@ func (f *fleet) finish() {
 	}
 	f.run(f.now + 70*second) // lingering connections, tombstones and late replies end
 	for _, s := range f.sidecars {
+		for _, w := range s.p.Agents() {
+			if is := w.View.Resize(); f.broken == "" && is.Mine != 0 && (is.Serves() != resize.All || is.Mine != is.Wish) {
+				f.wrong("", "p%d has not ended the change of its servers: %+v", s.id, is)
+			}
+		}
 		sum := s.snapshot()
 		if used := sum.Memory - sum.Kept; f.broken == "" && used > s.memory+pings {
 			f.wrong("", "p%d holds %d bytes, %d when nothing goes on but pings, of at most %d", s.id, used, s.memory, pings)
@@ -409,6 +415,9 @@ func (f *fleet) finish() {
 			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lines)
 		}
 		s.count()
+	}
+	if f.stays && f.flushes > 0 && f.broken == "" {
+		f.wrong("", "a server was flushed")
 	}
 }
 

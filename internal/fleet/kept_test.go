@@ -70,6 +70,8 @@ type keeping struct {
 	kept     int64 // time since which this value or a newer one must exist; 0: none must
 	removing int   // number of commands in flight that remove the value
 	storing  int   // number of stores in flight: without an answer they may be undone, which removes the value
+	missed   int64 // value of kept when a read last missed the key
+	missedAt int64 // when that was
 	cleared  int64 // when the last command that may remove the value began or ended; without an answer, when it has surely ended
 }
 
@@ -107,6 +109,11 @@ func (a *app) judgeMiss(o *op, i int) {
 	f, k := a.f, o.keys[i]
 	a.judgeStored(o, k)
 	switch {
+	case f.stays && len(o.keys) == 1 && o.kepts[i] != 0 && o.kepts[i] == k.kept && k.storing == 0: // a read may miss a value once, while it moves
+		if k.missed == k.kept && o.invoked > k.missedAt {
+			f.harmed(lost, k.name, "a%d p%d misses %s again, which was acknowledged at %.4f", a.id, a.s.id, k.name, sec(k.kept))
+		}
+		k.missed, k.missedAt = k.kept, f.now
 	case !f.keeps && !k.log, o.kepts[i] == 0, k.kept == 0, k.storing > 0 && !f.undone, o.invoked < f.since:
 	default:
 		f.harmed(lost, k.name, "a%d p%d misses %s, which was acknowledged at %.4f", a.id, a.s.id, k.name, sec(o.kepts[i]))

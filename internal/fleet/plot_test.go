@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
-
+	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
 
@@ -444,26 +444,41 @@ var plots = map[string]plot{
 		f.lasts(at + 2*f.settles())
 	},
 
-	// The list of servers changes. When keys may begin to move, one instance gets the former list back, or a third
-	// one. The others get the same one later.
+	// The list of servers changes. When the first instance begins to move keys, another one gets the former list back,
+	// or a third one. The others get the same one later.
 	"resize, back": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.gone = i })
-		at, third := f.between(moving/2, moving*3/4), f.rand.IntN(3) == 0
-		f.after(at, func() {
+		third := f.rand.IntN(3) == 0
+		f.lasts(4*moving + 2*f.settles())
+		var wait func()
+		wait = func() {
+			begun, other := false, f.sidecars[0]
+			for _, s := range f.sidecars {
+				for _, w := range s.p.Agents() {
+					if w.View.Resize().Stage() == resize.Stable {
+						other = s
+					} else {
+						begun = true
+					}
+				}
+			}
+			if !begun {
+				f.after(milli, wait)
+				return
+			}
 			if f.gone = -1; third {
 				reweigh(&f.layout)
 			}
 			f.edition++
 			f.note("", "BACK %+v", f.layout)
-			first := f.sidecars[f.rand.IntN(len(f.sidecars))]
-			first.reload()
+			other.reload()
 			for _, s := range f.sidecars {
-				if s != first {
+				if s != other {
 					f.after(f.upTo(2*moving), s.reload)
 				}
 			}
-		})
-		f.lasts(at + 2*moving + 2*f.settles())
+		}
+		f.after(second, wait)
 	},
 
 	// Keys get fewer replicas, and then more again.
