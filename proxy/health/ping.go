@@ -104,12 +104,12 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 }
 
 // ping sends the pings that are due. All servers are pinged four times as often while a server
-// refuses connections or is LEAVING, in the stages Pausing and Decided of a handover, and in the stage
-// Clear of a change of the server list. Another
+// refuses connections or is LEAVING, in the stages Pausing and Decided of a handover, and in the stages
+// Pause and Clear of a change of the server list. Another
 // proxy may publish the next step at any moment then, and clients of this proxy get errors until
 // this proxy has read that step.
 func (k *Keeper) ping(now int64) {
-	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Clear || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
+	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Pause || k.resize.Stage() == resize.Clear || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
 	for i := range k.servers {
 		s := &k.servers[i]
 		if hurry {
