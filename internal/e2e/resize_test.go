@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"ringside/internal/testenv"
@@ -198,6 +199,79 @@ func TestResizeWarm(t *testing.T) {
 		}
 		if items > len(value) {
 			t.Errorf("round %d: %d items for %d keys", round, items, len(value))
+		}
+	}
+}
+
+// TestResizeThird changes the servers of a pool with `resize: {mode: warm}`. While the keys move, two of three
+// instances are replaced by new ones with a third list, and the other one is reloaded with it. At the end all
+// values are there. Another change, which is taken back while the keys move, ends with the former list by itself.
+func TestResizeThird(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests the changes of servers; this test needs seconds of pings")
+	t.Parallel()
+	const keys = 2000
+	servers := startMemcacheds(t, 5)
+	pool := func(n int) string {
+		return front(servers[:n], "resize: {mode: warm, rate: 50}", "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}")
+	}
+	one, others := startRingside(t, "auto", pool(3)), []*ringside{startRingside(t, "auto", pool(3)), startRingside(t, "auto", pool(3))}
+	c := dial(t, one.address)
+	for i := range keys {
+		c.store(fmt.Sprintf("k%d", i), "first")
+	}
+	said := func(r *ringside, what string) int { return strings.Count(r.Output(), what) }
+	check := func(when string, clients ...*conn) {
+		t.Helper()
+		for _, x := range clients {
+			missed := 0
+			for i := range keys {
+				key := fmt.Sprintf("k%d", i)
+				if got, _ := x.get(key); got[key] != "first" {
+					missed++
+				}
+			}
+			if missed > 0 {
+				t.Errorf("%s: %d of %d values are missing", when, missed, keys)
+			}
+		}
+	}
+	moving := func() {
+		t.Helper()
+		began := said(one, "to=resizing")
+		eventually(t, "the change begins", func() bool { return said(one, "to=resizing") > began })
+	}
+	for _, r := range others {
+		r.reload(t, pool(4))
+	}
+	one.reload(t, pool(4))
+	moving()
+	for i, r := range others {
+		r.signal(t, syscall.SIGKILL)
+		others[i] = startRingside(t, "auto", pool(5))
+	}
+	one.reload(t, pool(5))
+	eventually(t, "the second change has ended", func() bool { return said(one, "to=resized") >= 2 })
+	clients := []*conn{c}
+	for _, r := range others {
+		x := dial(t, r.address)
+		clients = append(clients, x)
+		eventually(t, "a new instance serves keys", func() bool { _, end := x.get("k1"); return end == "END" })
+	}
+	check("third list", clients...)
+
+	done := said(one, "to=resized")
+	for _, r := range append(others, one) {
+		r.reload(t, pool(3))
+	}
+	moving()
+	for _, r := range append(others, one) {
+		r.reload(t, pool(5))
+	}
+	eventually(t, "the change back has ended", func() bool { return said(one, "to=resized") >= done+2 })
+	check("taken back", clients...)
+	for i, s := range servers[3:] {
+		if n := dial(t, s.address).stats("")["curr_items"]; n == "0" || n == "1" {
+			t.Errorf("server %d has no values", 3+i)
 		}
 	}
 }
