@@ -212,7 +212,7 @@ func TestResizeThird(t *testing.T) {
 	const keys = 2000
 	servers := startMemcacheds(t, 5)
 	pool := func(n int) string {
-		return front(servers[:n], "resize: {mode: warm, rate: 50}", "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}")
+		return front(servers[:n], "resize: {mode: warm, rate: 100}", "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}")
 	}
 	one, others := startRingside(t, "auto", pool(3)), []*ringside{startRingside(t, "auto", pool(3)), startRingside(t, "auto", pool(3))}
 	c := dial(t, one.address)
