@@ -123,6 +123,16 @@ func (p *Pool) build(unknown bool) (*table.Pool, error) {
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
 		built.Without = p.without()
 	}
+	if p.From == nil {
+		return built, nil
+	}
+	former := *p.From
+	former.Failover.Mode = p.Failover.Mode
+	from, err := former.build(false)
+	if err != nil {
+		return nil, fmt.Errorf("warm_from: pool %s: %w", former.Name, err)
+	}
+	built.From, built.Former = from.List(), former.Name
 	return built, nil
 }
 

@@ -172,6 +172,8 @@ type Pool struct {
 	Backoff      table.Backoff
 	MaxMove      float64        // a reload that moves more than this percentage of the keys to other servers is rejected, unless an operator accepts it
 	Resize       Resize         // what happens to keys with one copy when their servers change
+	WarmFrom     string         // name of the pool with the former servers; empty: none
+	From         *Pool          // that pool, which is not in File.Pools; nil: there is none
 	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
 	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
 	Auth         PoolAuth       // login to the servers; the zero PoolAuth: none

@@ -127,10 +127,10 @@ func (f *File) poolNames() (names []string) {
 	return names
 }
 
-// served returns the names of the pools that are not gutters of other pools.
+// served returns the names of the pools that are not gutters or former pools of other pools.
 func (f *File) served() []string {
 	return slices.DeleteFunc(f.poolNames(), func(name string) bool {
-		return slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
+		return f.isFormer(name) || slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
 	})
 }
 
@@ -226,7 +226,7 @@ func (d *document) decideLasting(p *Pool, preset string, servers int) {
 // keeps replicas in it.
 func (f *File) Ejects(pool string) bool {
 	p := f.pool(pool)
-	return p != nil && p.has(ejection, len(f.copiesIn(pool)) > 0)
+	return p != nil && !f.isFormer(pool) && p.has(ejection, len(f.copiesIn(pool)) > 0)
 }
 
 // viewServers returns the number of view servers of p: the servers that store the record of
@@ -268,6 +268,9 @@ func (d *document) checkFailover(f *File) {
 	heeded := map[string]bool{}
 	for i := range f.Pools {
 		p := &f.Pools[i]
+		if f.isFormer(p.Name) { // its settings for failover have no effect
+			continue
+		}
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
 		mode := d.said(&p.Failover.Mode)
 		if mode != nil && mode.text != o.Mode.String() {
@@ -351,10 +354,14 @@ func (f *File) whyNotWarm(p *Pool) string {
 			}
 		}
 	}
+	servers := p.Servers
+	if q := f.pool(p.WarmFrom); q != nil {
+		servers = slices.Concat(servers, q.Servers)
+	}
 	for i := range f.Pools {
 		for j := range f.Pools[i].Servers {
 			o := &f.Pools[i].Servers[j]
-			if f.Pools[i].Name != p.Name && slices.ContainsFunc(p.Servers, func(s Server) bool { return s.Address == o.Address }) {
+			if name := f.Pools[i].Name; name != p.Name && name != p.WarmFrom && slices.ContainsFunc(servers, func(s Server) bool { return s.Address == o.Address }) {
 				return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: the keys of both pools can't be told apart", o.Address.text(), f.Pools[i].Name)
 			}
 		}
@@ -422,7 +429,7 @@ func (d *document) checkShared(f *File) {
 		p := &f.Pools[i]
 		for j := range f.Pools {
 			q := &f.Pools[j]
-			if i == j || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
+			if i == j || f.isFormer(p.Name) || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				continue
 			}
 			if i > j && f.Ejects(p.Name) { // both pools eject servers: report the pair once, not in both orders

@@ -157,7 +157,7 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue describes the mapping `defaults`: all keys of a pool except servers. It has no
+// defaultsValue describes the mapping `defaults`: all keys of a pool except servers and warm_from. It has no
 // differences, because those of each pool include inherited settings.
 func defaultsValue() value[Pool] {
 	v := group(defaultPool(), poolKeys()...)
@@ -168,9 +168,9 @@ func defaultsValue() value[Pool] {
 // poolsValue describes the mapping `pools` from names to pools. It keeps the order of the file.
 func poolsValue() value[[]Pool] {
 	inherited := defaultsValue()
-	one := group(defaultPool(), append([]key[Pool]{
-		serversKey(),
-	}, poolKeys()...)...)
+	one := group(defaultPool(), append(append([]key[Pool]{serversKey()}, poolKeys()...),
+		set("warm_from", "an entry of pools with the former servers of this pool, for a change to other servers with resize: {mode: warm}. An instance that starts serves by them until the keys have moved. No route uses that entry, and it has a new name",
+			text("the name of a pool"), func(p *Pool) *string { return &p.WarmFrom }))...)
 	pools := pairsOf("name to a pool", one.schema, func(d *document, p pair, path string, pool *Pool) {
 		*pool = *d.defaults
 		d.inherit(inherited, pool)

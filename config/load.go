@@ -54,6 +54,7 @@ func (d *document) file() (*File, error) {
 		} else {
 			fileKeys().read(d, root, "", s)
 			d.check(root, s)
+			s.File.removeFormer()
 		}
 	}
 	if lines := lineBreak.Split(string(d.data), -1); len(d.errs) > 0 {
@@ -93,6 +94,7 @@ func (d *document) check(root *node, s *settings) {
 	}
 	d.checkOneSecurity(f)
 	d.checkFailover(f)
+	d.checkFormer(f)
 	d.checkListeners(f)
 	if f.Routes != nil || len(f.Pools) > 1 && slices.ContainsFunc(f.Listen, func(l Listener) bool { return l.Routes == nil }) {
 		d.checkRoutes(f, "routes", root, f.Routes)

@@ -79,6 +79,7 @@ func NewProxy(t *table.Table, version string, log *slog.Logger) *Proxy {
 	p.Seed = uint64(p.Started.UnixNano())
 	seed := maphash.MakeSeed()
 	p.Hash = func(key []byte) uint64 { return maphash.Bytes(seed, key) }
+	t.Begin()
 	t.Inherit(nil)
 	p.published.Store(failover.Publish(t, nil, p.Seed, p.Ablation))
 	return p
@@ -133,7 +134,7 @@ func (p *Proxy) resized() {
 			return false, false
 		}
 		is := w.View.Resize()
-		return is.Superseded(), is.Drops
+		return is.Superseded() || is.Forgets(), is.Drops
 	})
 	if next == nil {
 		return

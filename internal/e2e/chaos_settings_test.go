@@ -49,6 +49,7 @@ var chaosFixed = map[string]string{
 	"pools.*.servers.keep":        "as pools.*.servers.discover",
 	"pools.*.servers.max_change":  "as pools.*.servers.discover",
 	"pools.*.servers.weights.*":   "as pools.*.servers.discover",
+	"pools.*.warm_from":           "it only matters for instances that start; TestWarmFrom in this package and in internal/fleet restart instances",
 	"admin.address":               "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
 	"defaults.failover.gutter":    "the pool that is the gutter would inherit it",
 	"pools.*.tls.ca":              "the servers of the test do not use TLS; TestServersWithTLS changes certificates",

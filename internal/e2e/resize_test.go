@@ -109,62 +109,23 @@ func TestResizeWarm(t *testing.T) {
 		return front(servers[:n], "resize: {mode: warm, rate: 200}", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}")
 	}
 	both := [2]*ringside{startRingside(t, "auto", pool(3)), startRingside(t, "auto", pool(3))}
-	clients := [2]*conn{dial(t, both[0].address), dial(t, both[1].address)}
-	value := map[string]string{}
-	reads, misses, n := 0, 0, 0
-	step := func() {
-		t.Helper()
-		key, c, d := fmt.Sprintf("k%d", n*7%keys), clients[n%2], clients[(n/2+1)%2]
-		n++
-		got, end := c.get(key)
-		v, hit := got[key]
-		if want, has := value[key]; end != "END" || hit && v != want {
-			t.Fatalf("step %d: get %s: %q and %s, want %q or a miss", n, key, v, end, want)
-		} else if has {
-			if reads++; !hit {
-				misses++
-			}
-		}
-		switch n % 10 {
-		case 1, 2:
-			value[key] = strconv.Itoa(n)
-			eventually(t, "the set is stored", func() bool { return d.set(key, value[key]) == "STORED" })
-		case 3:
-			eventually(t, "the delete is done", func() bool { return !strings.HasPrefix(d.question("delete "+key), "SERVER_ERROR") })
-			delete(value, key)
-		case 4:
-			stored := d.question("add " + key + " 0 0 1\r\na")
-			if _, has := value[key]; has && stored == "STORED" && hit || !has && stored == "NOT_STORED" {
-				t.Fatalf("step %d: add %s: %s", n, key, stored)
-			} else if stored == "STORED" {
-				value[key] = "a"
-			}
-		case 5:
-			if _, has := value[key]; has && d.question("append "+key+" 0 0 1\r\nx") == "STORED" {
-				value[key] += "x"
-			}
-		}
-	}
-	for i := range keys {
-		key := fmt.Sprintf("k%d", i)
-		value[key] = "first"
-		clients[0].store(key, "first")
-	}
+	o := &resizeOracle{T: t, clients: []*conn{dial(t, both[0].address), dial(t, both[1].address)}}
+	o.fill(keys)
 	resized := func(r *ringside) int { return strings.Count(r.Output(), "to=resized") }
 	for round, size := range []int{4, 3} {
-		reads, misses = 0, 0
+		o.reads, o.misses = 0, 0
 		before := [2]int{resized(both[0]), resized(both[1])}
 		for i, r := range both {
 			done := r.metric(t, reloadsDone)
 			r.reload(t, pool(size))
 			r.reloaded(t, reloadsDone, done)
 			for range 200 * (i + 1) {
-				step()
+				o.step()
 			}
 		}
 		eventually(t, "the keys have moved", func() bool {
 			for range 100 {
-				step()
+				o.step()
 			}
 			return resized(both[0]) > before[0] && resized(both[1]) > before[1]
 		})
@@ -178,17 +139,17 @@ func TestResizeWarm(t *testing.T) {
 		if logged := strings.Count(both[0].Output()+both[1].Output(), "keys have moved to other servers"); moved == 0 || logged <= round {
 			t.Errorf("round %d: %v keys have moved, and %d moves are logged", round, moved, logged)
 		}
-		if misses*20 > reads {
-			t.Errorf("round %d: %d of %d reads missed", round, misses, reads)
+		if o.misses*20 > o.reads {
+			t.Errorf("round %d: %d of %d reads missed", round, o.misses, o.reads)
 		}
-		t.Logf("round %d: %d of %d reads missed", round, misses, reads)
+		t.Logf("round %d: %d of %d reads missed", round, o.misses, o.reads)
 		for range 3 * keys {
-			step()
+			o.step()
 		}
 		items := 0
 		for i, s := range servers {
 			at := dial(t, s.address)
-			for key := range value {
+			for key := range o.value {
 				if got, _ := at.get(key); len(got) > 0 {
 					items++
 					if i >= size {
@@ -197,8 +158,8 @@ func TestResizeWarm(t *testing.T) {
 				}
 			}
 		}
-		if items > len(value) {
-			t.Errorf("round %d: %d items for %d keys", round, items, len(value))
+		if items > len(o.value) {
+			t.Errorf("round %d: %d items for %d keys", round, items, len(o.value))
 		}
 	}
 }
@@ -273,5 +234,142 @@ func TestResizeThird(t *testing.T) {
 		if n := dial(t, s.address).stats("")["curr_items"]; n == "0" || n == "1" {
 			t.Errorf("server %d has no values", 3+i)
 		}
+	}
+}
+
+// resizeOracle reads and writes through several instances, one command after the other, and knows the value
+// that each key must have.
+type resizeOracle struct {
+	*testing.T
+	clients       []*conn // connections to the instances
+	value         map[string]string
+	keys, n       int
+	reads, misses int // reads of keys that have a value, and those of them that missed
+}
+
+// fill stores a value for each of so many keys.
+func (o *resizeOracle) fill(keys int) {
+	o.Helper()
+	o.keys, o.value = keys, map[string]string{}
+	for i := range keys {
+		key := fmt.Sprintf("k%d", i)
+		o.value[key] = "first"
+		o.clients[0].store(key, "first")
+	}
+}
+
+// step reads a key through one instance, and mostly changes it through the next one.
+func (o *resizeOracle) step() {
+	o.Helper()
+	key, c, d := fmt.Sprintf("k%d", o.n*7%o.keys), o.clients[o.n%len(o.clients)], o.clients[(o.n/2+1)%len(o.clients)]
+	o.n++
+	got, end := c.get(key)
+	v, hit := got[key]
+	if want, has := o.value[key]; end != "END" || hit && v != want {
+		o.Fatalf("step %d: get %s: %q and %s, want %q or a miss", o.n, key, v, end, want)
+	} else if has {
+		if o.reads++; !hit {
+			o.misses++
+		}
+	}
+	switch o.n % 10 {
+	case 1, 2:
+		o.value[key] = strconv.Itoa(o.n)
+		eventually(o, "the set is stored", func() bool { return d.set(key, o.value[key]) == "STORED" })
+	case 3:
+		eventually(o, "the delete is done", func() bool { return !strings.HasPrefix(d.question("delete "+key), "SERVER_ERROR") })
+		delete(o.value, key)
+	case 4:
+		stored := d.question("add " + key + " 0 0 1\r\na")
+		if _, has := o.value[key]; has && stored == "STORED" && hit || !has && stored == "NOT_STORED" {
+			o.Fatalf("step %d: add %s: %s", o.n, key, stored)
+		} else if stored == "STORED" {
+			o.value[key] = "a"
+		}
+	case 5:
+		if _, has := o.value[key]; has && d.question("append "+key+" 0 0 1\r\nx") == "STORED" {
+			o.value[key] += "x"
+		}
+	}
+}
+
+// TestWarmFrom replaces all servers of a pool, and its distribution, by a rolling update: new instances start with
+// a file that has only the new servers and names the former ones in warm_from, while the old instances still
+// run; then these stop. No read may return an old value, and nearly all find theirs. At the end the former
+// servers are not needed.
+func TestWarmFrom(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests the changes of servers; this test needs seconds of pings")
+	t.Parallel()
+	const keys = 500
+	servers := startMemcacheds(t, 5)
+	settings := []string{"resize: {mode: warm, rate: 200}", "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}"}
+	old := front(servers[:2], settings...)
+	former := strings.Replace(strings.TrimPrefix(front(servers[:2]), "pools:\n"), "main:", "former:", 1)
+	replaced := strings.Replace(front(servers[2:], settings...), "distribution: ketama", "distribution: ketama-points", 1)
+	next := strings.Replace(replaced, "    servers:", "    warm_from: former\n    servers:", 1) + former
+	instances := []*ringside{startRingside(t, "auto", old), startRingside(t, "auto", old)}
+	o := &resizeOracle{T: t}
+	connect := func() {
+		o.clients = nil
+		for _, r := range instances {
+			o.clients = append(o.clients, dial(t, r.address))
+		}
+	}
+	steps := func(n int) {
+		t.Helper()
+		for range n {
+			o.step()
+		}
+	}
+	connect()
+	o.fill(keys)
+	steps(200)
+	for range 2 {
+		instances = append(instances, startRingside(t, "auto", next))
+		eventually(t, "the new instance serves", func() bool {
+			got, _ := dial(t, instances[len(instances)-1].address).get("k1")
+			_, has := o.value["k1"]
+			return !has || len(got) > 0
+		})
+		connect()
+		steps(300)
+		stopped := instances[0]
+		instances = instances[1:]
+		connect()
+		stopped.Kill()
+		steps(300)
+	}
+	stage := func() (sum float64) {
+		for _, r := range instances {
+			sum += r.metric(t, `ringside_resize_stage{pool="main"}`)
+		}
+		return sum
+	}
+	eventually(t, "the keys have moved", func() bool { steps(100); return stage() == 0 })
+	if o.misses*20 > o.reads {
+		t.Errorf("%d of %d reads missed", o.misses, o.reads)
+	}
+	t.Logf("%d of %d reads missed", o.misses, o.reads)
+	for i, r := range instances {
+		before := r.metric(t, reloadsDone)
+		r.reload(t, replaced)
+		r.reloaded(t, reloadsDone, before)
+		if steps(100); i == 0 {
+			for _, s := range servers[:2] {
+				for key := range o.value {
+					if got, _ := dial(t, s.address).get(key); len(got) > 0 {
+						t.Errorf("a former server still has %s", key)
+					}
+				}
+			}
+		}
+	}
+	for _, s := range servers[:2] {
+		s.Kill()
+	}
+	o.misses = 0
+	steps(3 * keys)
+	if o.misses > 0 {
+		t.Errorf("without the former servers, %d reads missed", o.misses)
 	}
 }

@@ -253,6 +253,12 @@ var promises = []scenario{
 		faults: []string{"resize, back"}, count: 1, calm: true, exact: true, serves: true, costly: true, full: true},
 	{name: "resize, warm, faults", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"resize, hang", "resize, kill"}, count: 2, exact: true, costly: true},
+	{name: "resize, warm_from", sidecars: 3, servers: 3, others: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"replace"}, count: 1, calm: true, exact: true, costly: true, full: true},
+	{name: "resize, warm_from, relaxed", sidecars: 2, engines: 2, servers: 3, others: true, mode: table.Rehash, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"replace"}, count: 1, calm: true, exact: true, costly: true, full: true},
+	{name: "resize, warm_from, faults", sidecars: 2, servers: 3, others: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"replace, hang", "replace, kill"}, count: 1, exact: true, costly: true, full: true},
 	{name: "D9 changed in an outage", sidecars: 2, servers: 4, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: changedLater, count: 1},
 	{name: "D9 changed in an outage, relaxed", sidecars: 2, servers: 4, mode: table.Rehash,
@@ -408,6 +414,9 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, warm, no walk", ablations{Set: ablation.Set{Sweep: true}}, resizes(func(c *scenario) { c.resize, c.pace = table.ResizeWarm, 60*milli })},
 		{"resize, warm, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
+		{"resize, the former servers are not known", ablations{former: true}, resizes(func(c *scenario) {
+			c.resize, c.others, c.faults, c.count = table.ResizeWarm, true, []string{"replace"}, 1
+		})},
 		{"a server that others have removed rejoins", ablations{Set: ablation.Set{Removed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
 		}},

@@ -131,6 +131,7 @@ type ablations struct {
 	dual    bool // no dual writes: the second server does not delete
 	late    bool // no delete after late sets
 	sameKey bool // diverted keys of different outages have the same name
+	former  bool // an instance that starts does not know the former servers
 	spoiled spoiler
 }
 

@@ -38,14 +38,17 @@ func hash(key []byte) (h uint64) {
 
 // scenario describes a run. A seed decides the rest.
 type scenario struct {
-	name     string
-	sidecars int // proxies
-	engines  int // engines of each proxy; 0: one
-	apps     int // clients of each proxy; 0: three, -1: none
-	callers  int // clients of each proxy that count replies: see replies_test.go
-	servers  int
-	gutter   int  // number of servers in the gutter pool, which store no other keys; 0: no gutter
-	beside   bool // a second pool without requests has the same servers
+	name        string
+	sidecars    int // proxies
+	engines     int // engines of each proxy; 0: one
+	apps        int // clients of each proxy; 0: three, -1: none
+	callers     int // clients of each proxy that count replies: see replies_test.go
+	servers     int
+	others      bool   // there are as many servers in addition, which replace the others at once: layout.replaced
+	wrongFormer bool   // the list in warm_from lacks a former server
+	formerName  string // name of the pool in warm_from; empty: one that no instance has used
+	gutter      int    // number of servers in the gutter pool, which store no other keys; 0: no gutter
+	beside      bool   // a second pool without requests has the same servers
 
 	mode    table.Mode
 	strict  bool
@@ -274,7 +277,11 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	if c.callers > 0 {
 		f.features = f.drawFeatures()
 	}
-	for i := range c.servers + c.gutter {
+	nodes := c.servers + c.gutter
+	if c.others {
+		nodes += c.servers
+	}
+	for i := range nodes {
 		f.nodes = append(f.nodes, f.newNode(i))
 	}
 	f.layKeys()

@@ -22,6 +22,7 @@ type layout struct {
 	fewer     bool  // keys have one replica less
 	plain     bool  // the pool ejects no server: mode fail_fast without replicas
 	renamed   bool  // the pool has another name
+	replaced  bool  // all servers are others: see scenario.others
 	aliased   int   // one plus the server that has another name; 0: none
 }
 
@@ -68,7 +69,19 @@ func (s *sidecar) table() *table.Table {
 	if f.features != nil {
 		return f.featured(pool)
 	}
-	p := pool("main", 0, f.servers, f.gone)
+	first, former := 0, f.servers
+	if f.replaced {
+		first, former = former, first
+	}
+	p := pool("main", first, f.servers, f.gone)
+	if f.others && f.edition > 0 && !f.ablate.former {
+		lacks := -1
+		if f.wrongFormer {
+			lacks = 1
+		}
+		p.From = pool("main", former, f.servers, lacks).List()
+		p.Former = cmp.Or(f.formerName, "former")
+	}
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}

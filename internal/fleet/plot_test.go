@@ -481,6 +481,16 @@ var plots = map[string]plot{
 		f.after(second, wait)
 	},
 
+	// All servers are replaced, and then replaced by the first ones. Instances are restarted or reloaded with the
+	// new list and the former one, one after the other.
+	"replace": func(f *fleet, i int) { f.replaceAll(func() {}) },
+	"replace, hang": func(f *fleet, i int) {
+		f.replaceAll(func() { f.hangFor(f.rand.IntN(len(f.nodes)), 200*milli, 3*second) })
+	},
+	"replace, kill": func(f *fleet, i int) {
+		f.replaceAll(func() { f.killFor(f.rand.IntN(len(f.nodes)), 200*milli, 3*second) })
+	},
+
 	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })
@@ -500,6 +510,39 @@ func (f *fleet) outageWith(i int, changes ...func(l *layout)) {
 		at += f.between(600*milli, 3*second)
 	}
 	f.lasts(f.hangFor(i, at, at+second))
+}
+
+// replaceAll replaces all servers, and then replaces them by the first ones: see the plot "replace". fault causes a
+// fault, once for each change.
+func (f *fleet) replaceAll(fault func()) {
+	at := int64(0)
+	for _, replaced := range []bool{true, false} {
+		f.after(at, func() {
+			f.replaced = replaced
+			f.edition++
+			f.note("", "REPLACE %+v", f.layout)
+			f.after(f.upTo(5*moving), fault)
+			for _, s := range f.sidecars {
+				f.after(f.upTo(2*moving), func() {
+					if f.one(3) {
+						s.reload()
+						return
+					}
+					s.die()
+					f.after(50*milli, s.start)
+				})
+			}
+			if f.one(2) { // one is restarted while keys move
+				f.after(2*moving+f.upTo(3*moving), func() {
+					s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+					s.die()
+					f.after(50*milli, s.start)
+				})
+			}
+		})
+		f.lasts(at + 2*moving + f.settles())
+		at += f.between(4*moving, 8*moving)
+	}
 }
 
 // moving is the approximate time until keys have moved after a reload.

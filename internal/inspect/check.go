@@ -184,6 +184,13 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	default:
 		fmt.Fprintln(out, "  resize: plain: when servers change, keys with one copy move at once; old values can return after a further change")
 	}
+	if p.From != nil {
+		var names []string
+		for _, s := range p.From.Servers {
+			names = append(names, s.Name)
+		}
+		fmt.Fprintf(out, "  warm_from: %s: until all instances have this file and the keys have moved, the servers are %s\n", p.Former, strings.Join(names, ", "))
+	}
 	for _, s := range f.Pools[i].Sources {
 		fmt.Fprintf(out, "  source: %s\n", s.Text)
 	}

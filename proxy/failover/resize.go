@@ -60,7 +60,7 @@ type sweepAsk struct {
 // followResize flushes the servers that gain keys when that is due, and puts the new list of servers of
 // this process in use when it is in force.
 func (e *Keepers) followResize(w *Agent) {
-	if is := w.View.Resize(); is.Superseded() || is.Drops {
+	if is := w.View.Resize(); is.Superseded() || is.Forgets() || is.Drops {
 		e.Resized()
 		return
 	}

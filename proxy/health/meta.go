@@ -37,13 +37,16 @@ type recordKeys struct {
 // makeRecordKeys returns the keys of the items that keepers store, for the pool and its servers with
 // these names.
 func makeRecordKeys(pool string, servers []string) recordKeys {
-	k := recordKeys{View: makeKey("view__", pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
+	k := recordKeys{View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
 	for _, name := range servers {
 		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
 		k.Refused = append(k.Refused, makeKey("ref", pool, name))
 	}
 	return k
 }
+
+// ViewKey returns the key of the view record of a pool.
+func ViewKey(pool string) string { return makeKey("view__", pool) }
 
 // makeKey returns a key of the given kind for a pool and servers with these names. If the key is too
 // long, a hash replaces the names. The key has room for a number that is appended later.

@@ -57,6 +57,7 @@ type walk struct {
 	stage  resize.Stage
 	n      uint32
 	rest   []int // indexes in the view of the servers that are still to be emptied
+	asked  int   // number of servers that were asked for the view record of the pool Former
 	dump   *dump
 
 	named  []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
@@ -182,6 +183,9 @@ func (k *walk) advance() {
 		return
 	case k.works:
 		k.handle()
+		return
+	case k.stage == resize.Stable && k.bp.Pool.Former != "" && k.asked < len(k.bp.Servers):
+		k.askFormer()
 		return
 	case len(k.rest) == 0:
 		k.logEnd()
@@ -418,6 +422,42 @@ func (k *walk) pause() int64 {
 	return walkPause << min(k.passes-2, walkDoubles)
 }
 
+// askFormer asks a server whether instances use it by a pool with the name of the pool that warm_from names. Such
+// instances have another view record. They would not learn that keys move, and must use the name of this pool.
+func (k *walk) askFormer() {
+	srv := k.bp.Server(k.asked)
+	if srv.Down {
+		k.later("server " + srv.Label() + " is not in use")
+		return
+	}
+	k.asking = true
+	k.ask(srv, walkFormer{k, srv}, 0, health.MetaGet(health.ViewKey(k.bp.Pool.Former)))
+}
+
+// walkFormer receives the reply to the request of askFormer.
+type walkFormer struct {
+	*walk
+	srv *upstream.Server
+}
+
+func (k walkFormer) Client() uint64 { return 0 }
+
+func (k walkFormer) Answered(_ int, r *upstream.Result) {
+	k.asking = false
+	_, _, found := health.MetaValue(r.Bytes)
+	switch former := k.bp.Pool.Former; {
+	case r.Bytes == nil:
+		k.later(r.Why)
+	case !found && !health.IsMetaMiss(r.Bytes):
+		k.later(fmt.Sprintf("server %s has replied %.100q", k.srv.Label(), r.Bytes))
+	case !found:
+		k.asked++
+		k.e.At(link.ResyncTimer, k.e.Now)
+	default:
+		k.later(fmt.Sprintf("server %s has the view record of a pool %s, so instances may use it by that name; the new servers must have the pool name of the former ones, and warm_from another name", k.srv.Label(), former))
+	}
+}
+
 // The numbers of the requests of a claim.
 const (
 	claimLook  = iota // mg: does another instance do the work?
@@ -455,6 +495,12 @@ func (k *walk) claim() {
 	}
 }
 
+// ask sends a request to a server of the pool.
+func (k *walk) ask(srv *upstream.Server, to upstream.Asker, id int, line []byte) {
+	limit := table.Timeouts{Connect: srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: srv.Connect + k.bp.Pool.Failover.Request, Total: srv.Connect + k.bp.Pool.Failover.Request}
+	k.e.Ask(srv.Conns[0], to, id, &limit, line, true)
+}
+
 // item returns the request that stores the item, with more flags.
 func (k *walk) item(key, flags string) string {
 	is := k.progress
@@ -480,10 +526,7 @@ type walkClaim struct {
 	srv *upstream.Server
 }
 
-func (k walkClaim) ask(id int, line string) {
-	limit := table.Timeouts{Connect: k.srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: k.srv.Connect + k.bp.Pool.Failover.Request, Total: k.srv.Connect + k.bp.Pool.Failover.Request}
-	k.e.Ask(k.srv.Conns[0], k, id, &limit, []byte(line), true)
-}
+func (k walkClaim) ask(id int, line string) { k.walk.ask(k.srv, k, id, []byte(line)) }
 
 func (k walkClaim) Client() uint64 { return 0 }
 

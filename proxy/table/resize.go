@@ -2,6 +2,18 @@ package table
 
 // This file lets a pool keep its servers for a while after a reload, until all instances have the new
 // ones.
+//
+// The setting warm_from is for instances that start. An instance that reloads a file knows the list in force and
+// the next one. An instance that starts knows only the list of its file: if that has no server in common with the
+// list in force, it finds no view record, and would put its own list in force at once, while its peers still use
+// theirs. With warm_from, the file has both lists (Pool.From and the pool's own). The instance then begins like one
+// that had the former list and has just reloaded the file. So all rules of package health/resize hold without a
+// change, also if it starts while keys move. If the view records say that the new list is in force, it uses that
+// at once. If there are no view records, the former list is in force, and its keys move.
+//
+// Instances recognize each other by the name of the pool. So the pool keeps its name, and the former list
+// gets another one, by which no instance uses servers. Before keys move, package replication checks that
+// the former servers have no view record with that name.
 
 import (
 	"cmp"
@@ -35,7 +47,23 @@ type List struct {
 	Without func(out []bool) (ring.Ring, error) // as in Pool
 }
 
-func (p *Pool) list() *List { return &List{p.Servers, p.Place, p.Without} }
+// List returns the list that p uses.
+func (p *Pool) List() *List { return &List{p.Servers, p.Place, p.Without} }
+
+// Begin makes the pools of t use the lists From, if they have any, until all instances change to the lists of
+// the configuration.
+func (t *Table) Begin() {
+	for _, p := range t.Pools {
+		p.begin()
+	}
+}
+
+func (p *Pool) begin() {
+	if wish := p.List(); p.From != nil && p.Next == nil && p.Resize == ResizeWarm && !p.Unknown && p.From.Print() != wish.Print() {
+		p.use(p.From)
+		p.Next, p.ResizeLater = wish, p.Resize
+	}
+}
 
 func (p *Pool) use(l *List) { p.Servers, p.Place, p.Without = l.Servers, l.Place, l.Without }
 
@@ -65,7 +93,7 @@ func (p *Pool) follow() *Pool {
 	case p.Resize == ResizePlain:
 		p.use(p.Next)
 		p.Next = nil
-	case p.Next.Print() == p.list().Print():
+	case p.Next.Print() == p.List().Print():
 		p.Next = nil
 	}
 	return p
@@ -77,7 +105,7 @@ func (p *Pool) Prints() (mine, wish uint32) {
 	if p.Resize == ResizePlain || p.Unknown {
 		return 0, 0
 	}
-	mine = p.list().Print()
+	mine = p.List().Print()
 	if p.Next != nil {
 		return mine, p.Next.Print()
 	}
@@ -110,24 +138,30 @@ func (p *Pool) wanted() *List {
 	case p.Next != nil:
 		return p.Next
 	}
-	return p.list()
+	return p.List()
 }
 
 // Hold makes the pools of t keep the servers that they have in old, if a reload changes them and the
 // pool's mode requires that instances change together. state returns whether a pool of old still serves
 // by its own list, and not by that of its peers (holds), whether its keys move to the list Next already
 // (moving), and whether a peer may just begin that (begins). While keys move, ResizePlain is not in force either.
+// A pool that does not serve by its list begins with the list From, which may be the one in force.
 func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool)) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
-		if was == nil || was.Resize == ResizePlain || p.Unknown || was.Unknown || p.Copied(t) || was.Copied(old) {
+		if was == nil || was.Resize == ResizePlain || was.Unknown || was.Copied(old) {
+			p.begin()
+			continue
+		}
+		if p.Unknown || p.Copied(t) {
 			continue
 		}
 		holds, moving, begins := state(was)
-		next, before := p.list(), was.list()
+		next, before := p.List(), was.List()
 		p.ResizeLater = p.Resize
 		switch {
 		case !holds || p.Resize == ResizePlain && !moving:
+			p.begin()
 		case (moving || begins) && was.Next != nil:
 			p.use(before)
 			p.Resize = was.Resize

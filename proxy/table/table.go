@@ -113,6 +113,8 @@ type Pool struct {
 	ResizeLater ResizeMode // the mode that the configuration requires, if Next is not nil: Resize is that of the present change
 	ResizeRate  int        // in mode ResizeWarm: how many keys each old owner may lose to other servers in a second, by the walk and by reads, for each process
 	Next        *List      // the list to which the instances change, while they still use the former one: see Hold; nil: none
+	From        *List      // the list by which a process serves that does not know another one in force; nil: its own. It is not Next: see Hold
+	Former      string     // name of the pool in the configuration that says From; no process serves by a pool of this name
 	Later       *List      // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that

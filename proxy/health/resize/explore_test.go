@@ -2,7 +2,7 @@ package resize
 
 // This file runs the rules of Resize in every order of events, breadth first: one key, two lists, which
 // give the key to the servers 0 and 1, and two instances. Instances are reloaded or restarted with
-// either list, lose their leases, and read and write the key at any time. A read must not return a
+// either list, or with both, lose their leases, and read and write the key at any time. A read must not return a
 // version that is older than the last one acknowledged before the read began. Each ablation leaves out one
 // clause, and must break that.
 
@@ -102,12 +102,22 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 		for list := uint32(1); list <= 2 && w.forced > 0; list++ {
 			if list != p.Required() && p.N != 0 {
 				add(change(func(w *world, p *instance) { w.forced, p.Status = w.forced-1, p.reloaded(list) }), say("is reloaded with list %d", list), false)
+				if !p.Holds() { // the setting warm_from: see table.Table.Begin
+					add(change(func(w *world, p *instance) {
+						w.forced--
+						p.Lists, p.Drops = Lists{Mine: 3 - list, Wish: list, Warm: p.Warm}, false
+					}), say("is reloaded with list %d, and learns the other one", list), false)
+				}
 			}
 			if p.kind == 0 {
 				add(change(func(w *world, p *instance) {
 					w.forced--
 					*p = instance{Status: Status{Lists: Lists{Mine: list, Wish: list}}}
 				}), say("restarts with list %d", list), false)
+				add(change(func(w *world, p *instance) { // the same
+					w.forced--
+					*p = instance{Status: Status{Lists: Lists{Mine: 3 - list, Wish: list}}}
+				}), say("restarts with list %d, and knows the other one", list), false)
 			}
 		}
 		add(change(func(w *world, p *instance) {

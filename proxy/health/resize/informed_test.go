@@ -32,7 +32,7 @@ func (s Status) reloaded(list uint32) Status {
 
 // settled returns s after the loops use the list in force: see table.Table.Advance.
 func (s Status) settled() Status {
-	if s.Superseded() {
+	for s.Superseded() || s.Forgets() {
 		s.Mine, s.Wish, s.Later = s.Wish, s.Required(), 0
 	}
 	return s
@@ -92,6 +92,14 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 				w.forced--
 				*p = peer{Status: Status{Lists: Lists{Mine: list, Wish: list, Warm: true}}, anew: true}
 			}, fmt.Sprint("restarts with list ", list), "")
+			for from := uint32(1); from <= informedLists; from++ { // the setting warm_from: see table.Table.Begin
+				if from != list {
+					change(func(w *peers, p *peer) {
+						w.forced--
+						*p = peer{Status: Status{Lists: Lists{Mine: from, Wish: list, Warm: true}}, anew: true}
+					}, fmt.Sprintf("restarts with list %d, and knows list %d", list, from), "")
+				}
+			}
 		}
 		if p.State != w.record {
 			change(func(w *peers, p *peer) {

@@ -29,6 +29,9 @@
 // The servers that gain keys are emptied of old values while the list is in force. No proxy stores a
 // moving key at its next owner then. So the next owner has no value of it when keys begin to move.
 //
+// A proxy that is started with the list in force and the next one (table.Pool.From) is like one that was reloaded.
+// If other lists turn out to be in use, it forgets the first one, and is like one that was started with the second one only.
+//
 // A proxy that does not know the list in force serves no key. This happens to a proxy that was started
 // with another list than that of its peers. When all proxies wish its list, one of them begins the next
 // stage. If all proxies are in this state, none knows which servers gain keys. After a longer
@@ -179,6 +182,12 @@ func (s Status) Serves() Service {
 // now use it.
 func (s Status) Superseded() bool {
 	return s.Stage() == Stable && s.Mine != s.Wish && s.List == s.Wish
+}
+
+// Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must
+// use only the list Wish. The process is then like one that was started with that list.
+func (s Status) Forgets() bool {
+	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && (s.List != s.Mine || s.Stage() != Stable && s.Next != s.Wish)
 }
 
 // Holds reports whether the keys of this process still have their servers by the list Mine. If they do,

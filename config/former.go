@@ -1,0 +1,82 @@
+package config
+
+// This file has the setting warm_from: a pool of the file that only says which servers another pool had
+// before.
+
+import (
+	"slices"
+
+	"ringside/proxy/table"
+)
+
+// isFormer reports whether another pool names the pool in warm_from.
+func (f *File) isFormer(name string) bool {
+	return slices.ContainsFunc(f.Pools, func(p Pool) bool { return p.WarmFrom == name && p.WarmFrom != "" && p.Name != name })
+}
+
+// checkFormer checks the settings warm_from.
+func (d *document) checkFormer(f *File) {
+	for i := range f.Pools {
+		p := &f.Pools[i]
+		n, from := d.where[&p.WarmFrom], f.pool(p.WarmFrom)
+		if n == nil || p.WarmFrom == "" {
+			continue
+		}
+		other := slices.IndexFunc(f.Pools, func(q Pool) bool { return q.WarmFrom == p.WarmFrom && q.Name != p.Name })
+		gutter := slices.IndexFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.WarmFrom })
+		switch fail := func(text string, args ...any) {
+			d.failAt(n, "pools.%s.warm_from: "+text, append([]any{p.Name}, args...)...)
+		}; {
+		case from == nil:
+			fail("there is no pool %s%s", quote(p.WarmFrom), didYouMean(p.WarmFrom, f.poolNames()))
+		case from == p:
+			fail("a pool can't be its own source: name a pool with the former servers")
+		case from.WarmFrom != "":
+			fail("pools.%s has warm_from itself, but keys move once: end that change first", from.Name)
+		case other >= 0 && other < i:
+			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, f.Pools[other].Name)
+		case gutter >= 0:
+			fail("pools.%s is the gutter of pools.%s, and has only values of outages", from.Name, f.Pools[gutter].Name)
+		case f.routed(from.Name):
+			fail("a route uses pools.%s, too, so its keys would have two servers: let the route name pools.%s", from.Name, p.Name)
+		case p.Resize.Mode != table.ResizeWarm && d.where[&p.Resize.Mode] == nil:
+			fail("needs resize: {mode: warm} in pools.%s", p.Name)
+		case p.Resize.Mode != table.ResizeWarm:
+			if d.where[&p.Resize.Mode].text != table.ResizeWarm.String() { // otherwise the reason is already an error
+				fail("needs resize: {mode: warm} in pools.%s", p.Name)
+			}
+		case len(from.Sources) > 0:
+			fail("pools.%s has discovered servers: list the addresses that they have now, because all instances must use the same", from.Name)
+		case p.differentSecurity(from) != "":
+			fail("pools.%s and pools.%s have different %s, but the settings of pools.%s are used for all these servers", p.Name, from.Name, p.differentSecurity(from), p.Name)
+		}
+	}
+}
+
+// routed reports whether a route uses the pool.
+func (f *File) routed(name string) bool {
+	for r := range f.routes() {
+		if slices.Contains(r.to(), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// removeFormer moves the pools that warm_from names from f.Pools to the field From of the pools that name
+// them. The file has been checked.
+func (f *File) removeFormer() {
+	var served []Pool
+	for i := range f.Pools {
+		p := f.Pools[i]
+		if f.isFormer(p.Name) {
+			continue
+		}
+		if q := f.pool(p.WarmFrom); q != nil {
+			from := *q
+			p.From = &from
+		}
+		served = append(served, p)
+	}
+	f.Pools = served
+}
