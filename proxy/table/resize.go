@@ -162,7 +162,7 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool))
 		switch {
 		case !holds || p.Resize == ResizePlain && !moving:
 			p.begin()
-		case (moving || begins) && was.Next != nil:
+		case moving && was.Next != nil, begins && was.Next != nil && was.Next.Print() != next.Print():
 			p.use(before)
 			p.Resize = was.Resize
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
