@@ -80,3 +80,33 @@ func TestRemovedServerStaysOut(t *testing.T) {
 		w.settle(30 * sec)
 	}
 }
+
+// TestSecondReloadWhileWithheld reloads a proxy that has removed a server, with strict consistency, before
+// the others know that. The new keeper waits for that as the former one did.
+func TestSecondReloadWhileWithheld(t *testing.T) {
+	members := []Server{{Name: "s1", Address: "tcp s1"}, {Name: "s2", Address: "tcp s2"}}
+	v := NewView(len(members))
+	v.copies.Store(true)
+	v.Publish(New("main", members, Settings{Strict: true}, 1), true)
+	begin := func(departed ...string) *Keeper {
+		k := New("main", members, Settings{Strict: true}, 1)
+		k.Resume(v)
+		for _, name := range departed {
+			k.Departed(name, 0, 0)
+		}
+		k.Tick(1000 * sec)
+		v.Publish(k, true)
+		return k
+	}
+	begin("s3")
+	k := begin() // s3 is back in the list, or no longer known
+	if !v.Handover.Status().Withheld {
+		t.Error("after the second reload, writes do not wait")
+	}
+	for now := 1001 * sec; v.Handover.Status().Withheld; now += sec {
+		if k.Tick(now); now > 1100*sec {
+			t.Fatal("writes wait for ever")
+		}
+		v.Publish(k, true)
+	}
+}

@@ -226,7 +226,9 @@ func (s Settings) withDefaults() Settings {
 // before a reload. before is the View of that keeper.
 func (k *Keeper) Resume(before *View) {
 	k.copies = before.copies.Load()
-	k.barrier.Status = *before.Handover.Status()
+	if k.barrier.Status = *before.Handover.Status(); k.barrier.Withheld {
+		k.told.held = make([]int64, len(k.servers)) // the time in the records starts again
+	}
 	k.resize.State = before.Resize().State
 }
 
