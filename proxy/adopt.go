@@ -66,6 +66,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
 	e.bindListeners(bound, writesEnd)
+	e.Clients.HasTasks = e.hasTasks()
 	e.learnItemSizes()
 	e.Replicator.Pools = e.gen.pools
 	e.tags.Pools = e.taggedPools()
@@ -193,6 +194,18 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool, writesE
 		}
 	}
 	e.near.End()
+}
+
+// hasTasks reports whether a route has features whose commands often need tasks.
+func (e *Engine) hasTasks() bool {
+	for _, l := range e.InOrder {
+		if slices.ContainsFunc(l.Routes, func(rt routing.Route) bool {
+			return rt.Guard != nil || rt.Tags != nil || rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // learnItemSizes makes the engine ask servers for the size of their items, if a route may send

@@ -297,8 +297,8 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestPiecesOfTasks reads many keys, each of which needs a task because the first replica misses. After
-// the first piece, a piece has at most client.TaskKeys keys. Each piece has the whole deadline.
+// TestPiecesOfTasks reads many keys, each of which needs a task because the first replica misses. A piece
+// has at most client.TaskKeys keys. Each piece has the whole deadline.
 func TestPiecesOfTasks(t *testing.T) {
 	s := conversation.New(t)
 	s.Quiet = true
@@ -313,9 +313,9 @@ func TestPiecesOfTasks(t *testing.T) {
 		srv.Got.Reset()
 	}
 	c.Got.Reset()
-	const keys = client.TurnKeys + 5*client.TaskKeys/2
+	const keys = 5 * client.TaskKeys / 2
 	s.Wakeup(func() { s.Engine.Bytes(c.Link, manyKeys(keys)) })
-	for _, want := range []int{client.TurnKeys, client.TaskKeys, client.TaskKeys, client.TaskKeys / 2} {
+	for _, want := range []int{client.TaskKeys, client.TaskKeys, client.TaskKeys / 2} {
 		for _, srv := range []*conversation.Endpoint{first, second} {
 			s.Wakeup(func() {}) // the client's next turn
 			n := bytes.Count(srv.Got.Bytes(), []byte("k1"))
@@ -329,5 +329,68 @@ func TestPiecesOfTasks(t *testing.T) {
 	}
 	if got := c.Got.String(); got != "END\r\n" {
 		t.Errorf("the client got %q", got)
+	}
+}
+
+// TestTasksBound checks how many tasks start in one wakeup. Many clients read keys that the first replica
+// does not have, so its replies start a task for each key. Another client's get is sent in the next
+// wakeup, before most of these tasks start. A client that pipelines sets of replicated keys gets
+// client.TaskKeys of them in one wakeup.
+func TestTasksBound(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
+	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
+		s.Line(line)
+	}
+	innocent, first, second := s.Endpoint("c900"), s.Endpoint("s1"), s.Endpoint("s2")
+	answer := func(srv *conversation.Endpoint) (keys int) {
+		keys = bytes.Count(srv.Got.Bytes(), []byte("get k1"))
+		srv.Got.Reset()
+		s.Engine.Bytes(srv.Link, bytes.Repeat([]byte("END\r\n"), keys))
+		return keys
+	}
+	wakeup := func(f func()) {
+		s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+		f()
+		s.End()
+	}
+	const clients = 3 * client.RoundTasks / client.TaskKeys
+	all := hogs(s, clients)
+	s.Wakeup(func() {
+		for _, c := range all {
+			s.Engine.Bytes(c.Link, manyKeys(2*client.TaskKeys))
+		}
+	})
+	asked := 0
+	wakeup(func() { asked = answer(first) })
+	if want := clients * client.TaskKeys; asked != want {
+		t.Fatalf("the first replica was asked for %d keys, want %d: client.TaskKeys of each client", asked, want)
+	}
+	started := func() int { return bytes.Count(second.Got.Bytes(), []byte("get k1")) }
+	if n := started(); n != client.RoundTasks || !s.Engine.HasBacklog() {
+		t.Errorf("%d tasks have started in one wakeup, want %d", n, client.RoundTasks)
+	}
+	wakeup(func() { s.Engine.Bytes(innocent.Link, []byte("get other1\r\n")) })
+	if n := started(); n > 2*client.RoundTasks || !bytes.Contains(append(first.Got.Bytes(), second.Got.Bytes()...), []byte("get other1")) {
+		t.Errorf("after %d tasks, another client's get has not been sent", n)
+	}
+	s.Wakeup(func() {})
+	if n := started(); n != asked {
+		t.Errorf("%d tasks have started, want %d", n, asked)
+	}
+
+	writer := s.Endpoint("c901")
+	second.Got.Reset()
+	first.Got.Reset()
+	wakeup(func() {
+		var sets bytes.Buffer
+		for i := range 1000 {
+			fmt.Fprintf(&sets, "set n%d 0 0 1\r\n1\r\n", i)
+		}
+		s.Engine.Bytes(writer.Link, sets.Bytes())
+	})
+	if n := bytes.Count(append(first.Got.Bytes(), second.Got.Bytes()...), []byte(" 0 0 1\r\n")); n == 0 || n > 3*(client.TaskKeys+1) {
+		t.Errorf("%d sets were sent in one wakeup", n)
 	}
 }

@@ -37,6 +37,7 @@ type Clients struct {
 	Awaiting   int    // number of sessions that wait for a reply
 	More       int    // keys in flight of all clients, without the first key of each command
 	Share      int    // keys that a client may have in flight however busy the loop is: see SetShare
+	HasTasks   bool   // a route has features whose commands often need tasks, so the first piece of a client's multi-key read is small
 	left       turn   // the work that is left in this round of the loop, for all clients
 	restLine   []byte // scratch: the next piece of a multi-key read
 

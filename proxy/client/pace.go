@@ -179,9 +179,9 @@ func (s *Session) mayAsk() int {
 	return most
 }
 
-// NeedsTask records that a key of x needs a task.
+// NeedsTask records that a key of x needs a task, and subtracts its work from the client's turn.
 func (s *Session) NeedsTask(x *Exchange) {
-	if x.Keys > 1 {
+	if s.turn.keys -= taskWork - 1; x.Keys > 1 {
 		s.tasks++
 	}
 }

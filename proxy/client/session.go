@@ -93,6 +93,9 @@ type Observer interface {
 // NewSession returns the session of a client that has just connected, with the number id.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	s := &Session{e: e, Handler: h, Front: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
+	if e.HasTasks {
+		s.tasks = TaskKeys // so the first piece of a multi-key read is small
+	}
 	s.End, s.Sock = s, sock
 	if e.Now < e.pacedUntil {
 		s.pace()

@@ -20,11 +20,16 @@ package client
 // in flight. So a request waits at its server for a limited number of keys of each other
 // client, whatever they send.
 //
-// A key that needs a task is about twenty times as much work. Only its reply may show that it does. So
-// after a piece with many such keys, the client's next piece has at most TaskKeys keys.
+// A key that needs a task is about twenty times as much work, so it counts as taskWork keys. Only its
+// reply may show that it does. So after a piece with many such keys, the client's next piece has at most
+// TaskKeys keys. That also holds for the first piece of a client if a route has features that
+// need tasks. At most RoundTasks tasks start in one wakeup because of a reply, or because they have
+// waited (package task).
 const (
 	TurnKeys   = 1024
 	TaskKeys   = 64
+	RoundTasks = 4 * TaskKeys
+	taskWork   = TurnKeys / TaskKeys
 	TurnBytes  = 256 << 10
 	RoundKeys  = 4 * TurnKeys
 	RoundBytes = 4 * TurnBytes
@@ -102,7 +107,7 @@ func (e *Clients) spend(keys, bytes int) {
 // with End and Begin, before it reads more.
 func (e *Clients) Spent() bool { return e.left.over() }
 
-// HasBacklog reports whether clients wait for their turn. If so, the driver must not sleep.
+// HasBacklog reports whether clients wait for their turn.
 func (e *Clients) HasBacklog() bool { return len(e.ToWake) > 0 }
 
 // Resume continues with the clients that wait for their turn, for one round.

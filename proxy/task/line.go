@@ -164,7 +164,7 @@ func (e *Tasks) takeOver(t *Task, r *client.OpenRead) {
 	t.inLine = true
 	e.line(t.ownLine(), t, s)
 	e.close(r)
-	e.dispatch(t)
+	e.start(t)
 }
 
 // beginRead records r, a read of s that is about to be sent.
@@ -382,14 +382,40 @@ func (e *Tasks) DispatchAgain(t *Task) {
 	e.Wake()
 }
 
-// DispatchRunnable starts the tasks in Runnable. The engine calls it at the end of a wakeup.
-// Were a task started by the end of the one before, a long line would become a deep stack.
-func (e *Tasks) DispatchRunnable() {
-	for i := 0; i < len(e.Runnable); i++ { // Runnable may grow while its tasks are started
-		e.dispatch(e.Runnable[i])
+// start starts t now or, if enough tasks have started in this wakeup, in a later one.
+func (e *Tasks) start(t *Task) {
+	if len(e.Runnable) == 0 && e.mayStart() {
+		e.dispatch(t)
+		return
 	}
-	clear(e.Runnable)
-	e.Runnable = e.Runnable[:0]
+	e.Runnable = append(e.Runnable, t)
+	e.Wake()
+}
+
+// mayStart counts a task that is about to start, and reports whether it may: see client.RoundTasks.
+func (e *Tasks) mayStart() bool {
+	if now := e.Count.Wakeups; now != e.startedIn {
+		e.startedIn, e.started = now, 0
+	}
+	e.started++
+	return e.started <= client.RoundTasks
+}
+
+// DispatchRunnable starts the tasks in Runnable, as many as may start in this wakeup. The engine calls it at
+// the end of a wakeup. Were a task started by the end of the one before, a long line would become a
+// deep stack.
+func (e *Tasks) DispatchRunnable() {
+	i := 0
+	for ; i < len(e.Runnable) && e.mayStart(); i++ { // Runnable may grow while its tasks are started
+		t := e.Runnable[i]
+		e.Runnable[i] = nil
+		e.dispatch(t)
+	}
+	if i == len(e.Runnable) {
+		e.Runnable = e.Runnable[:0]
+	} else {
+		e.Runnable = e.Runnable[i:]
+	}
 }
 
 // moveToLoop moves t to the loop o, which runs it. The reply returns to the client's loop: see
@@ -410,7 +436,7 @@ func (t *Task) moveToLoop(o *Tasks) {
 			for i := range l.Routes {
 				if l.Routes[i].Prefix == prefix && l.Routes[i].Match == match && l.Routes[i].OneLoop() {
 					t.Route = &l.Routes[i]
-					o.dispatch(t)
+					o.start(t)
 					return
 				}
 			}

@@ -16,7 +16,7 @@ func TestStepsPerCommand(t *testing.T) {
 		s := conversation.New(t)
 		s.Quiet = true
 		s.Line("limits in_flight=100000")
-		s.Line("pool main servers=s1")
+		s.Line("pool main servers=s1 queue=100000")
 		s.Line("route - main guard=wait:0s")
 		s.Line("c1 > get x1")
 		s.Line(`s1 < mg x1 f v c N10 k`)

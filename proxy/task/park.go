@@ -49,7 +49,7 @@ func (e *Tasks) Unpark() {
 			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
 		}
-		e.dispatch(p.t)
+		e.start(p.t)
 	}
 	e.expire() // done last, because starting a parked task may have given a task in a line its turn
 }

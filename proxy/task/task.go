@@ -91,12 +91,14 @@ type Tasks struct {
 	Ended func(t *Task, key []byte, o stats.Outcome, size int)
 
 	Lines    map[Line]*queue // the lines of commands that wait for each other, by name
-	Runnable []*Task         // tasks whose turn in a line has come
+	Runnable []*Task         // tasks that may start now, in this order: see DispatchRunnable
 	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
 
 	freeReads *Read  // kept for reuse
 	readKey   []byte // scratch: the key of a Read, in the form of the client
+	started   int    // number of tasks that start has started in the wakeup startedIn
+	startedIn uint64 // number of a wakeup: see Clients.Count
 }
 
 // Handler serves tasks.
