@@ -4,6 +4,7 @@ package failover
 // package comment lists the phases, and to which server a command is sent in each phase.
 
 import (
+	"cmp"
 	"strconv"
 
 	"ringside/proxy/health"
@@ -115,7 +116,7 @@ serving:
 		}
 		return unavailable("server " + srv.Label() + " is not in use: it does not answer")
 	case e.Now >= t.Deadline:
-		return upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut}, false
+		return upstream.Failure{Why: cmp.Or(t.WaitReason, task.TooLong), Outcome: stats.TimedOut}, false
 	}
 	l.Keys[0] = divert.AppendKey(nil, l.First.Number, t.Key)
 	l.Keys[1] = divert.AppendKey(nil, l.Interim.Number, t.Key)

@@ -358,7 +358,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		}
 	case replicate.Look, replicate.PlaceTombstone:
 		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
-			t.InjectResult(id, &upstream.Result{Server: c.replicas[ask.Replica].Server, Failure: upstream.Failure{Why: task.TooLong, Outcome: stats.TimedOut, Unsent: true}})
+			t.InjectResult(id, &upstream.Result{Server: c.replicas[ask.Replica].Server, Failure: upstream.Failure{Why: cmp.Or(t.WaitReason, task.TooLong), Outcome: stats.TimedOut, Unsent: true}})
 			return
 		}
 	}

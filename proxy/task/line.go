@@ -43,6 +43,9 @@ const maxLine = 1000
 // TooLong is the error of a command that has waited in a line until its deadline.
 const TooLong = "the commands before it on this key took too long"
 
+// overloaded is the error of a command that has waited for its start until its deadline: see start.
+const overloaded = "this instance has more commands to carry out than it can in time"
+
 // ownLine returns the line of t's client on t's key.
 func (t *Task) ownLine() Line { return ownLine(t.Asker, t.Hash) }
 
@@ -388,6 +391,7 @@ func (e *Tasks) start(t *Task) {
 		e.dispatch(t)
 		return
 	}
+	t.WaitReason = cmp.Or(t.WaitReason, overloaded)
 	e.Runnable = append(e.Runnable, t)
 	e.Wake()
 }
