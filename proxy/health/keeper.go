@@ -179,8 +179,16 @@ type contact struct {
 	absentCas uint64 // cas of the unreadable item that is stored in place of the record; 0: there is none
 	patience  int64  // how long the view record must be absent before it counts as lost
 	takeAt    int64  // earliest time to overwrite a view record with another server list or other settings
+	by        writer // the last writer of the record
+	bySince   int64  // when a ping first found a record of such a writer; by and bySince are zero before the first record
 	lacks     string // why the server has no view record that can be replaced: serverNoMeta or serverNoCas; empty: it can have one
 	complaint string // the last logged problem with the server's record
+}
+
+// writer is what a view record says about the proxy that has written it last.
+type writer struct {
+	hash           uint64 // hash of its server list
+	settings, wish uint32 // see record
 }
 
 // Ablate disables the parts a of the protocol between keepers. Only tests use it.

@@ -262,8 +262,11 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	k.readResize(r, now)
 	k.readRemoved(r.others)
 	k.hold(i, now)
+	if by := (writer{r.hash, r.settings, r.wish}); by != s.by {
+		s.by, s.bySince = by, now
+	}
 	news := r.settings == 0 || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
-	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt) {
+	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && (now >= s.bySince+standPings*int64(k.set.Ping) || k.off.Stand)) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}
@@ -285,12 +288,16 @@ func (k *Keeper) adopted(j int, e entry, first bool) entry {
 
 // foreignPings is for how many intervals of pings a view record with another server list has an
 // effect: this proxy then does nothing that requires all proxies to have the same server list. The
-// first record of a server that was away has no such effect. While two proxies have different
-// lists, each writes the hash of its list over the hash of the other list four times in that
-// period, so both notice each other again. After a rolling change, the records have the hash of the
-// proxy that was changed last. Records with other settings have an effect for the same number of
+// first record of a server that was away has no such effect. While proxies have different lists,
+// each writes the hash of its list over the hash of another list, at most four times in that period.
+// Before that, the other hash has stood for standPings, so all proxies have read it, however many there
+// are. So all notice again that the lists differ. After a rolling change, the records have the hash of
+// the proxy that was changed last. Records with other settings have an effect for the same number of
 // intervals, of the length that Keeper.pace allows.
-const foreignPings = 20
+const (
+	foreignPings = 20
+	standPings   = 2
+)
 
 // covers reports whether the entries of a record contain everything that this proxy knows about the
 // servers.

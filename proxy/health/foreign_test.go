@@ -1,0 +1,54 @@
+package health
+
+import (
+	"testing"
+
+	"ringside/proxy/ablation"
+	"ringside/proxy/health/resize"
+)
+
+// TestOneOfManyDisagrees checks that all of many proxies notice one that has not loaded the new list of
+// servers. While it has the former list, no change begins. The change begins when it has the new list. Without the
+// rule that a record stands for some pings, the others begin too early.
+func TestOneOfManyDisagrees(t *testing.T) {
+	for _, proxies := range []int{3, 12, 40, -12} {
+		ablated := proxies < 0
+		w := whole(t, max(proxies, -proxies), 3, Settings{})
+		both := resize.Lists{Mine: 1, Wish: 2}
+		for i, p := range w.proxies {
+			l := both
+			if i == 0 {
+				l.Wish = 1
+			}
+			p.k.SetLists(l, w.now)
+			p.k.Ablate(ablation.Set{Stand: ablated})
+		}
+		began := func() (n int) {
+			for _, p := range w.proxies {
+				if change, ok := p.k.Sweeps(); ok {
+					w.input(p, func() { p.k.Swept(change, w.now) })
+				}
+				if p.k.resize.Stage() != resize.Stable {
+					n++
+				}
+			}
+			return n
+		}
+		for end := w.now + 120*sec; w.now < end; w.run(w.now + 100*ms) {
+			if n := began(); n > 0 && ablated {
+				return
+			} else if n > 0 {
+				t.Fatalf("%d proxies: %d have begun the change %d s before all have the list", proxies, n, (end-w.now)/sec)
+			}
+		}
+		if ablated {
+			t.Error("without the rule, no proxy begins too early")
+		}
+		w.proxies[0].k.SetLists(both, w.now)
+		for end := w.now + 30*sec; began() == 0; w.run(w.now + 100*ms) {
+			if w.now >= end {
+				t.Fatalf("%d proxies: the change does not begin", proxies)
+			}
+		}
+	}
+}
