@@ -15,7 +15,8 @@ import (
 
 // Print returns a hash of t's pools and routes. Two instances with the same hash send every
 // key to the same servers and treat it alike. The hash does not cover settings that can differ
-// between instances: listen addresses, zone, preferred pool, near cache and limits.
+// between instances: listen addresses, zone, preferred pool, near cache and limits. While servers change, it is the
+// hash of the list that the configuration requires, not of the one in use.
 func (t *Table) Print() uint64 {
 	h := fnv.New64a()
 	for _, p := range t.Pools {
@@ -25,13 +26,13 @@ func (t *Table) Print() uint64 {
 			gutter = f.Gutter.Name
 		}
 		f.Gutter = nil
-		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, p.Place.Fingerprint, p.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
-		if p.Resize != ResizePlain {
-			mode := p.Resize
-			if p.Next != nil {
-				mode = p.ResizeLater
-			}
-			fmt.Fprintf(h, "resize %v %v", mode, p.wanted().Print())
+		list, mode := p.wanted(), p.Resize
+		if p.Next != nil {
+			mode = p.ResizeLater
+		}
+		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, list.Place.Fingerprint, list.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
+		if mode != ResizePlain {
+			fmt.Fprintf(h, "resize %v %v", mode, list.Print())
 		}
 	}
 	for _, l := range t.Listeners {

@@ -1,6 +1,6 @@
 package table
 
-// Tests of which changes of a table move replicas to other servers.
+// Tests of which changes of a table move replicas to other servers, and of the hash of a table while its servers change.
 
 import (
 	"testing"
@@ -66,5 +66,49 @@ func TestPrintCopies(t *testing.T) {
 	}
 	if is := print(func(t *Table, _, _ *Pool) { routes(t)[0].Copies.Copies = 1 }); is != 0 {
 		t.Errorf("a table without copies has the print %d", is)
+	}
+}
+
+// TestPrintOfChange checks that instances with the same configuration have the same hash, whatever list is in use:
+// instances that change to it, one that was started with it, and one that knows the former list from warm_from.
+func TestPrintOfChange(t *testing.T) {
+	build := func(mode ResizeMode, servers ...string) *Table {
+		p := &Pool{Name: "main", Resize: mode}
+		for _, name := range servers {
+			p.Place.Fingerprint += name
+			p.Servers = append(p.Servers, Target{Name: name, Network: "tcp", Address: name})
+		}
+		return &Table{Pools: []*Pool{p}, Listeners: []Listener{{Routes: []Route{{Pool: p}}}}}
+	}
+	after := func(is *Table, moving bool, old *Table) *Table {
+		is.Hold(old, func(*Pool) (bool, bool, bool) { return true, moving, false })
+		return is
+	}
+	for _, mode := range []ResizeMode{ResizeFlush, ResizeWarm} {
+		old := func() *Table { return build(mode, "a", "b") }
+		wish := func() *Table { return build(mode, "a", "b", "c") }
+		changes := after(wish(), false, old())
+		restarted := wish()
+		restarted.Pools[0].From = old().Pools[0].List()
+		restarted.Begin()
+		for what, is := range map[string]struct{ got, want *Table }{
+			"waits":                      {changes, wish()},
+			"moves keys":                 {after(wish(), true, changes), wish()},
+			"has ended":                  {changes.Advance(func(*Pool) (bool, bool) { return true, false }), wish()},
+			"was started with warm_from": {restarted, wish()},
+			"has a third list":           {after(build(mode, "a"), true, changes), build(mode, "a")},
+			"is taken back":              {after(old(), true, changes), old()},
+			"changes to mode plain":      {after(build(ResizePlain, "a"), true, changes), build(ResizePlain, "a")},
+		} {
+			if mode == ResizeFlush && what == "was started with warm_from" {
+				continue
+			}
+			if is.got.Print() != is.want.Print() {
+				t.Errorf("%v: an instance whose change %s has another hash than its configuration", mode, what)
+			}
+		}
+		if changes.Print() == old().Print() {
+			t.Errorf("%v: an instance with the new configuration has the hash of the old one", mode)
+		}
 	}
 }
