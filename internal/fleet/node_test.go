@@ -24,6 +24,7 @@ type node struct {
 	hung   bool // stopped: its kernel accepts bytes, but the process does not run
 	store  *memnode.Node
 	left   *memnode.Node // the items of the process that has ended, if the server has restartable memory
+	denies bool          // it rejects flush_all
 	began  int64
 	pipes  []*pipe // connections with work to do after a hang
 	limits wire.Limits
@@ -173,7 +174,7 @@ func (n *node) one(c *pipe, request []byte) []byte {
 	case "lru_crawler metadump all\r\n", "lru_crawler metadump hash\r\n":
 		return n.list()
 	case "flush_all\r\n":
-		if n.f.denies {
+		if n.f.denies || n.denies {
 			return []byte("CLIENT_ERROR flush_all not allowed\r\n")
 		}
 		n.f.flushes++

@@ -195,3 +195,36 @@ func TestResizeDeadServer(t *testing.T) {
 		t.Errorf("%d keys are left", n)
 	}
 }
+
+// TestResizeRejectedFlush changes servers in mode flush while a server that gains keys rejects flush_all. The others keep
+// their values if the server is new. They lose them once if it is not.
+func TestResizeRejectedFlush(t *testing.T) {
+	f := newFleet(scenario{sidecars: 2, servers: 4, mode: table.Rehash, resize: table.ResizeFlush}, 1, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	change := func(what string, node int, most int, change func(l *layout)) {
+		t.Helper()
+		ended := func() bool {
+			return !slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return is.Serves() != resize.All || is.List != is.Required() })
+		}
+		before := f.flushes
+		if node >= 0 {
+			f.nodes[node].denies = true
+		}
+		f.reload(change)
+		f.run(f.now + 200*second)
+		if n := f.flushes - before; n > most || node >= 0 && ended() {
+			t.Errorf("%s: %d flushes in 200 s, ended: %t", what, n, ended())
+		}
+		if node >= 0 {
+			f.nodes[node].denies = false
+			f.run(f.now + 30*second)
+		}
+		if !ended() || f.broken != "" {
+			t.Errorf("%s: it does not end: %+v %s", what, f.stages(), f.broken)
+		}
+	}
+	change("a server is removed", -1, 6, func(l *layout) { l.gone = 3 })
+	change("a new server rejects it", 3, 0, func(l *layout) { l.gone = -1 })
+	change("an old server rejects it", 1, 6, reweigh)
+}

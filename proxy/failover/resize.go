@@ -38,13 +38,18 @@ const (
 )
 
 // sweep flushes the servers that gain keys. All instances may do it at the same time: a further flush
-// only costs misses.
+// only costs misses. If a server can't be flushed, the sweep tries again after a ping, but only those that it has
+// not flushed: no server gets a value of a key that it will own before the change. New servers are flushed first, so
+// that the others keep their values while a new one can't be flushed.
 type sweep struct {
-	change [2]uint32
-	all    int    // number of servers
-	open   int    // number of servers that are being flushed
-	why    string // why a server could not be flushed; empty: all could
-	again  int64
+	change  [2]uint32
+	all     int                        // number of servers
+	rest    []*upstream.Server         // servers that are flushed after those that are being flushed
+	open    int                        // number of servers that are being flushed
+	flushed map[*upstream.Server]int64 // for each server that is flushed, when that was noted there last
+	fails   string                     // why a server could not be flushed in this attempt; empty: all could so far
+	why     string                     // the same, of the last attempt that has ended
+	again   int64
 }
 
 // sweepAsk receives the replies of one server during a sweep.
@@ -78,15 +83,45 @@ func (e *Keepers) followResize(w *Agent) {
 	if bp == nil {
 		return
 	}
-	w.sweep = &sweep{change: change, again: e.Now + int64(w.failover.Ping)}
-	for _, srv := range gaining(bp) {
-		w.sweep.open++
-		w.sweep.all++
-		a := &sweepAsk{e: e, w: w, s: w.sweep, srv: srv, key: fmt.Sprintf("%s_swept__:%s", divert.Reserved, w.Pool)}
-		a.ask(askWalk, "mg "+WalkKey(w.Pool, change[0])+" v\r\n")
+	if w.sweep == nil || w.sweep.change != change {
+		w.sweep = &sweep{change: change, flushed: map[*upstream.Server]int64{}}
 	}
-	if w.sweep.open == 0 {
-		e.swept(w, w.sweep)
+	s, list := w.sweep, gaining(bp)
+	s.again, s.all, s.fails, s.rest = e.Now+int64(w.failover.Ping), len(list), "", nil
+	first := []*upstream.Server{}
+	for _, srv := range list {
+		if slices.Contains(bp.Servers, srv) {
+			s.rest = append(s.rest, srv)
+		} else {
+			first = append(first, srv)
+		}
+	}
+	e.sweep(w, first)
+}
+
+// sweep flushes servers, and then the rest of the sweep of w.
+func (e *Keepers) sweep(w *Agent, list []*upstream.Server) {
+	s := w.sweep
+	s.open = 1 + len(list) // the additional one keeps the attempt open until all servers are asked
+	for _, srv := range list {
+		a := &sweepAsk{e: e, w: w, s: s, srv: srv, key: fmt.Sprintf("%s_swept__:%s", divert.Reserved, w.Pool)}
+		switch noted, flushed := s.flushed[srv]; {
+		case !flushed:
+			a.ask(askWalk, "mg "+WalkKey(w.Pool, s.change[0])+" v\r\n")
+		case e.Now >= noted+int64(sweptSeconds*time.Second/2):
+			a.note()
+		default:
+			s.open--
+		}
+	}
+	e.flushedOne(w, s)
+}
+
+// flushedOne ends the attempt to flush servers when none is being flushed any more.
+func (e *Keepers) flushedOne(w *Agent, s *sweep) {
+	if s.open--; s.open == 0 {
+		e.swept(w, s)
+		e.At(link.KeeperTimer, s.again)
 	}
 }
 
@@ -103,7 +138,7 @@ func (w *Agent) addResize(into *stats.Snapshot, now int64) {
 	}
 	to.Status, to.Since, to.Waits = is, time.Duration(now-max(began, w.Began)), why
 	if s := w.sweep; s != nil && s.change == [2]uint32{is.N, is.Wish} && is.Stage() == resize.Stable {
-		to.Work.Of, to.Work.At, to.Work.Why = s.all, s.all-s.open, s.why
+		to.Work.Of, to.Work.At, to.Work.Why = s.all, len(s.flushed), s.why
 	}
 }
 
@@ -127,9 +162,14 @@ func WalkKey(pool string, n uint32) string {
 	return fmt.Sprintf("%s_walk__:%s:%d", divert.Reserved, pool, n)
 }
 
-// swept ends a sweep.
+// swept flushes the rest of the servers, or ends the attempt.
 func (e *Keepers) swept(w *Agent, s *sweep) {
-	if s.why == "" {
+	if rest := s.rest; s.fails == "" && len(rest) > 0 {
+		s.rest = nil
+		e.sweep(w, rest)
+		return
+	}
+	if s.why = s.fails; s.why == "" {
 		w.Keeper.Swept(s.change, e.Now)
 	}
 	e.Schedule(w)
@@ -141,32 +181,42 @@ func (a *sweepAsk) ask(id int, line string) {
 	a.e.Ask(a.srv.DedicatedConn(sweepConn), a, id, &limit, []byte(line), true)
 }
 
+// note notes that the server is flushed, on the server, for other instances.
+func (a *sweepAsk) note() {
+	a.s.flushed[a.srv] = a.e.Now
+	mark := a.mark()
+	a.ask(askNote, fmt.Sprintf("ms %s %d T%d\r\n%s\r\n", a.key, len(mark), sweptSeconds, mark))
+}
+
+// mark returns the value of the item that says that the server is flushed.
+func (a *sweepAsk) mark() string { return fmt.Sprintf("%d.%d", a.s.change[0], a.s.change[1]) }
+
 func (a *sweepAsk) Client() uint64 { return 0 }
 
 func (a *sweepAsk) Answered(id int, r *upstream.Result) {
 	if a.done {
 		return
 	}
-	mark := fmt.Sprintf("%d.%d", a.s.change[0], a.s.change[1])
 	value, _, found := health.MetaValue(r.Bytes)
 	switch {
+	case id == askNote: // the item only spares other instances a flush
+		a.end("")
 	case r.Bytes == nil:
 		a.end(r.Why)
 	case id == askWalk && found:
 		a.end("another instance moves keys at the moment")
 	case id == askWalk:
 		a.ask(askSwept, "mg "+a.key+" v\r\n")
-	case id == askSwept && found && string(value) == mark:
+	case id == askSwept && found && string(value) == a.mark():
+		a.s.flushed[a.srv] = a.e.Now
 		a.end("")
 	case id == askSwept:
 		a.ask(askFlush, "flush_all\r\n")
 	case id == askFlush && string(r.Bytes) != wire.AnswerOK:
 		a.end("it has answered flush_all with " + fmt.Sprintf("%.100q", r.Bytes))
-	case id == askFlush:
-		a.e.Notify(a.srv, func(k *health.Keeper, server int, now int64) { k.Flushed(server, now) })
-		a.ask(askNote, fmt.Sprintf("ms %s %d T%d\r\n%s\r\n", a.key, len(mark), sweptSeconds, mark))
 	default:
-		a.end("")
+		a.e.Notify(a.srv, func(k *health.Keeper, server int, now int64) { k.Flushed(server, now) })
+		a.note()
 	}
 }
 
@@ -175,14 +225,11 @@ func (a *sweepAsk) end(why string) {
 	a.done = true
 	a.srv.CloseDedicated(sweepConn)
 	if why != "" {
-		a.s.why = a.srv.Label() + ": " + why
+		a.s.fails = a.srv.Label() + ": " + why
 		a.e.LogLimited(slog.LevelWarn, a.w.Pool+" "+a.srv.Target.Name+" sweep", "server list can't change: a server that gains keys can't be flushed", event.Other.Attr(),
 			"pool", a.w.Pool, "server", a.srv.Target.Name, "why", why)
 	}
-	if a.s.open--; a.s.open == 0 {
-		a.e.swept(a.w, a.s)
-		a.e.At(link.KeeperTimer, a.s.again)
-	}
+	a.e.flushedOne(a.w, a.s)
 }
 
 // bound returns the pool of w with the servers of this loop; nil: the loop has another table.
