@@ -228,3 +228,41 @@ func TestResizeRejectedFlush(t *testing.T) {
 	change("a new server rejects it", 3, 0, func(l *layout) { l.gone = -1 })
 	change("an old server rejects it", 1, 6, reweigh)
 }
+
+// TestResizeWaitsForInstance reloads one of two instances. It says that the change waits for the other one, until that
+// is reloaded, too.
+func TestResizeWaitsForInstance(t *testing.T) {
+	for _, mode := range []table.ResizeMode{table.ResizeFlush, table.ResizeWarm} {
+		f := newFleet(scenario{sidecars: 2, servers: 4, mode: table.Rehash, resize: mode, remember: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.run(f.now + 10*second)
+		waits := func(i int) string { return f.sidecars[i].snapshot().Resize("main").Waiting() }
+		f.gone = 2
+		f.edition++
+		f.sidecars[0].reload()
+		for end := f.now + 4*second; f.now < end; f.run(f.now + 100*milli) {
+			if why := waits(0); why != "" {
+				t.Fatalf("%v: it waits just after the reload: %s", mode, why)
+			}
+		}
+		f.run(f.now + 10*second)
+		for end := f.now + 60*second; f.now < end; f.run(f.now + 100*milli) {
+			if why, want := waits(0), f.sidecars[1].p.Name+" has another configuration"; why != want || waits(1) != "" {
+				t.Fatalf("%v: it waits because %q, want %q; the other instance: %q", mode, why, want, waits(1))
+			}
+		}
+		f.sidecars[1].reload()
+		f.run(f.now + 6*second)
+		for end := f.now + 40*second; f.now < end; f.run(f.now + 100*milli) {
+			if why := waits(0) + waits(1); why != "" {
+				t.Fatalf("%v: it waits although both are reloaded: %s", mode, why)
+			}
+		}
+		for i, is := range f.stages() {
+			if is.List != is.Required() || is.Serves() != resize.All || f.broken != "" {
+				t.Errorf("%v: p%d: %+v %s", mode, i, is, f.broken)
+			}
+		}
+	}
+}

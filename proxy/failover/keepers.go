@@ -36,7 +36,7 @@ type Agent struct {
 
 	coordinates bool // changes of the server list are coordinated: package health/resize
 
-	waits string // name of the server for which a change of the servers waits; empty: none
+	waits string // what a change of the servers waits for, as last logged: the name of a server, or what is known about other instances; empty: nothing
 	sweep *sweep // the flush of the servers that gain keys by a change of the server list; nil: none
 
 	inherited []inheritance // for each server, its state before the reload that has created the agent

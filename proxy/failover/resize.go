@@ -127,7 +127,7 @@ func (e *Keepers) flushedOne(w *Agent, s *sweep) {
 
 // addResize adds the state of a change of the servers to a snapshot, if instances change them together.
 func (w *Agent) addResize(into *stats.Snapshot, now int64) {
-	is, began, why, server := w.Keeper.Resize()
+	is, began, why, server := w.Keeper.Resize(now)
 	if is.Mine == 0 {
 		return
 	}
@@ -142,13 +142,16 @@ func (w *Agent) addResize(into *stats.Snapshot, now int64) {
 	}
 }
 
-// logWait logs why a change of the servers can't go on, if it waits for a server.
+// logWait logs why a change of the servers can't go on, if it waits for a server or for another instance.
 func (w *Agent) logWait(e *Keepers) {
-	is, _, why, server := w.Keeper.Resize()
+	is, _, why, server := w.Keeper.Resize(e.Now)
 	switch {
-	case server < 0 || is.Mine == 0:
+	case why == "" || is.Mine == 0:
 		w.waits = ""
-	case w.waits != w.Servers[server].Name:
+	case server < 0 && w.waits != why:
+		w.waits = why
+		e.LogLimited(slog.LevelWarn, w.Pool+" waits", "a change of servers must wait for other instances", event.Other.Attr(), "pool", w.Pool, "why", why)
+	case server >= 0 && w.waits != w.Servers[server].Name:
 		w.waits = w.Servers[server].Name
 		what := cmp.Or(w.Keeper.Verdict(server).Why, why)
 		e.LogLimited(slog.LevelWarn, w.Pool+" "+w.Servers[server].Name+" waits", "a change of servers must wait for a server", event.Other.Attr(),

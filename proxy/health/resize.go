@@ -3,6 +3,8 @@ package health
 // This file runs the changes of the server list (package resize) in a keeper.
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -32,9 +34,8 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 }
 
 // Resize returns the state of a change of the server list, and when this process adopted its stage or its
-// wish. why says why keys can't begin to move although all proxies may have the same wish; empty: no reason is
-// known. It is about a server, unless that is -1.
-func (k *Keeper) Resize() (s resize.Status, began int64, why string, server int) {
+// wish. why says why keys can't begin to move; empty: no reason is known. It is about a server, unless that is -1.
+func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
 	if s.Stage() != resize.Stable || s.List == s.Required() || s.N == 0 {
 		return s, began, "", server
@@ -51,7 +52,36 @@ func (k *Keeper) Resize() (s resize.Status, began int64, why string, server int)
 			}
 		}
 	}
+	if s.Serves() == resize.All && k.resize.Overdue(now, k.pace()) {
+		why = k.dissent(now)
+	}
 	return s, began, why, server
+}
+
+// dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
+// view records have the wish of a proxy, but not its name. So dissent names those with another configuration.
+func (k *Keeper) dissent(now int64) string {
+	names := []string{}
+	for _, e := range k.roll.Here() {
+		if e.Config != k.roll.self.Config {
+			names = append(names, cmp.Or(e.Name, "another instance"))
+		}
+	}
+	n := len(names)
+	switch {
+	case n > 3:
+		names = append(names[:2], fmt.Sprintf("%d more instances", n-2))
+	case n == 0 && now < k.wishUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
+		return "another instance has another server list"
+	}
+	switch {
+	case n == 0 || now >= k.wishUntil:
+		return ""
+	case n == 1:
+		return names[0] + " has another configuration"
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last] + " have another configuration"
 }
 
 // permits reports whether server i does not delay a change of the server list: it is not between two phases

@@ -110,6 +110,8 @@ var waitRemedies = []Word{
 	{"does not answer", "Check that memcached runs there"},
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
+	{"another configuration", "Give all instances the same file, and reload them"},
+	{"another server list", "Give all instances the same file, and reload them"},
 }
 
 // waitsFor returns why the change s of the pool p can't go on, and what an operator can do.

@@ -16,7 +16,7 @@ type ResizeSnapshot struct {
 	resize.Status
 	Since time.Duration // how long this instance has known the stage; in resize.Stable, at most how long it has had its list
 	Waits string        // why keys do not begin to move, in words; empty: no reason is known
-	For   string        // name of the server to which Waits applies; empty: none
+	For   string        // name of the server to which Waits applies; empty: none, or other instances
 	Work  ResizeWork
 	Ours  bool // this instance does Work
 	Keys  ResizeKeys

@@ -322,6 +322,11 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 // Began returns when this process adopted the state, or, if that is later, when its wish was set.
 func (r *Resize) Began() int64 { return max(r.Since, r.wished) }
 
+// Overdue reports whether the next stage could have begun if all proxies had the same wish.
+func (r *Resize) Overdue(now int64, ping time.Duration) bool {
+	return now >= r.Began()+waitPings*int64(ping)
+}
+
 // Patience returns how long a step waits at most until all proxies have the same servers, although they wish
 // the same list. A proxy that knows the list in force is the first that goes on.
 func (r *Resize) Patience(ping time.Duration) int64 {
