@@ -2,10 +2,12 @@ package fleet
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/health/resize"
+	"ringside/proxy/stats"
 	"ringside/proxy/table"
 )
 
@@ -188,11 +190,53 @@ func TestResizeDeadServer(t *testing.T) {
 	list(-1)
 	until("keys do not move to it", func() bool { return f.stages()[0].Stage() == resize.Move })
 	f.nodes[2].die()
-	until("the change has not ended without it", ended)
+	none := 0 // how often no key was shown as left while keys could not move
+	until("the change has not ended without it", func() bool {
+		for _, s := range f.sidecars {
+			if is := s.snapshot().Resize("main"); is.Ours && strings.HasSuffix(is.Work.Why, "is out") && is.Work.Listed && is.Work.Left == 0 {
+				none++
+			}
+		}
+		return ended()
+	})
+	if none > 0 {
+		t.Errorf("no keys are left while keys can't move, %d times", none)
+	}
 	list(2)
 	until("it is not removed again", ended)
 	if n := f.items(); n < 40 {
 		t.Errorf("%d keys are left", n)
+	}
+}
+
+// TestResizeDeadOwner ends the process of an old server while its keys move. The keys that are left are lost, and
+// counted so.
+func TestResizeDeadOwner(t *testing.T) {
+	f := filled(false)
+	f.rate = 1
+	f.reload(func(l *layout) { l.gone = 2 })
+	work := func() (is stats.ResizeWork, keys stats.ResizeKeys) {
+		for _, s := range f.sidecars {
+			r := s.snapshot().Resize("main")
+			keys.Moved, keys.Rejected = keys.Moved+r.Keys.Moved, keys.Rejected+r.Keys.Rejected
+			if r.Ours && r.Stage() == resize.Move && r.Work.Server == "s2" && r.Work.Listed {
+				is = r.Work
+			}
+		}
+		return is, keys
+	}
+	var before stats.ResizeWork
+	for end := f.now + 60*second; f.now < end && before.Done < 2; f.run(f.now + 100*milli) {
+		before, _ = work()
+	}
+	f.nodes[2].die()
+	for end := f.now + 200*second; f.now < end; f.run(f.now + second) {
+		if is := f.stages()[0]; is.Stage() == resize.Stable {
+			break
+		}
+	}
+	if _, keys := work(); before.Left < 3 || keys.Rejected+2 < before.Left || keys.Rejected > before.Left || keys.Moved+keys.Rejected < before.Done+before.Left-2 {
+		t.Errorf("%d keys moved, and %d are lost; before the server died: %+v", keys.Moved, keys.Rejected, before)
 	}
 }
 

@@ -26,7 +26,8 @@ const (
 	ConnectionLost                // a server closed a connection with requests in flight; attributes: server, requests, why
 	ResyncDone                    // a server that rejoined has its replicas again; attributes: server, keys
 	ResyncFailed                  // a server that rejoined cannot be filled with its replicas now; attributes: server, why
-	KeysMoved                     // a change of the servers of a pool has moved all keys; attributes: pool, keys, rejected, seconds
+	KeysMoved                     // a change of the servers of a pool has moved all keys; attributes: pool, keys, seconds
+	KeysLost                      // the same, but keys are lost; attributes: pool, keys, lost, old_servers_out, seconds
 	TagInvalidated                // a tag was invalidated; attributes: tag, count
 	ServerDown                    // a server does not reply; attributes: server, why
 	ServerUp                      // a server that was down replies again; attributes: server, out

@@ -86,6 +86,9 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
 	is.Text = is.sentences(s.Warm)
+	if gone := ownersOut(sum, p); len(gone) > 0 && (is.Step == moving || is.Step == checking || is.Step == ending) {
+		is.Text += " " + enumerate(gone) + oneOrAll(gone, " is", " are") + " out: keys that did not move from there before are lost."
+	}
 	if is.Level == Good && s.Waiting() != "" {
 		is.Level = Warn
 		is.Why, is.Remedy = waitsFor(sum, p, s)
@@ -95,6 +98,16 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		}
 	}
 	return is
+}
+
+// ownersOut returns the names of the servers of p that are out, or must be flushed.
+func ownersOut(sum *stats.Snapshot, p *table.Pool) (names []string) {
+	for _, t := range p.Servers {
+		if m := sum.Phase(p.Name, t.Name); m != nil && (m.Phase == health.Out || m.Phase == health.Returning) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 // waitRemedies are the remedies for causes for which a change waits: the first one with a text that the cause
@@ -215,7 +228,7 @@ func (is *Resize) work(did string) string {
 		text += fmt.Sprintf(" (%d of %d servers).", is.At, is.Of)
 	}
 	if is.Rejected > 0 {
-		text += fmt.Sprintf(" %s are lost: their new server has rejected them, or was out for a minute.", Count(float64(is.Rejected)))
+		text += fmt.Sprintf(" %s are lost: their new server has rejected them, or was out for a minute, or their old server is out.", Count(float64(is.Rejected)))
 	}
 	switch {
 	case is.Ours:

@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"ringside/proxy/event"
@@ -60,23 +61,25 @@ type walk struct {
 	asked  int   // number of servers that were asked for the view record of the pool Former
 	dump   *dump
 
-	named  []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
-	keys   []string            // keys that were listed and are not handled yet
-	size   int                 // what keys costs, in bytes
-	more   uint64              // number of keys of the listing that did not fit
-	works  bool                // a listing has ended, and its keys are being handled
-	found  int                 // keys of the present listing
-	failed int                 // keys of the present listing that could not be handled
-	reason string              // why one of them could not be handled; empty: not known
-	again  int                 // keys of the present listing that were handled in the pass before
-	passes int                 // passes in a row with keys that failed or were listed again
-	stuck  bool                // the pass before had keys that could not be handled, or that were listed again
-	gaps   bool                // the present listing may omit keys
-	out    map[int]int64       // for servers to which keys move and that are out, by their index in the list Next: since when this work has seen that
-	gone   map[uint64]struct{} // hashes of the keys that this pass has moved
-	before map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
-	clean  int                 // listings in a row that have found nothing
-	open   int                 // keys that are being handled
+	named   []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
+	keys    []string            // keys that were listed and are not handled yet
+	size    int                 // what keys costs, in bytes
+	more    uint64              // number of keys of the listing that did not fit
+	works   bool                // a listing has ended, and its keys are being handled
+	found   int                 // keys of the present listing
+	failed  int                 // keys of the present listing that could not be handled
+	reason  string              // why one of them could not be handled; empty: not known
+	unmoved uint64              // keys that the last listing of this server that was handled has left there
+	away    []string            // names of old owners that are out, so that their keys can't be moved
+	again   int                 // keys of the present listing that were handled in the pass before
+	passes  int                 // passes in a row with keys that failed or were listed again
+	stuck   bool                // the pass before had keys that could not be handled, or that were listed again
+	gaps    bool                // the present listing may omit keys
+	out     map[int]int64       // for servers to which keys move and that are out, by their index in the list Next: since when this work has seen that
+	gone    map[uint64]struct{} // hashes of the keys that this pass has moved
+	before  map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
+	clean   int                 // listings in a row that have found nothing
+	open    int                 // keys that are being handled
 
 	ours    bool  // this instance does the work
 	asking  bool  // the request for the item that says so is in flight
@@ -198,7 +201,8 @@ func (k *walk) advance() {
 	srv := k.bp.Server(i)
 	switch phase := k.bp.View.Phase(i); {
 	case k.stage != resize.Stable && (phase == health.Out || phase == health.Returning): // it is flushed before it is in use again
-		k.rest = k.rest[1:]
+		k.lose(srv)
+		k.next()
 		e.At(link.ResyncTimer, e.Now)
 	case phase != health.In || k.bp.View.Suspected(i) || srv.Down:
 		k.later("server " + srv.Label() + " is not in use")
@@ -263,6 +267,18 @@ func (k *walk) allListed(d *dump, ok bool, why string) {
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
 
+// next ends the work on a server.
+func (k *walk) next() { k.rest, k.clean, k.gone, k.unmoved = k.rest[1:], 0, nil, 0 }
+
+// lose counts the keys of an old owner that is out as lost, as far as a listing has found them.
+func (k *walk) lose(srv *upstream.Server) {
+	if k.stage == resize.Move {
+		k.away = append(k.away, srv.Target.Name)
+		k.progress.Rejected += k.unmoved
+		k.e.countKeys(k.w.Pool).Rejected += k.unmoved
+	}
+}
+
 // handle handles listed keys, as fast as the rate of the pool allows.
 func (k *walk) handle() {
 	e := k.e
@@ -323,27 +339,25 @@ func (k *walk) take(key []byte) bool {
 	mv.ended = func(c *command, ok bool) {
 		k.open--
 		count := e.countKeys(k.w.Pool)
-		for i := range c.asks {
-			if a := &c.asks[i]; a.Step == replicate.Fill && (a.kind == replicate.ServerError || a.kind == replicate.ClientError) {
-				k.gone[hash] = struct{}{}
-				k.progress.Rejected++
-				count.Rejected++
-			}
-		}
+		rejects := slices.ContainsFunc(c.asks, func(a copyAsk) bool {
+			return a.Step == replicate.Fill && (a.kind == replicate.ServerError || a.kind == replicate.ClientError)
+		})
 		switch {
-		case !ok:
-			k.failed++
-		case lost:
+		case rejects, ok && lost:
 			k.progress.Rejected++
 			count.Rejected++
-		case moves:
+		case ok && moves:
+			k.progress.Done++
 			count.Moved++
-		default:
+		case ok:
+			k.progress.Done++
 			count.Removed++
 		}
-		if ok {
+		if !ok {
+			k.failed++
+		}
+		if ok || rejects {
 			k.gone[hash] = struct{}{}
-			k.progress.Done++
 		}
 		e.At(link.ResyncTimer, e.Now)
 	}
@@ -382,6 +396,7 @@ func (k *walk) route() *routing.Route {
 // passed ends the work on a listing. The server is done when a listing has found nothing.
 func (k *walk) passed() {
 	k.works = false
+	k.unmoved = uint64(k.failed) + k.more
 	k.clean++
 	if k.found > 0 || k.more > 0 {
 		k.clean = 0
@@ -401,7 +416,7 @@ func (k *walk) passed() {
 		k.at = k.e.Now + pause
 		return
 	case k.clean > 0 && (!k.gaps || k.clean >= gapPasses):
-		k.rest, k.clean, k.gone = k.rest[1:], 0, nil
+		k.next()
 	}
 	k.e.At(link.ResyncTimer, k.e.Now)
 }
@@ -509,8 +524,8 @@ func (k *walk) item(key, flags string) string {
 	return fmt.Sprintf("ms %s %d T%d%s\r\n%s\r\n", key, len(value), walkSeconds, flags, value)
 }
 
-// left returns how many keys of the present listing are not handled yet.
-func (k *walk) left() uint64 { return uint64(len(k.keys)+k.open) + k.more }
+// left returns how many keys of the present listing are still on the server.
+func (k *walk) left() uint64 { return uint64(len(k.keys)+k.open+k.failed) + k.more }
 
 // listing returns how long the present listing has taken, in seconds; 0: there is none.
 func (k *walk) listing() int64 {
@@ -581,15 +596,19 @@ func (k *walk) rate() {
 
 // logEnd logs the work of a stage that has ended.
 func (k *walk) logEnd() {
-	what, reports := "keys have moved to other servers", event.KeysMoved
-	if k.stage != resize.Move {
+	what, reports, p := "keys have moved to other servers", event.KeysMoved, &k.progress
+	switch {
+	case k.stage == resize.Move && (p.Rejected > 0 || len(k.away) > 0):
+		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
+			"keys", p.Done, "lost", p.Rejected, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
+		return
+	case k.stage != resize.Move:
 		what, reports = "keys were removed from servers that must not have them", event.Other
-		if k.progress.Done == 0 {
+		if p.Done == 0 {
 			return
 		}
 	}
-	k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, reports.Attr(), "pool", k.w.Pool,
-		"keys", k.progress.Done, "rejected", k.progress.Rejected, "seconds", (k.e.Now-k.began)/int64(time.Second))
+	k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, reports.Attr(), "pool", k.w.Pool, "keys", p.Done, "seconds", (k.e.Now-k.began)/int64(time.Second))
 }
 
 // addResize adds the progress of the changes of servers to a snapshot.

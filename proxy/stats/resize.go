@@ -46,7 +46,7 @@ type ResizeWork struct {
 	At       int     `json:"at"`       // number of Server in the order of the work, from 1
 	Of       int     `json:"of"`       // number of servers
 	Done     uint64  `json:"done"`     // keys that the work has moved or removed so far
-	Rejected uint64  `json:"rejected"` // keys that are lost because their new server has rejected them
+	Rejected uint64  `json:"rejected"` // keys that are lost: see ResizeKeys
 	Left     uint64  `json:"left"`     // keys that the last listing of Server has found, and that are not handled yet
 	Listed   bool    `json:"listed"`   // the listing of Server has ended, so Left is known
 	Listing  int64   `json:"listing"`  // how long the listing of Server has taken so far, in seconds; 0: there is none
@@ -79,7 +79,7 @@ type ResizeKeys struct {
 	Moved    uint64 // keys that the work of this instance has moved to their new servers
 	Copied   uint64 // keys that reads have copied to their new servers
 	Removed  uint64 // keys that the work has removed, because their server must not have them
-	Rejected uint64 // keys that are lost because their new server has rejected them
+	Rejected uint64 // keys that are lost: their new server has rejected them, or was out for a minute, or their old one is out
 }
 
 // Resize returns the state of a change of the pool's servers. It creates one if there is none.
@@ -106,7 +106,7 @@ var (
 	resizeKeys = PerPool.Counter("resize_keys_total",
 		"Keys that this instance has handled in changes of the pool's servers with resize.mode warm, by result. moved: moved by the "+
 			"instance that lists the old servers. copied: copied by a read; they are later in moved, too. removed: removed from a server "+
-			"that must not have them. rejected: lost, because their new server has rejected them, or was out for a minute.",
+			"that must not have them. rejected: lost, because their new server has rejected them, or was out for a minute, or because their old server went out.",
 		"result")
 	resizeLeft = PerPool.Gauge("resize_keys_left",
 		"Keys that the last listing of a server has found, and that are not moved or removed yet. 0 on instances that do not list the "+
