@@ -292,7 +292,7 @@ func TestResizeWaitsForInstance(t *testing.T) {
 		}
 		f.run(f.now + 10*second)
 		for end := f.now + 60*second; f.now < end; f.run(f.now + 100*milli) {
-			if why, want := waits(0), f.sidecars[1].p.Name+" has another configuration"; why != want || waits(1) != "" {
+			if why, want := waits(0), "instance "+f.sidecars[1].p.Name+" has another configuration"; why != want || waits(1) != "" {
 				t.Fatalf("%v: it waits because %q, want %q; the other instance: %q", mode, why, want, waits(1))
 			}
 		}

@@ -64,13 +64,13 @@ func (k *Keeper) dissent(now int64) string {
 	names := []string{}
 	for _, e := range k.roll.Here() {
 		if e.Config != k.roll.self.Config {
-			names = append(names, cmp.Or(e.Name, "another instance"))
+			names = append(names, cmp.Or(e.Name, "without a name"))
 		}
 	}
 	n := len(names)
 	switch {
 	case n > 3:
-		names = append(names[:2], fmt.Sprintf("%d more instances", n-2))
+		names = append(names[:2], fmt.Sprintf("%d more", n-2))
 	case n == 0 && now < k.wishUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
 		return "another instance has another server list"
 	}
@@ -78,10 +78,10 @@ func (k *Keeper) dissent(now int64) string {
 	case n == 0 || now >= k.wishUntil:
 		return ""
 	case n == 1:
-		return names[0] + " has another configuration"
+		return "instance " + names[0] + " has another configuration"
 	}
 	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " and " + names[last] + " have another configuration"
+	return "instances " + strings.Join(names[:last], ", ") + " and " + names[last] + " have another configuration"
 }
 
 // permits reports whether server i does not delay a change of the server list: it is not between two phases

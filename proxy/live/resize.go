@@ -137,9 +137,9 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 	case s.For == "" || m == nil || s.Stage() != resize.Stable:
 		return why, ""
 	}
-	name := Clean(s.For)
+	name := "server " + Clean(s.For)
 	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For) {
-		name = "the new server " + name
+		name = "the new " + name
 	}
 	switch {
 	case m.Override != health.Restore:
