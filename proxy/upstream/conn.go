@@ -53,6 +53,14 @@ type Conn struct {
 	Features wire.Features // what the server understands; 0: its release is not known yet on this socket
 	lateWork
 	life
+	alone
+}
+
+// alone is what is known about failures of a connection while others of the server work: see failAlone.
+type alone struct {
+	dialAt int64  // for a connection for clients' requests: when it may be dialed again; 0: at once
+	wait   int64  // time from the last failure to dialAt
+	why    string // the error line for requests before dialAt
 }
 
 // life distinguishes the current connection from earlier ones of the same Conn.
@@ -446,8 +454,45 @@ func (c *Conn) Lost(err error) {
 		c.failAll("server "+srv.Label()+": "+why, stats.Lost)
 		return
 	}
+	if srv.worksWithout(c) {
+		c.failAlone(why, stats.Unavailable)
+		return
+	}
 	srv.goDown(why, errors.Is(err, link.ErrRefused))
 	c.failAll(srv.Why, stats.Unavailable)
+}
+
+// heardTime is how long a server counts as up because of the last bytes on one of its connections, although a
+// new connection to it fails. It is longer than the default interval between two pings of a keeper.
+const heardTime = 2 * time.Second
+
+// worksWithout reports whether the server is not down although its new connection c fails: c is only for a task of
+// Ringside itself, or the server has replied lately on another connection for clients' requests. New
+// connections also fail because the server has too many, or because its name can't be resolved now.
+func (srv *Server) worksWithout(c *Conn) bool {
+	return !srv.Keeps(c) || slices.ContainsFunc(srv.Conns, func(o *Conn) bool {
+		return o != c && o.State == ConnUp && o.greeted && !o.Full && srv.e.Now-o.lastIn < int64(heardTime)
+	})
+}
+
+// failAlone fails the requests on c, a new connection that fails for the reason why although the server is up. If c is
+// for clients' requests, Ringside waits before it dials again, longer after each failure in a row.
+func (c *Conn) failAlone(why string, o stats.Outcome) {
+	srv := c.Server
+	e, b := srv.e, srv.backoff
+	if c.wait = min(2*c.wait, int64(b.Max)); c.wait == 0 || e.Now > c.dialAt+int64(b.Max) {
+		c.wait = int64(b.First)
+	}
+	c.dialAt, c.why = e.Now+c.wait, "server "+srv.Label()+": a new connection fails: "+why
+	e.LogLimited(slog.LevelWarn, srv.Label()+" new connection", "a new connection to a server fails; others work", "server", srv.Target.Name, "address", srv.Address(), "why", why)
+	switch {
+	case c.State == ConnIdle:
+		c.failAll(c.why, o)
+	case srv.Keeps(c):
+		c.giveUp(c.why, o) // a mutation that was sent may run late
+	default:
+		c.abort(c.why, o)
+	}
 }
 
 // abort resets the connection and fails all its requests with the reason why. A reset also drops the
@@ -462,9 +507,13 @@ func (c *Conn) abort(why string, o stats.Outcome) {
 }
 
 // rejectGreeting ends a connection on which the server has not replied correctly to the greeting,
-// and marks the server as down, with the reason why. So Ringside waits before it dials the server
-// again.
+// and marks the server as down, with the reason why, unless another connection works. So Ringside waits before
+// it dials the server again.
 func (c *Conn) rejectGreeting(why string, o stats.Outcome) {
+	if c.Server.worksWithout(c) {
+		c.failAlone(why, o)
+		return
+	}
 	c.giveUp(c.Server.whyDown(why), o)
 	c.Server.goDown(why, false)
 }

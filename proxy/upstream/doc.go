@@ -58,7 +58,9 @@
 //
 // A server is down for this loop in three cases: a connection to the server cannot be made, it does
 // not reply to the greeting (version) on a new connection, or several requests in a row time out.
-// The pools set how many, three by default. Requests on a dead connection do not count. While the
+// The pools set how many, three by default. Requests on a dead connection do not count. A new connection
+// does not count if it is for a task of Ringside itself, or if the server has replied within two seconds on
+// another connection for clients' requests. Then only the requests for the new connection fail. While the
 // server is down its requests fail at once, and only Ringside dials it again, at growing intervals,
 // until it replies. This package does not decide which server handles the keys in that time, nor
 // whether other loops and instances see the same failure: that is up to the implementations of

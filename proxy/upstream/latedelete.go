@@ -158,7 +158,7 @@ func (c *Conn) stepAside() (fresh *Conn) {
 	srv := c.Server
 	e := srv.e
 	fresh = srv.newConn()
-	fresh.lastIn = c.lastIn
+	fresh.lastIn, fresh.alone = c.lastIn, c.alone
 	srv.Conns[slices.Index(srv.Conns, c)] = fresh
 	if srv.wantsConn() {
 		e.Mark(&fresh.Link)

@@ -137,7 +137,7 @@ func (c *Conn) broken(what string, buf []byte) {
 		srv.joinGets = false
 		e.LogLimited(slog.LevelWarn, srv.Label(), "server replied to several gets in the wrong order, so it gets one key per request from now on: set gets: single, or multiget_order: request if it is a Ringside instance", "server", srv.Target.Name, "address", srv.Address())
 	}
-	if srv.violated(); !c.greeted && !c.Lingering || srv.violations >= srv.downAfter {
+	if srv.violated(); !c.greeted && !c.Lingering && !srv.worksWithout(c) || srv.violations >= srv.downAfter {
 		was := srv.Down
 		c.abort(srv.whyDown("it "+what), stats.Unavailable)
 		if srv.goDown("it "+what, false); !was {

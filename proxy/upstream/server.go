@@ -194,7 +194,10 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	}
 	c = srv.Conns[0]
 	if srv.Connections > 1 || client&Bulky != 0 {
-		c = srv.connOf(client)
+		if c = srv.connOf(client); c.dialAt > srv.e.Now {
+			srv.Count.Refused++
+			return nil, c.why, stats.Unavailable
+		}
 	}
 	if srv.Lingering > 0 {
 		c = c.routeToLingering(client)
