@@ -289,6 +289,8 @@
 //     that serves the key like any other would show the placeholder of a proxy that is still in settle.
 //   - A refused incr is believed only if the item is still the one that was seen before.
 //   - A server may refuse a value, for example because it is too large there. Then a command fails.
+//   - A proxy may sleep between two requests of a command. So before each request, the caller checks the deadline
+//     of the command and its leases. If they have ended when the value is stored, the value is removed (Withdraw).
 //
 // Mode flush moves nothing. It needs neither placeholders nor Relocate, but a stage between announce
 // and the new owners in which reads of moving keys miss, and their mutations wait. If reads asked the

@@ -241,6 +241,22 @@ func (r *Rule) conclude() {
 	r.main = uint8(r.askFrom(newOwner, d, r.guard[newOwner]))
 }
 
+// Withdraw removes the value that a settled command of Relocate has stored, if it has, because the client gets
+// an error. A value whose cas is not known (Forward) is removed whatever the item is now. Withdraw reports
+// whether there is something to remove.
+func (r *Rule) Withdraw() bool {
+	if r.class != relocates || r.answer < 0 || r.asks[r.answer].kind != Stored {
+		return false
+	}
+	step := Drop
+	if r.asks[r.answer].step == Forward {
+		step = Remove
+	}
+	r.stage = done
+	r.askFrom(newOwner, step, uint8(r.answer))
+	return true
+}
+
 // giveUp ends a command that has failed with the given ask, and removes its tombstone.
 func (r *Rule) giveUp(ask int) {
 	if ask >= 0 && !r.asks[ask].kind.refused() {

@@ -1049,6 +1049,7 @@ func TestRelocateTakesEveryOutcome(t *testing.T) {
 				if r.open == 0 && !r.IsDone() {
 					t.Errorf("%+v is stuck: %s", c, history(&r))
 				}
+				withdraws(t, r)
 				for i := range int(r.n) {
 					if r.asks[i].kind != pending {
 						continue
@@ -1069,6 +1070,30 @@ func TestRelocateTakesEveryOutcome(t *testing.T) {
 		}
 	}
 	t.Log(visited, "states")
+}
+
+// withdraws checks that r removes the value that it has stored, if it has, by the cas that the server has replied.
+func withdraws(t *testing.T, r Rule) {
+	s, ok := r.Settled()
+	if !ok || !r.IsDone() || r.class != relocates {
+		return
+	}
+	stored := s.Answer >= 0 && r.asks[s.Answer].kind == Stored
+	if r.Withdraw() != stored {
+		t.Errorf("stored %v: %s", stored, history(&r))
+	}
+	var room [maxAsks]Ask
+	for _, a := range r.Next(room[:0]) {
+		if blind := r.asks[s.Answer].step == Forward; a.Replica != newOwner || a.Guard != s.Answer || a.Step != Drop && !blind || a.Step != Remove && blind {
+			t.Errorf("%+v after %s", a, history(&r))
+		}
+		for _, k := range []Kind{Deleted, NotFound, Exists, InDoubt} {
+			last := r
+			if last.HandleOutcome(a.Number, Outcome{Kind: k}); !last.IsDone() {
+				t.Errorf("%+v: %s", k, history(&last))
+			}
+		}
+	}
 }
 
 func TestRelocateDoesNotAllocate(t *testing.T) {

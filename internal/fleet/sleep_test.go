@@ -4,9 +4,12 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
 
@@ -119,4 +122,87 @@ func sleepInWarm(c scenario, seed uint64, text string, early bool) string {
 		return f.stale[0]
 	}
 	return f.broken
+}
+
+// TestSleepInMove checks a proxy that sleeps in the middle of sets while keys move to other servers. Meanwhile a
+// client of the other proxy sets the same keys. When the first proxy wakes, its clients get errors, and their
+// values must not be found any more.
+func TestSleepInMove(t *testing.T) {
+	seeds := uint64(4)
+	if hurried() {
+		seeds = 1
+	}
+	interrupted := 0
+	for seed := range seeds {
+		n, why := sleepInMove(seed)
+		if interrupted += n; why != "" {
+			t.Errorf("seed %d: %s", seed, why)
+		}
+	}
+	if interrupted == 0 {
+		t.Error("no set was interrupted")
+	}
+}
+
+// sleepInMove runs one seed. It returns the number of sets that the sleep interrupted, and what went wrong, or "".
+func sleepInMove(seed uint64) (interrupted int, broken string) {
+	const clients = 24
+	f := newFleet(scenario{sidecars: 2, apps: clients, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm, rate: 1, cold: 300, remember: true, exact: true}, seed, false)
+	f.quiet = true
+	sleeper, far, near := f.sidecars[0], f.apps[:clients], f.apps[clients:]
+	ask := func(a *app, o *op) {
+		a.todo = append(a.todo, func() *op { return o })
+		a.next()
+	}
+	store := func(apps []*app) (list []*fwrite) {
+		for i, a := range apps {
+			o := a.store(f.values[i], "set")
+			list = append(list, o.w)
+			ask(a, o)
+		}
+		return list
+	}
+	f.settle("at the start", 30*second)
+	for _, k := range f.values { // so many that the move takes minutes
+		near[0].todo = append(near[0].todo, func() *op { return near[0].store(k, "set") })
+	}
+	near[0].next()
+	f.run(f.now + 10*second)
+	f.reload(func(l *layout) { l.gone = 2 })
+	for end := f.now + 60*second; f.now < end && slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return is.Stage() != resize.Move }); {
+		f.run(f.now + 10*milli)
+	}
+	slow := func(delay int64) {
+		for _, p := range f.paths[0] {
+			p.slow = delay
+		}
+	}
+	slow(10 * milli)
+	f.run(f.now + second)
+	late := store(far)
+	f.run(f.now + 25*milli + f.upTo(50*milli))
+	sleeper.pause()
+	f.run(f.now + 6*second) // their placeholders expire
+	newer := store(near)
+	f.run(f.now + second)
+	for i, s := range f.stages() {
+		if s.Stage() != resize.Move {
+			f.wrong("", "p%d is in stage %v", i, s.Stage())
+		}
+	}
+	slow(0)
+	sleeper.resume()
+	f.run(f.now + 5*second)
+	for i, k := range f.values[:clients] {
+		if late[i].acked || late[i].answered == 0 || !newer[i].acked {
+			continue
+		}
+		interrupted++
+		for _, n := range f.nodes {
+			if found := string(n.store.Line().Do([]byte("get " + k.name + "\r\n"))); strings.Contains(found, late[i].value) {
+				f.wrong(k.name, "%s has %q, whose client got an error at %.4f, though a newer value was stored", n.name, late[i].value, sec(late[i].answered))
+			}
+		}
+	}
+	return interrupted, f.broken
 }

@@ -88,7 +88,8 @@ import (
 //	wait 500ms      the clock advances
 //	handover pauses   all instances have the table and pause writes to keys that move;
 //	                or: handover is done
-//	list moves      the instances change to the pools' next server lists; list unknown: the list in force is not known
+//	list moves      the instances change to the pools' next server lists, and do not serve keys that move; list warms:
+//	                both owners of these keys serve them (resize=warm); list unknown: the list in force is not known
 //	order POOL s1 drain   an operator sets an override on s1 of POOL: drain, down or restore
 //	marks met other 2, taken add 1   the counters of replica tombstones so far, by event and user; none: all are 0
 //	opaques         the file includes the opaques of Ringside's own meta commands, in requests and replies; without this line the harness removes and adds them
@@ -350,6 +351,7 @@ func (s *Harness) Line(line string) {
 		for _, w := range s.Proxy.Agents() {
 			w.View.SetResize(map[string]resize.Status{
 				"moves":   {State: resize.State{N: 11, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2}},
+				"warms":   {State: resize.State{N: 8, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
 				"unknown": {State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1}},
 			}[rest], false)
 		}
@@ -526,6 +528,8 @@ func (s *Harness) Pool(f []string) {
 			}
 			next.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(next.Servers))}
 			p.Next = next
+		case "resize": // the only value of this option is warm
+			p.Resize = table.ResizeWarm
 		case "auth":
 			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
 		case "failover":

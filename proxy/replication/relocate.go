@@ -117,6 +117,10 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
 	}
 	c.writes = !reads
+	if !c.holdsLeases(t.Loop.Moment()) {
+		t.Fail(uncertain, stats.Unavailable)
+		return
+	}
 	is := command
 	if (command.Vivify || command.Win) && old != replicate.Empty {
 		mv.create, mv.second, is = true, command, replicate.Command{Op: replicate.Gets}
@@ -167,7 +171,12 @@ func movingTag(change uint32, number uint64) uint64 {
 	return 1
 }
 
-// goesOn reports whether the command may send its next request: its stage must not have ended.
+// holdsLeases reports whether this process has leases on the servers that a command on a key that moves uses.
+func (c *command) holdsLeases(now int64) bool {
+	return c.replicas[0].leased(now) && (!c.moving.both || c.replicas[1].leased(now))
+}
+
+// goesOn reports whether the stage in which the command began has not ended.
 func (c *command) goesOn() bool {
 	return c.moving == nil || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
 }
@@ -193,11 +202,7 @@ func (c *command) surely(t *task.Task) bool {
 	if !bp.Pool.Failover.Strict {
 		return true
 	}
-	now := t.Loop.Moment()
-	if !c.replicas[0].leased(now) || c.moving.both && !c.replicas[1].leased(now) {
-		return false
-	}
-	return c.goesOn() && c.phases == c.phaseNumbers() && (!c.moving.away || bp.View.Gen() == c.moving.gen)
+	return c.holdsLeases(t.Loop.Moment()) && c.goesOn() && c.phases == c.phaseNumbers() && (!c.moving.away || bp.View.Gen() == c.moving.gen)
 }
 
 // proceedToCreate runs the client's command that creates a missing key, when the key has moved or neither

@@ -301,8 +301,10 @@ func (c *command) Begin(t *task.Task) {
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
 		if !c.goesOn() {
-			c.stop(t)
-			return
+			if _, settled := c.rule.Settled(); !settled {
+				c.stop(t)
+				return
+			}
 		}
 		for _, ask := range c.next {
 			c.send(t, ask)
@@ -328,15 +330,12 @@ func (c *command) advance(t *task.Task) {
 	}
 }
 
-// send sends one ask, except in three cases. In these it does not send the request, and reports
+// send sends one ask, except in two cases. In these it does not send the request, and reports
 // the outcome at once.
 //
+//   - The ask must not be sent now: see command.refusal.
 //   - The ask is guarded by a cas, and the connection may reach another process than
 //     the one that assigned the cas. In that process the same cas belongs to another item.
-//   - It is a Fetch from a replica that can't be the source of a repair.
-//   - It would start a delete again after its deadline. The tombstones of its first
-//     round may have expired, so another client may hold the lock that was deleted. A
-//     second round would delete that lock.
 func (c *command) send(t *task.Task, ask replicate.Ask) {
 	id := ask.Number
 	var guard *upstream.ConnEpoch
@@ -351,21 +350,18 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			t.CatchUp()
 		})
 		return
+	}
+	srv := c.replicas[ask.Replica].Server
+	if why, o := c.refusal(t, ask); why != "" {
+		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: why, Outcome: o, Unsent: true}})
+		return
+	}
+	switch ask.Step {
 	case replicate.Join, replicate.Check, replicate.RefreshTombstone, replicate.Fill, replicate.Store, replicate.Drop:
 		guard = &c.asks[ask.Guard].result.ConnEpoch
 		if !guard.HasEnded() && c.ofSet(t, ask.Guard) || c.asks[ask.Guard].kind == 0 { // a Check after a set compares values and not cas, and the function outcome checks the process. A Check right after an append, and a tombstone in place of the client's token, depend on no earlier reply
 			guard = nil
 		}
-	case replicate.Look, replicate.PlaceTombstone:
-		if t.Op == wire.Delete && !t.ClientDone && t.Loop.Moment() >= t.Deadline {
-			t.InjectResult(id, &upstream.Result{Server: c.replicas[ask.Replica].Server, Failure: upstream.Failure{Why: cmp.Or(t.WaitReason, task.TooLong), Outcome: stats.TimedOut, Unsent: true}})
-			return
-		}
-	}
-	srv := c.replicas[ask.Replica].Server
-	if ask.Step == replicate.Fetch && (!c.replicas[ask.Replica].canBeSource(t.Loop.Moment()) || ask.Replica == c.primary && c.handedOver(t)) {
-		t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Why: "the server may not have the key any more, so its reply does not count", Outcome: stats.Unavailable, Unsent: true}})
-		return
 	}
 	line := c.line(t, &c.asks[id])
 	if c.e.Ablation.Leaves && c.moving != nil && !c.isRepair && ask.Step == replicate.Remove {
@@ -536,7 +532,10 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		case (!c.writes || c.rejected(t, s)) && c.rule.IsDone() && e.Now < t.Deadline:
 			e.DispatchAgain(t)
 		case !c.writes:
-			t.Fail("the server may not have the key any more, so its reply does not count", stats.Unavailable)
+			t.Fail(unconfirmed, stats.Unavailable)
+		case c.rule.Withdraw():
+			t.Fail(unsure+": the key was deleted", stats.Unavailable)
+			return true
 		default:
 			switch c.goOn(t) {
 			case replicate.Answered:

@@ -4,8 +4,11 @@ package replication
 // counts when the client gets it.
 
 import (
+	"cmp"
+
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
+	"ringside/proxy/stats"
 	"ringside/proxy/task"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -107,6 +110,43 @@ func (m *replica) canBeSource(now int64) bool {
 	}
 	phase := m.Pool.View.Phase(m.Index)
 	return phase == health.In || phase == health.Warming || phase == health.Settling
+}
+
+// The reasons why a request is not sent, or a reply does not count.
+const (
+	overdue     = "the command reached its deadline between two of its requests"
+	uncertain   = "it is not certain which server has the key now"
+	unconfirmed = "the server may not have the key any more, so its reply does not count"
+)
+
+// refusal returns why an ask must not be sent now, and the outcome for the client; "": it may be sent.
+//
+//   - It is a Fetch from a replica that can't be the source of a repair.
+//   - It would start a delete again after its deadline. The tombstones of its first round may have expired,
+//     so another client may hold the lock that was deleted. A second round would delete that lock.
+//   - It belongs to a client's command on a key that moves, and the deadline has passed, or a lease has ended.
+//     The process may have been suspended since the last reply, and other instances may have acknowledged
+//     newer writes since. A command that has its result may still remove what it has stored.
+func (c *command) refusal(t *task.Task, ask replicate.Ask) (why string, o stats.Outcome) {
+	moves := c.moving != nil && !c.isRepair
+	if moves {
+		_, settled := c.rule.Settled()
+		moves = !settled
+	}
+	again := t.Op == wire.Delete && !t.ClientDone && (ask.Step == replicate.Look || ask.Step == replicate.PlaceTombstone)
+	fetches := ask.Step == replicate.Fetch
+	if !moves && !again && !fetches {
+		return "", stats.Okay
+	}
+	switch now := t.Loop.Moment(); {
+	case (moves || again) && now >= t.Deadline:
+		return cmp.Or(t.WaitReason, overdue), stats.TimedOut
+	case moves && !c.holdsLeases(now):
+		return uncertain, stats.Unavailable
+	case fetches && (!c.replicas[ask.Replica].canBeSource(now) || ask.Replica == c.primary && c.handedOver(t)):
+		return unconfirmed, stats.Unavailable
+	}
+	return "", stats.Okay
 }
 
 // outlook returns a number that changes when a parked command should start again. That is when a
