@@ -58,8 +58,12 @@ type relocating struct {
 }
 
 // Acted reports whether a command of Relocate has made a request that other clients may notice. A
-// tombstone at the new owner does not count.
+// tombstone at the new owner does not count, and neither does the move of the value.
 func (r *Rule) Acted() bool { return r.acted }
+
+// HasTombstone reports whether the tombstone of a command of Relocate, which its ask 0 has stored, is at the
+// new owner. A command that is dropped should remove it, so that others need not wait until it expires.
+func (r *Rule) HasTombstone() bool { return r.held != 0 }
 
 // OldIsEmpty reports whether a command of Relocate has found that the old owner has nothing, or has
 // emptied it. Once the command has succeeded, the key needs only Empty until the owners are exchanged.
@@ -210,7 +214,7 @@ func (r *Rule) clearOld() {
 		r.conclude()
 		return
 	}
-	r.acted = true
+	r.acted = r.acted || r.held != 0     // otherwise the new owner has the value
 	if r.held != 0 && r.c.Op == Delete { // after a reversal, the old owner may have a tombstone
 		r.ask(oldOwner, Look)
 	}

@@ -82,6 +82,7 @@ type scenario struct {
 	keeps  bool  // promise: no acknowledged value is missed
 	newer  bool  // keeps is also promised if an earlier write has failed
 	stays  bool  // promise: no acknowledged value is missed twice
+	few    bool  // promise: of the reads of acknowledged values, at most one in twenty misses
 	serves bool  // promise: no instance lacks the list of servers in force
 	undone bool  // keeps is also promised if a later set has failed
 	shown  bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
@@ -139,7 +140,7 @@ type fleet struct {
 
 // tally counts what happened in a run.
 type tally struct {
-	asked, hits, errors, ejected, returned, flushes int
+	asked, hits, gaps, errors, ejected, returned, flushes int
 
 	// raced counts reads of a value that another proxy's repair has copied during a
 	// flush_all. The repair read it from a replica that was not flushed yet, and stored
@@ -422,6 +423,9 @@ func (f *fleet) finish() {
 			f.wrong("", "p%d: %d clients, %d parked writes and %d lines of writes are left", s.id, sum.Clients, sum.Parked, sum.Lines)
 		}
 		s.count()
+	}
+	if hits := max(f.hits, 1); f.few && f.gaps*20 > hits && f.broken == "" {
+		f.wrong("", "%d reads have missed an acknowledged value, and %d have found one", f.gaps, hits)
 	}
 	if f.stays && f.flushes > 0 && f.broken == "" {
 		f.wrong("", "a server was flushed")

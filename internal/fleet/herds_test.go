@@ -26,6 +26,24 @@ func copiedHerd(c scenario) scenario {
 	return c
 }
 
+// resizedHerd returns a fleet whose servers change while clients rebuild missing values.
+func resizedHerd(name string, h herd, asks []ask, faults ...string) scenario {
+	return scenario{name: name, sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm, cold: 12,
+		asks: asks, faults: faults, count: 2, calm: true, exact: true, few: true, herd: &h}
+}
+
+// faulty returns c with servers that fail.
+func faulty(c scenario) scenario {
+	c.calm, c.few = false, false
+	return c
+}
+
+// threeProxies returns c with a third proxy and so many changes.
+func threeProxies(c scenario, count int) scenario {
+	c.sidecars, c.engines, c.count, c.few = 3, 2, count, c.few && count > 1
+	return c
+}
+
 // restartsOf returns a fleet whose server is restarted again and again, so that cas
 // numbers are low and repeat.
 func restartsOf(name string, h herd) scenario {
@@ -115,11 +133,27 @@ var herds = []scenario{
 	{name: "guard, copies, evictions", sidecars: 2, servers: 2, strict: true, copies: spread, late: tardy, request: patient, cold: 1, asks: appending, aimed: true, faults: []string{"evict"}, count: 6, calm: true, exact: true, herd: &brisk},
 	{name: "guard, copies, relaxed, one proxy", sidecars: 1, servers: 3, copies: twice, cold: 4, asks: writing, faults: alone, count: 3, exact: true, herd: &crowded},
 	{name: "guard, copies, relaxed", sidecars: 2, servers: 3, copies: twice, cold: 4, asks: wanting, faults: anything, count: 3, loose: true, herd: &brisk},
+	resizedHerd("guard, resize", moved, wanting, "resize", "resize, weights"),
+	resizedHerd("guard, resize, soft deletes", movedSoftly, wanting, "resize", "resize, weights"),
+	resizedHerd("guard, resize, writers", movedCrowd, writing, "resize", "resize, weights"),
+	resizedHerd("guard, resize, others append and touch", moved, meddling, "resize", "resize, weights"),
+	resizedHerd("guard, resize, threads", movedThreads, wanting, "resize, weights"),
+	resizedHerd("guard, resize, early", movedEarly, wanting, "resize, weights"),
+	faulty(resizedHerd("guard, resize, faults", moved, wanting, "resize, hang", "resize, kill")),
+	threeProxies(resizedHerd("guard, resize, restarts", moved, deleting, "resize, restart"), 1),
+	threeProxies(resizedHerd("guard, resize, three proxies of two engines", movedCrowd, writing, "resize", "resize, weights"), 2),
+	resizedHerd("guard, resize, back", moved, deleting, "resize, back"),
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
 
 // Herds during faults, with a request timeout of 200 ms.
 var (
+	moved        = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli}
+	movedSoftly  = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 6}
+	movedCrowd   = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, writers: true}
+	movedThreads = herd{GuardSettings: threaded.GuardSettings, takes: 150 * milli, threads: 3}
+	movedEarly   = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 2 * time.Second, Early: 2 * time.Second}, takes: 150 * milli, lives: 9}
+
 	brisk     = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2}
 	threaded  = herd{GuardSettings: table.GuardSettings{Clients: table.Shared, Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli, lives: 2, threads: 3}
 	softly    = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 4}
@@ -196,6 +230,12 @@ func TestGuardAblations(t *testing.T) {
 		{"copies, no miss recorded after a wait", herdOf("guard, copies, waits end"), ablations{Set: ablation.Set{Late: true}}},
 		{"copies, no miss recorded after an error", herdOf("guard, copies, strict"), ablations{Set: ablation.Set{Failed: true}}},
 		{"copies, what is copied is not bound", herdOf("guard, copies, one proxy far away"), ablations{spoiled: blindFills}},
+		{"resize, commands continue at the old owner", herdOf("guard, resize, writers"), ablations{Set: ablation.Set{Stays: true}}},
+		{"resize, sets are not bound", herdOf("guard, resize"), ablations{spoiled: blindSets}},
+		{"resize, misses outlive a move", herdOf("guard, resize, threads"), ablations{Set: ablation.Set{Phase: true}}},
+		{"resize, the old owner keeps the value", herdOf("guard, resize"), ablations{Set: ablation.Set{Leaves: true}}},
+		{"resize, no wait", herdOf("guard, resize, writers"), ablations{Set: ablation.Set{Clear: true}}},
+		{"resize, stubs are copied", herdOf("guard, resize"), ablations{spoiled: copiedStubs}},
 		{"copies, stubs are copied", herdOf("guard, copies, strict, spread, proxies of two engines"), ablations{spoiled: copiedStubs}},
 	}
 	if hurried() {

@@ -108,6 +108,9 @@ func (f *fleet) keep(o *op, line string, failed bool) {
 func (a *app) judgeMiss(o *op, i int) {
 	f, k := a.f, o.keys[i]
 	a.judgeStored(o, k)
+	if o.kepts[i] != 0 && o.kepts[i] == k.kept && k.storing == 0 && (f.herd == nil || f.herd.lives == 0) {
+		f.gaps++
+	}
 	switch {
 	case f.stays && len(o.keys) == 1 && o.kepts[i] != 0 && o.kepts[i] == k.kept && k.storing == 0: // a read may miss a value once, while it moves
 		if k.missed == k.kept && o.invoked > k.missedAt {

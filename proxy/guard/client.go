@@ -57,8 +57,13 @@ type itemPlace struct {
 	Gen    uint64 // changes when the health phase of the key's own server or of Server changes
 
 	Copied bool   // the key has several replicas
-	Seal   uint64 // XOR of a cas of Server and the token that clients see for this cas; 0: not known, or the key has one replica
+	Moves  bool   // the key has one copy and moves, and Server is its new owner
+	Seal   uint64 // XOR of a cas of Server and the token that clients see for this cas; 0: not known, or the key has one replica and does not move
 }
+
+// inSteps reports whether commands on the key are steps that other packages serve. Only these know which
+// servers to ask.
+func (p itemPlace) inSteps() bool { return p.Copied || p.Moves }
 
 // missClient identifies a client connection that may get misses. All loops share it.
 type missClient struct {

@@ -11,6 +11,7 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/client"
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -172,7 +173,7 @@ func (g *Guard) serves(t *task.Task) bool {
 	if l == nil { // the key was not guarded yet when the request arrived
 		l = &rule{party: &clientState{g: g, missClient: missClient{ID: t.Asker}}}
 	}
-	l.g, l.RouteGuard = g, t.Route.Guard
+	l.g, l.RouteGuard, l.copies = g, t.Route.Guard, nil
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
 		if l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key); l.copies == nil {
@@ -180,8 +181,7 @@ func (g *Guard) serves(t *task.Task) bool {
 		}
 		return l.start(t)
 	}
-	trouble, parked := l.locate(t, t.Op <= wire.Gats)
-	switch {
+	switch trouble, parked := l.locate(t, t.Op <= wire.Gats); {
 	case parked:
 		return true
 	case trouble.Why != "":
@@ -214,8 +214,14 @@ func (l *rule) unguard(t *task.Task) (served bool) {
 	return false
 }
 
-// locate finds the server of t's key, and the name of the key on that server: see Spot.Locate.
+// locate finds the server of t's key, and the name of the key on that server: see Spot.Locate. A command on
+// a key that moves is served in steps, like one on a replicated key.
 func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked bool) {
+	if t.Route.Arrives(t.Key) {
+		l.Spot, l.at, l.name = failover.Spot{View: t.Route.View}, 0, t.Key
+		l.copies, l.Spot.Route = movingReplyFor(t.Route, t.Key)
+		return upstream.Failure{}, false
+	}
 	trouble, parked = l.Locate(t, read)
 	if l.at = 0; l.Role == health.Returning {
 		l.at = 1
@@ -238,7 +244,7 @@ func (l *rule) start(t *task.Task) bool {
 		t.Run(0, nil)
 	case !passes(t):
 		t.Reject(wire.AppendClientError(nil, why))
-	case l.copies == nil && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
+	case !l.replicated() && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 	case t.Req.Letters.Has('I') && (t.Op == wire.Cas || t.Op == wire.Delete):
 		l.rewrite(t)

@@ -152,7 +152,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.copies != nil) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway, so the cas is not checked
+	if c := l.conn(t); (c != nil || l.replicated()) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway, so the cas is not checked
 		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))

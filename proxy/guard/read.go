@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"ringside/proxy/health"
@@ -98,38 +99,38 @@ func (l *rule) read(t *task.Task) {
 	l.flags = l.guardFlags(t)
 	first := t.Meta("mg", l.name, " f v t", nil)
 	switch {
+	case t.Req.Dialect == wire.Meta && !touches(t) && l.copies.moves: // a read of the cas would move the key first
+		first = t.WithKey(l.name, appendToLine(t, strings.Replace(l.more(t, nil), " c", "", 1)))
 	case t.Req.Dialect == wire.Meta && !touches(t):
 		first = l.readLine(t, l.name, nil, false)
-	case mustBeFresh(t) || t.Route.ReadsFirst() || t.Req.Flags&wire.Binary != 0:
+	case mustBeFresh(t) || t.Route.ReadsFirst() && l.replicated() || t.Req.Flags&wire.Binary != 0:
 		first = t.Meta("mg", l.name, " f v c t", nil)
 	}
-	l.ask(t, first, (*rule).readAny)
+	l.inspect(t, l.at, first, (*rule).readAny)
 }
 
 // readAny handles the reply of any replica.
-func (l *rule) readAny(t *task.Task, r *upstream.Result) {
-	if !l.answered(t, r) {
-		return
+func (l *rule) readAny(t *task.Task, r *upstream.Result, s *Item) {
+	switch {
+	case !l.answered(t, r):
+	case !s.IsAbsent() && !s.IsSpecial() && s.Tags == stamp.Stands && s.SecondsLeft() >= dueBelow(l.flags):
+		l.serve(t, r, s)
+	default:
+		l.inspect(t, l.at, l.readLine(t, l.name, l.flags, false), (*rule).readPrimary)
 	}
-	s := itemOf(r)
-	if !s.IsAbsent() && !s.IsSpecial() && s.SecondsLeft() >= dueBelow(l.flags) {
-		l.serve(t, r, &s)
-		return
-	}
-	l.ask(t, l.readLine(t, l.name, l.flags, false), (*rule).readPrimary)
 }
 
-// readPrimary handles r, the primary's reply to the read t. A miss without a placeholder means
-// that the primary has a tombstone: another client is deleting or copying the key. That ends
-// soon, so t waits if this is its first such reply.
-func (l *rule) readPrimary(t *task.Task, r *upstream.Result) {
-	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide {
+// readPrimary handles r, the reply of the primary, or of the new owner of a key that moves, to the read t. A
+// miss without a placeholder means that the primary has a tombstone: another client is deleting or copying the
+// key. That ends soon, so t waits if this is its first such reply.
+func (l *rule) readPrimary(t *task.Task, r *upstream.Result, s *Item) {
+	if r.Reply.Kind == wire.Miss && !l.copies.Looked && !l.Hide && l.replicated() {
 		l.copies.Looked = true
 		s := Item{Kind: wire.Value, Flags: []byte(tombstoneFlags), Via: r.ConnEpoch, At: r.Asked}
 		l.late(t, &s)
 		return
 	}
-	l.found(t, r)
+	l.judge(t, r, s)
 }
 
 // FastAnswer is the reply to a get that was sent as an ordinary exchange, without a task
@@ -153,7 +154,7 @@ func (f *FastAnswer) arrive(g *Guard) {
 // moved since the read was sent, resume reads it again.
 func (l *rule) resume(t *task.Task) {
 	r := l.fast.Result
-	if r.Bytes != nil && (r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
+	if r.Bytes != nil && (l.copies != nil || r.Server != l.server(t) || !bytes.Equal(l.fast.Name, l.name)) {
 		l.cancelFastLease()
 		l.read(t)
 	} else {
@@ -274,8 +275,9 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 	if l.kept.Bytes = nil; show {
 		l.kept, l.old = t.Keep(r), s.Clone()
 	}
-	l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), nil)
-	l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), (*rule).marked)
+	l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func() {
+		l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), (*rule).marked)
+	})
 }
 
 // marked handles the reply to the read after mark.

@@ -10,6 +10,7 @@ import (
 
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -39,16 +40,17 @@ type rule struct {
 
 	named  []stamp.Tag   // tags that the client has named
 	tags   *tagged       // nil: the route has no tags
-	copies *replicaReply // nil: the key has one replica only
+	copies *replicaReply // nil: the key has one replica only, and does not move
 
-	sent     []request // the requests of this command, by number
-	flags    []byte    // of a read of a key with several replicas: the guard's meta flags, for the read at the primary
-	judges   onItem    // gets the reply to the read of the item that is in progress
-	tries    int
-	sealed   bool // no client may refresh the stored value before it expires: see storedTTL
-	wrote    bool // a server has stored a value of this command; if the command fails, it must remove that value
-	final    bool // the get has waited for a rebuild already, so it may get an old value now
-	outdated bool // the value that the client gets is an old one
+	sent      []request // the requests of this command, by number
+	flags     []byte    // of a read of a key with several replicas: the guard's meta flags, for the read at the primary
+	judges    onItem    // gets the reply to the read of the item that is in progress
+	tries     int
+	rewritten bool // the client's request is changed to what the guard stores: see rewrite
+	sealed    bool // no client may refresh the stored value before it expires: see storedTTL
+	wrote     bool // a server has stored a value of this command; if the command fails, it must remove that value
+	final     bool // the get has waited for a rebuild already, so it may get an old value now
+	outdated  bool // the value that the client gets is an old one
 
 	lease Item            // of a get that was granted a lease: the item with the lease
 	old   Item            // of a get that may serve the old value in the kept reply: the item with this value
@@ -86,6 +88,9 @@ type request struct {
 // between.
 const maxTries = 3
 
+// replicated reports whether the key has several replicas.
+func (l *rule) replicated() bool { return l.copies != nil && !l.copies.moves }
+
 func (l *rule) server(t *task.Task) *upstream.Server {
 	if l.copies != nil {
 		return l.copies.Server
@@ -100,16 +105,35 @@ func (l *rule) ask(t *task.Task, line []byte, then onReply) {
 		l.send(t, line, request{onReply: then, at: l.at})
 		return
 	}
-	t.Step(line, func(r *upstream.Result, token task.Token) {
+	t.StepOn(l.copies.via, line, func(r *upstream.Result, token task.Token) {
 		heard := *r
 		l.copies.Heard(&heard, token, line)
-		then(l, t, &heard)
+		if then != nil {
+			then(l, t, &heard)
+		}
 	})
 }
 
-// send sends the request `line` to the server that q.at selects. The key has one replica.
+// first sends the request `line`, and then calls next, which sends another one. The reply to the first is
+// ignored. Of two steps, the second begins when the first has ended.
+func (l *rule) first(t *task.Task, line []byte, next func()) {
+	if l.copies == nil {
+		l.ask(t, line, nil)
+		next()
+		return
+	}
+	l.ask(t, line, func(*rule, *task.Task, *upstream.Result) { next() })
+}
+
+// send sends the request `line` to the server that q.at selects. The key has one replica. If the key has
+// begun to move since t was located, the request is not sent: the server may not have the key any more.
 func (l *rule) send(t *task.Task, line []byte, q request) {
-	t.Ask(l.add(q), t.Route.Server(l.Place(q.at).Server), line)
+	id := l.add(q)
+	if s := t.Route.Serving(t.Key); l.copies == nil && s != resize.All && !(s == resize.Paused && task.CommandOf(t).Reads()) && !l.g.Ablation.Stays {
+		t.InjectResult(id, &upstream.Result{Failure: upstream.Failure{Why: "the key moves to another server: try again", Outcome: stats.Unavailable, Unsent: true}})
+		return
+	}
+	t.Ask(id, t.Route.Server(l.Place(q.at).Server), line)
 }
 
 // sendOwn sends the request `line` to the server of the key although t's client does not wait for it.
@@ -157,7 +181,11 @@ func (l *rule) deleteAt(t *task.Task, at int, then onReply) {
 // broken ends a write with the error r, because a server has not executed a request of the write.
 func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	l.release(Failed, 0, upstream.ConnEpoch{})
-	if l.wrote && t.Op.Stores() && l.copies == nil {
+	switch {
+	case !l.wrote || !t.Op.Stores() || l.replicated():
+	case l.copies != nil:
+		l.ask(t, t.Meta("md", l.name, "", nil), nil)
+	default:
 		l.sendOwn(t, t.Meta("md", l.name, "", nil), nil)
 	}
 	t.Answer(r, nil)
@@ -280,9 +308,10 @@ func (g *Guard) cancelLeaseAt(at itemPlace, cas string, epoch upstream.ConnEpoch
 	if cas == "" || cas == "0" {
 		return
 	}
-	if at.Copied { // the item is removed: if it were only marked as stale, other replicas would still serve it as fresh
+	if at.inSteps() {
 		n, _ := strconv.ParseUint(cas, 10, 64)
-		cas, stub = strconv.FormatUint(n^at.Seal, 10), true
+		cas = strconv.FormatUint(n^at.Seal, 10)
+		stub = stub || at.Copied // the item is removed: if it were only marked as stale, other replicas would still serve it as fresh
 	}
 	if c, _, _ := at.Server.Pick(0, true); c != nil && c.IsSameProcess(epoch) {
 		cancelLeaseOn(c, at.Name, cas, stub, keep)
@@ -329,6 +358,10 @@ func appendToLine(t *task.Task, flags string) task.Edit {
 // rewrite changes the client's request to what the guard stores: a longer time to
 // live, also of a counter, and special client flags for an empty value.
 func (l *rule) rewrite(t *task.Task) {
+	if l.rewritten { // t has waited, and starts again
+		return
+	}
+	l.rewritten = true
 	var edits []task.Edit
 	stores := t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Replace || t.Op == wire.Cas
 	if flags := t.Req.ClientFlags.Of(t.Raw); stores && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {

@@ -289,8 +289,9 @@ func (l *rule) retouched(t *task.Task, r *upstream.Result, s *Item) {
 	case s.Tags == stamp.Stands && !s.IsMiss():
 		l.show(t, r, s)
 		return
-	case s.HasLease() && s.IsInvalidated() && l.copies == nil && !l.Hide: // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
-		l.ask(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), nil)
+	case s.HasLease() && s.IsInvalidated() && !l.replicated() && !l.Hide: // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
+		l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), func() { l.again(t) })
+		return
 	}
 	l.again(t)
 }
@@ -315,7 +316,7 @@ func (l *rule) stamp(t *task.Task) {
 	}
 	b := l.bound
 	if b != nil {
-		tg.c0 = b.missOrigin.First
+		tg.c0 = b.missOrigin.First ^ b.missOrigin.Seal
 	}
 	waits := b == nil || !b.Gone
 	tg.forget(l.at)
@@ -423,13 +424,24 @@ func (l *rule) compare(t *task.Task) {
 		return
 	}
 	l.tags.c0 = cas
-	l.store(t, 'S', strconv.AppendUint(nil, cas, 10))
+	l.store(t, 'S', strconv.AppendUint(nil, cas^l.sealOf(), 10))
+}
+
+// sealOf returns the XOR of a cas of the key's server and the token that stands for it in steps.
+func (l *rule) sealOf() uint64 {
+	if l.copies == nil {
+		return 0
+	}
+	return l.copies.place.Seal
 }
 
 // clientCas returns the cas on the server that the client's token stands for. ok is false if
 // no item at the key's present place can have it.
 func (l *rule) clientCas(t *task.Task) (cas uint64, ok bool) {
 	token, ok := t.Token()
+	if seal := l.sealOf(); seal != 0 {
+		return token ^ seal, ok && divert.Fits(token, seal)
+	}
 	cas, fits := divert.UntagCas(token, l.Place(l.at).Number)
 	if !ok || l.View != nil && (!fits || token>>52 != 0 && l.Place(l.at).Number == 0) {
 		return 0, false
@@ -444,7 +456,7 @@ func (l *rule) matches(t *task.Task, s *Item) bool {
 		return true
 	}
 	cas, ok := l.clientCas(t)
-	return ok && (cas == 0 || strconv.FormatUint(cas, 10) == string(s.Cas))
+	return ok && (cas == 0 || strconv.FormatUint(cas^l.sealOf(), 10) == string(s.Cas))
 }
 
 // change stores body in place of the value that a look has found (the item s), or creates the item if

@@ -119,7 +119,11 @@ func (q *poll) tick() {
 func (q *poll) ask() {
 	g, first := q.g, q.held[0]
 	if !q.here.Copied && !q.stays(first) { // the server of the key has changed its health phase, or the key has moved
-		q.endAll()
+		if q.here.Moves || first.t.Route.Arrives(first.t.Key) {
+			q.startAgain()
+		} else {
+			q.endAll()
+		}
 		return
 	}
 	next := g.nextPoll[q.here.Server]
@@ -136,7 +140,7 @@ func (q *poll) ask() {
 	first.l.Learned.Count(stats.GuardPoll)
 	q.asking, q.again = true, false
 	line := []byte(plainLine("mg ", q.here.Name, " s f t c"))
-	if !q.here.Copied {
+	if !q.here.inSteps() {
 		line = first.l.readLine(first.t, first.l.name, first.l.guardFlags(first.t), true)
 	}
 	limit := first.t.Route.Timeouts
@@ -159,15 +163,15 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 	if q.again {
 		q.nextAt = g.Now
 	}
-	if q.here.Copied {
+	if q.here.inSteps() {
 		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
 		s.Cas = strconv.AppendUint(nil, cas^q.here.Seal, 10)
 	}
+	if s.HasLease() && (q.here.Moves || n == 0 && !q.here.Copied) { // no get uses the lease of this reply
+		g.cancelLease(q.rt, q.here, &s)
+	}
 	switch {
 	case n == 0:
-		if s.HasLease() && !q.here.Copied {
-			g.cancelLease(q.rt, q.here, &s)
-		}
 	case q.held[0].l.mustWait(&s):
 		seen := s.Clone()
 		if q.here.Copied && q.here.Seal == 0 { // the token of the cas is not known, so the guard can't use the cas
@@ -178,11 +182,11 @@ func (q *poll) Answered(_ int, r *upstream.Result) {
 			h.seen = seen
 		}
 		q.held[0].l.watch(q.held[0].t, &s)
-	case !q.here.Copied && (s.HasLease() || s.IsAbsent()): // the first waiting get is granted the lease and rebuilds; if the item is absent, it gets a miss
+	case !q.here.inSteps() && (s.HasLease() || s.IsAbsent()): // the first waiting get is granted the lease and rebuilds; if the item is absent, it gets a miss
 		q.release(r, false)
 	default:
 		for ; n > 0; n-- { // the loop ends after n gets, because a get may wait again
-			q.release(r, s.Kind.Answered() && !q.here.Copied)
+			q.release(r, s.Kind.Answered() && !q.here.inSteps())
 		}
 	}
 	g.At(link.GuardTimer, q.next())
@@ -202,8 +206,8 @@ func (l *rule) mustWait(s *Item) bool {
 	return s.IsInvalidated() && !l.mayServe(s) || l.waitsFirst() && l.isOld(s)
 }
 
-// release ends the wait of the first waiting get with r, the reply to the poll. If the key has several
-// replicas, the get reads the key itself. value means that r may have a value.
+// release ends the wait of the first waiting get with r, the reply to the poll. If commands on the key are
+// steps, the get reads the key itself. value means that r may have a value.
 func (q *poll) release(r *upstream.Result, value bool) {
 	h := q.take(0)
 	l := h.l
@@ -213,7 +217,7 @@ func (q *poll) release(r *upstream.Result, value bool) {
 			l.tags.known = nil // judged requests the tag versions again, because h's own versions are from its first read
 		}
 	}
-	if q.here.Copied {
+	if q.here.inSteps() {
 		l.read(h.t)
 	} else {
 		l.found(h.t, r)
@@ -247,6 +251,16 @@ func (q *poll) end(h *held, over bool) {
 	h.seen.At = h.since
 	h.l.unheld(h.t, &h.seen)
 	h.t.CatchUp()
+}
+
+// startAgain starts all gets that wait for the key again, because the key has begun to move, or has moved.
+func (q *poll) startAgain() {
+	for len(q.held) > 0 {
+		h := q.take(0)
+		h.l.fast = FastAnswer{}
+		q.g.DispatchAgain(h.t)
+	}
+	q.g.Soon(link.GuardTimer)
 }
 
 // endAll ends all waits for the key.

@@ -284,6 +284,9 @@ func (l *rule) put(t *task.Task) {
 		l.change(t, nil, l.number, " T"+exptime+" c")
 		return
 	}
+	if l.bound != nil && l.copies != nil {
+		l.copies.via = l.bound.missOrigin.Via
+	}
 	l.ask(t, l.storeLine(t), (*rule).stored)
 	if l.sealed && l.mode == 'S' {
 		l.seal(t)
@@ -422,7 +425,9 @@ func (l *rule) erase(t *task.Task) {
 	l.Learned.Count(stats.GuardExtraRequest)
 	l.kind, l.open = wire.NoReply, 2
 	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), (*rule).sawErased)
-	l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
+	if l.copies == nil {
+		l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
+	}
 }
 
 // sawErased handles the reply to the read of erase.
@@ -431,6 +436,9 @@ func (l *rule) sawErased(t *task.Task, r *upstream.Result) {
 		l.kind = kindOfDelete(!s.IsMiss())
 	}
 	l.finishErase(t)
+	if l.copies != nil { // a step begins when the one before has ended
+		l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
+	}
 }
 
 // erased handles the reply to the delete of erase.

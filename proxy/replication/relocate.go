@@ -16,6 +16,7 @@ import (
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
+	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
 )
@@ -104,6 +105,9 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 		t.Fail("server "+owner.Server.Label()+", which may have the key, is not in use", stats.Unavailable)
 		return
 	}
+	if old == replicate.Asked && t.Route.Tags != nil && reads && command.Op == replicate.Get { // the versions of the tags are known at the new owner only
+		old = replicate.Emptied
+	}
 	mv.both = old != replicate.Empty && (old == replicate.Asked || !reads)
 	mv.copies = old == replicate.Asked
 	if token, has := t.Token(); has && command.Op != replicate.Add { // memcached ignores the token of an add
@@ -135,19 +139,18 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *command, wait bool, why string) {
 	w := bp.View
 	mv := &moving{n: w.Resize().N, gen: w.Gen()}
-	part, h, owner := bp.Next.Pool.Place.Locate(key)
+	to := bp.Arrival(key)
 	_, _, before := bp.Pool.Place.Locate(key)
-	if owner < 0 || before < 0 {
+	if to.Owner < 0 || before < 0 {
 		return nil, false, routing.NoServer
 	}
-	switch r := bp.Next.Find(part, h, owner); {
+	switch r := to.Route; {
 	case r.Role != health.In:
-		return nil, true, "server " + bp.Next.Servers[owner].Label() + ", to which the key moves, is not in use"
+		return nil, true, "server " + bp.Next.Servers[to.Owner].Label() + ", to which the key moves, is not in use"
 	case w.Suspected(r.First.Server):
 		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
 	default:
-		mv.away = r.First.Diverted
-		mv.tag = movingTag(resize.State{N: mv.n}.Change(), r.First.Number)
+		mv.away, mv.tag = r.First.Diverted, to.Tag
 		mv.names = [2][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
 		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}
 		c.asks, c.next = c.room.asks[:0], c.room.next[:0]
@@ -162,15 +165,6 @@ func movingReplica(bp *routing.BoundPool, i int) replica {
 	return replica{Holder: routing.Holder{Pool: bp, Index: i, Server: bp.Server(i)}}
 }
 
-// movingTag returns the number in cas tokens that are given while a key moves. Tokens of other times and
-// servers have another one, or none: the cas of two servers can't be compared.
-func movingTag(change uint32, number uint64) uint64 {
-	if tag := (uint64(change) + number + 1<<11) % (1 << 12); tag != 0 {
-		return tag
-	}
-	return 1
-}
-
 // holdsLeases reports whether this process has leases on the servers that a command on a key that moves uses.
 func (c *command) holdsLeases(now int64) bool {
 	return c.replicas[0].leased(now) && (!c.moving.both || c.replicas[1].leased(now))
@@ -181,10 +175,36 @@ func (c *command) goesOn() bool {
 	return c.moving == nil || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
 }
 
-// stop ends a command on a key that moves, because its stage has ended. It begins again if it has had no
-// effect.
+// waitsTooLong reports whether the command of a client must not wait any longer for the end of another command,
+// which has a placeholder at the new owner.
+func (c *command) waitsTooLong(t *task.Task) bool {
+	return c.moving != nil && !t.ClientDone && c.next[0].Step == replicate.Wait && c.e.Now >= t.Deadline
+}
+
+// dropped receives the reply to the removal of a placeholder, and ignores it.
+type dropped struct{}
+
+func (dropped) Client() uint64                     { return 0 }
+func (dropped) Answered(_ int, _ *upstream.Result) {}
+
+// drop removes the placeholder of a command that ends before its last request.
+func (c *command) drop(t *task.Task) {
+	if c.isRepair || !c.rule.HasTombstone() {
+		return
+	}
+	claim := &c.asks[0].result
+	if conn, _, _ := c.replicas[0].Server.Pick(t.Asker, true); conn != nil && conn.IsSameProcess(claim.ConnEpoch) {
+		c.e.Ask(conn, dropped{}, 0, &t.Route.Timeouts, task.StepRequest(t, replicate.Drop, c.moving.names[0], task.CasFlag(claim), 0), true)
+	}
+}
+
+// stop ends a command on a key that moves, because its stage has ended, or its deadline has passed. It begins
+// again if it has had no effect.
 func (c *command) stop(t *task.Task) {
+	c.drop(t)
 	switch {
+	case c.waitsTooLong(t):
+		t.Fail(task.TooLong, stats.TimedOut)
 	case c.isRepair || t.ClientDone:
 		c.endMoving(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1}, false)
 	case !c.rule.Acted() && c.e.Now < t.Deadline:
@@ -229,7 +249,7 @@ func (c *command) endMoving(t *task.Task, s replicate.Settlement, ok bool) {
 		ended := mv.ended
 		mv.ended = nil
 		ended(c, ok && s.Verdict == replicate.Answered)
-	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn():
+	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn() && !(s.Answer >= 0 && isPlaceholder(&c.asks[s.Answer].result)):
 		c.e.moveKey(t.Route, t.Key, c.replicas, mv)
 	}
 }

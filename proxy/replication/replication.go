@@ -300,7 +300,7 @@ func (c *command) Begin(t *task.Task) {
 // at once. The rule may then want more asks, so advance repeats this in a loop.
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
-		if !c.goesOn() {
+		if !c.goesOn() || c.waitsTooLong(t) {
 			if _, settled := c.rule.Settled(); !settled {
 				c.stop(t)
 				return
@@ -362,6 +362,10 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		if !guard.HasEnded() && c.ofSet(t, ask.Guard) || c.asks[ask.Guard].kind == 0 { // a Check after a set compares values and not cas, and the function outcome checks the process. A Check right after an append, and a tombstone in place of the client's token, depend on no earlier reply
 			guard = nil
 		}
+	case replicate.Forward:
+		if c.moving != nil && c.token != nil {
+			guard = t.SeenOn()
+		}
 	}
 	line := c.line(t, &c.asks[id])
 	if c.e.Ablation.Leaves && c.moving != nil && !c.isRepair && ask.Step == replicate.Remove {
@@ -376,7 +380,13 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		c.first = nil
 		return
 	}
-	if !t.AskParsed(t.ClientDone, id, srv, line, guard) {
+	switch sent := t.AskParsed(t.ClientDone, id, srv, line, guard); {
+	case sent:
+	case ask.Step == replicate.Forward:
+		r := &upstream.Result{Server: srv}
+		r.SetAnswer(c.asks[id].op, c.asks[id].dialect, []byte("EX\r\n"))
+		t.InjectResult(id, r)
+	default:
 		c.asks[id].kind = replicate.Exists
 		c.voidGuards = append(c.voidGuards, id)
 	}
@@ -564,7 +574,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		var token task.Token
 		if rep := &a.result.Reply; c.moving != nil {
-			token = func(n uint64) uint64 { return divert.TagCas(n, c.moving.tag) }
+			token = func(n uint64) uint64 {
+				if t.Op == wire.Get && a.Replica != 0 { // as below: a cas of the old owner has no meaning at the new one
+					return wire.NoMatch
+				}
+				return divert.TagCas(n, c.moving.tag)
+			}
 		} else if rep.Unique.Len() > 0 || rep.Letters.Has('c') {
 			identity := c.identity(t, a.Replica)
 			token = func(n uint64) uint64 {

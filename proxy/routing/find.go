@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -132,6 +133,30 @@ func (bp *BoundPool) Moves(key []byte) bool {
 	_, _, i := bp.Pool.Place.Locate(key)
 	_, _, j := bp.Next.Pool.Place.Locate(key)
 	return i < 0 || j < 0 || bp.Servers[i] != bp.Next.Servers[j]
+}
+
+// Arrival is where a key that moves to another server is served. The new owner decides, or its substitute
+// server while it is out.
+type Arrival struct {
+	health.Route        // by the list to which the pool changes
+	Owner        int    // index of the new owner in Next; -1: none
+	Tag          uint64 // number in the cas tokens of clients, see divert.TagCas: it differs from those of other times and servers, because the cas of two servers can't be compared
+}
+
+// Arrives reports whether both owners of a key serve it, as it moves, or the new one alone does so.
+func (bp *BoundPool) Arrives(key []byte) bool {
+	return bp.Next != nil && bp.Serving(key) >= resize.Moving
+}
+
+// Arrival returns where a key is served while Arrives reports true.
+func (bp *BoundPool) Arrival(key []byte) Arrival {
+	part, h, owner := bp.Next.Pool.Place.Locate(key)
+	if owner < 0 {
+		return Arrival{Owner: owner}
+	}
+	a := Arrival{Route: bp.Next.Find(part, h, owner), Owner: owner}
+	a.Tag = divert.Tag(uint64(bp.View.Resize().Change()) + a.First.Number + 1<<11)
+	return a
 }
 
 // UnlearnedView returns the view of a pool of the route that does not know yet which

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -111,6 +112,8 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 		return replicate.ClientError
 	case k == replicate.Hit && HasTombstone(r):
 		return replicate.Marked
+	case k == replicate.Hit && d == replicate.Fetch && Arg(r, 'f') == stamp.Flags: // the versions of tags in its header are those of its server
+		return replicate.Stale
 	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
 		if !r.Reply.Letters.Has('X') && Arg(r, 't') == "1" {
 			return replicate.Expiring

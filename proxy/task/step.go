@@ -11,6 +11,8 @@ type step struct {
 	of   *Task
 	then func(r *upstream.Result, token Token)
 
+	seen upstream.ConnEpoch // epoch of the reply that has shown the cas in the request; zero: not known
+
 	asked bool // a server may have received some bytes of a request of the step that has ended
 }
 
@@ -21,8 +23,14 @@ type Token = func(uint64) uint64
 // deadline. It calls the function `then` once with the reply, before or after Step returns.
 // Without a reply, r has the reason.
 func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
+	t.StepOn(upstream.ConnEpoch{}, line, then)
+}
+
+// StepOn does what Step does. If line has the cas of an item, seen is the epoch of the reply that has shown
+// it: another process of the server may have assigned the same cas to another item. See SeenOn.
+func (t *Task) StepOn(seen upstream.ConnEpoch, line []byte, then func(r *upstream.Result, token Token)) {
 	e := t.Loop
-	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then}}
+	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then, seen: seen}}
 	s.Raw = append(s.Raw, line...)
 	e.Wire.Next(s.Raw, &s.Req)
 	s.Op = s.Req.Op
@@ -34,6 +42,14 @@ func (t *Task) Step(line []byte, then func(r *upstream.Result, token Token)) {
 
 // IsStep reports whether t is a step of another task.
 func (t *Task) IsStep() bool { return t.step != nil }
+
+// SeenOn returns the epoch of the reply that has shown the cas in the step t; nil: not known, or t is no step.
+func (t *Task) SeenOn() *upstream.ConnEpoch {
+	if t.step == nil || t.step.seen == (upstream.ConnEpoch{}) {
+		return nil
+	}
+	return &t.step.seen
+}
 
 // endStep reports the result of t to the task that it is a step of.
 func (t *Task) endStep(r *upstream.Result, token Token) {

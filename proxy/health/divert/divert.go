@@ -105,6 +105,13 @@ func TagCas(cas, number uint64) uint64 {
 	return cas | (number&tagMask)<<casBits
 }
 
+// Tag returns the number with which TagCas marks the tokens for n. It is not 0, so that it differs from
+// that of the key's own server.
+func Tag(n uint64) uint64 { return max(n&tagMask, 1) }
+
+// Fits reports whether a token has the same number as the token tagged.
+func Fits(token, tagged uint64) bool { return token>>casBits == tagged>>casBits }
+
 // UntagCas returns the server's cas value for a client's cas token. number is the epoch of the
 // outage; 0: the key's own server. If number is not 0, UntagCas returns false for a token from
 // another server or another outage. The caller then replies EXISTS without a request to the server.
