@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"sync/atomic"
 )
 
 const (
@@ -43,8 +42,6 @@ var (
 type conn struct {
 	node *Node
 	rw   io.ReadWriter
-	id   int
-	last atomic.Uint32 // time of the last command, in seconds of the store's clock
 
 	in   *bufio.Reader
 	out  []byte
@@ -93,9 +90,7 @@ func (s source) Read(p []byte) (int, error) {
 	if err := s.c.send(); err != nil {
 		return 0, err
 	}
-	n, err := s.c.rw.Read(p)
-	s.c.node.await()
-	return n, err
+	return s.c.rw.Read(p)
 }
 
 func (c *conn) send() error {
@@ -182,7 +177,6 @@ func nextToken(line []byte) (token, rest []byte) {
 
 // execute executes the command in c.line. An error ends the connection.
 func (c *conn) execute() error {
-	c.last.Store(c.node.store.second())
 	c.noreply = false
 	c.split(untilNUL(c.line))
 	if len(c.tokens) == 0 {

@@ -23,8 +23,8 @@
 //
 // The binary protocol is not supported: a connection that starts with byte 0x80 is
 // closed. The commands for memcached's own memory and threads (slabs, lru,
-// lru_crawler, cache_memlimit, watch, extstore, stats detail, stats cachedump)
-// return ERROR. A get line is limited to 1 MiB. me always shows cls=1, because all
+// lru_crawler, cache_memlimit, watch, extstore, stats conns, stats detail, stats
+// cachedump) return ERROR. A get line is limited to 1 MiB. me always shows cls=1, because all
 // items share one least-recently-used list.
 //
 // Three defects of 1.6.18 are not reproduced:
@@ -49,7 +49,7 @@
 // 64 KiB or one value.
 package memnode
 
-// This file has the listener and its connections. It can pause and close them.
+// This file has the listener and its connections.
 
 import (
 	"errors"
@@ -122,15 +122,13 @@ type Node struct {
 	options  Options
 	store    *store
 	listener net.Listener
-	started  time.Time
 	running  sync.WaitGroup // counts the accept loop and one goroutine for each connection
 	closed   chan struct{}
 
 	mu       sync.Mutex
 	conns    map[*conn]net.Conn
-	paused   chan struct{} // closed by Resume; nil: the node is not paused
-	total    int           // number of connections since the start; it is also the id of the newest one
-	rejected uint64        // number of connections that were rejected because of MaxConns
+	total    int    // number of connections since the start
+	rejected uint64 // number of connections that were rejected because of MaxConns
 }
 
 // Start opens the listener and serves clients until Close. If an option or the address is invalid,
@@ -157,7 +155,6 @@ func newNode(options Options) (*Node, error) {
 	return &Node{
 		options: options,
 		store:   newStore(options),
-		started: options.Now(),
 		closed:  make(chan struct{}),
 		conns:   make(map[*conn]net.Conn),
 	}, nil
@@ -185,41 +182,6 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	n.running.Wait()
 	return err
-}
-
-// Pause makes the node behave like a stopped process (SIGSTOP). The kernel still
-// accepts connections and receives bytes. The node does not execute or answer
-// commands that arrive after Pause has returned, until Resume.
-func (n *Node) Pause() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.paused == nil {
-		n.paused = make(chan struct{})
-	}
-}
-
-// Resume ends a Pause. The node then executes the commands that have arrived in the meantime.
-func (n *Node) Resume() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.paused != nil {
-		close(n.paused)
-		n.paused = nil
-	}
-}
-
-// await waits while the node is paused. It returns at once if the node is closed.
-func (n *Node) await() {
-	n.mu.Lock()
-	paused := n.paused
-	n.mu.Unlock()
-	if paused == nil {
-		return
-	}
-	select {
-	case <-paused:
-	case <-n.closed:
-	}
 }
 
 func (n *Node) accept() {
@@ -260,7 +222,6 @@ func (n *Node) serve(socket net.Conn) bool {
 	}
 	n.total++
 	c := newConn(n, socket)
-	c.id = n.total
 	n.conns[c] = socket
 	n.running.Go(func() {
 		c.run()

@@ -4,13 +4,10 @@ package memnode
 
 import (
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
-	"strings"
 )
 
 // counters are the numbers that `stats reset` sets to zero. They are named as in the reply to
@@ -83,8 +80,6 @@ func (c *conn) stats() {
 		c.statsSlabs()
 	case "sizes":
 		c.stat("sizes_status", "disabled")
-	case "conns":
-		c.statsConns()
 	case "reset":
 		s := c.node.store
 		s.lock()
@@ -228,26 +223,6 @@ func (c *conn) statsSlabs() {
 	c.stat("1:touch_hits", k.touchHits)
 	c.stat("active_slabs", 1)
 	c.stat("total_malloced", bytes)
-}
-
-func (c *conn) statsConns() {
-	n := c.node
-	now := n.store.second()
-	network := strings.TrimRight(n.options.Network, "46")
-	listen := network + ":" + n.address()
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, other := range slices.SortedFunc(maps.Keys(n.conns), func(a, b *conn) int { return a.id - b.id }) {
-		at := strconv.Itoa(other.id)
-		state := "conn_read"
-		if other == c {
-			state = "conn_parse_cmd"
-		}
-		c.stat(at+":addr", network+":"+n.conns[other].RemoteAddr().String())
-		c.stat(at+":listen_addr", listen)
-		c.stat(at+":state", state)
-		c.stat(at+":secs_since_last_cmd", now-other.last.Load())
-	}
 }
 
 // address returns the address of the listener, or "" for a node without one.
