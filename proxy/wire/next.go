@@ -58,6 +58,7 @@ type parser struct {
 	buf    []byte
 	r      *Request
 	size   int    // size in bytes of the line, including its line ending
+	word   Span   // the command
 	end    uint32 // offset of the end of the part that memcached reads: the first NUL, or the line ending
 	tail   uint32 // offset of the line ending; greater than the field end if the line contains a NUL
 }
@@ -165,6 +166,7 @@ func refuse(r *Request, answer []byte, limit int) int {
 
 // command parses the line as the command that its first word names.
 func (p *parser) command(word Span) (int, error) {
+	p.word = word
 	w := word.Of(p.buf)
 	if len(w) == 2 && w[0] == 'm' {
 		return p.meta(w[1], word.End)

@@ -54,7 +54,7 @@ var refusals = func() map[string][]byte {
 func (p *parser) operate() (answer []byte) {
 	var o operation
 	o.buf = p.buf
-	o.n = split(p.buf, p.r.Line, &o.tok)
+	o.n = split(p.buf, p.word, p.end, &o.tok)
 	quiet := o.n > 1 // whether the last word noreply hides the reply to this command
 	switch string(o.word(0)) {
 	case "slabs":

@@ -43,7 +43,7 @@ func (p *parser) readTouch(op Op, at uint32) (int, error) {
 // noreply, so noreply also hides the errors that follow. If the last word is another one,
 // args does not check it.
 func (p *parser) args(tok *[maxArgs]Span, min, max int) (n int, ok bool) {
-	n = split(p.buf, p.r.Line, tok)
+	n = split(p.buf, p.word, p.end, tok)
 	if n < min || n > max {
 		return n, false
 	}
@@ -86,10 +86,10 @@ func (p *parser) store(op Op) (int, error) {
 	}
 	r := p.r
 	var tok [maxArgs]Span
-	n := split(p.buf, r.Line, &tok)
+	n := split(p.buf, p.word, p.end, &tok)
 	cut := n < 5 && p.pastNUL()
 	if cut {
-		n = split(p.buf, r.Line, &tok)
+		n = split(p.buf, nextToken(p.buf, r.Line.Start, p.end), p.end, &tok)
 	}
 	if n < 5 {
 		return p.bad(answerError)
@@ -143,7 +143,7 @@ func (p *parser) keyAndNumber(op Op, number *Span, fits func([]byte) bool, wrong
 // memcached accepts no other value.
 func (p *parser) delete() (int, error) {
 	var tok [maxArgs]Span
-	n := split(p.buf, p.r.Line, &tok)
+	n := split(p.buf, p.word, p.end, &tok)
 	if n < 2 || n > 4 {
 		return p.bad(answerError)
 	}

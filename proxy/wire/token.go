@@ -108,22 +108,18 @@ func FlagArg(buf []byte, flags Span, letter byte) (arg Span, ok bool) {
 // with noreply.
 const maxArgs = 7
 
-// split stores the tokens (words) of a line in tok and returns their number. If the line
-// has more than maxArgs tokens, split returns maxArgs+1.
-func split(buf []byte, line Span, tok *[maxArgs]Span) (n int) {
-	p := line.Start
-	for {
-		t := nextToken(buf, p, line.End)
-		if t.Len() == 0 {
-			return n
-		}
+// split stores the tokens (words) of a line in tok and returns their number. The first one,
+// the command, is known already; the line ends at end. If the line has more than maxArgs
+// tokens, split returns maxArgs+1.
+func split(buf []byte, first Span, end uint32, tok *[maxArgs]Span) (n int) {
+	for t := first; t.Len() > 0; t = nextToken(buf, t.End, end) {
 		if n == maxArgs {
 			return maxArgs + 1
 		}
 		tok[n] = t
 		n++
-		p = t.End
 	}
+	return n
 }
 
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
@@ -197,9 +193,10 @@ func Unsigned(b []byte) uint64 {
 // Signed returns the number in b, which is an exptime, as memcached reads it.
 func Signed(b []byte) int64 { return int64(Unsigned(b)) }
 
-// SameFlags reports whether memcached reads both texts as the same client flags.
+// SameFlags reports whether memcached reads both texts as the same client flags. others are ten
+// digits, less than 4194967296: no shorter text has the same value, even if it is negative.
 func SameFlags(flags []byte, others string) bool {
-	return ClientFlags(flags) == ClientFlags([]byte(others))
+	return len(flags) >= len(others) && ClientFlags(flags) == ClientFlags([]byte(others))
 }
 
 // plainNumber reports whether b is a decimal number of at most nine digits, without sign,
