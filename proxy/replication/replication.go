@@ -60,6 +60,7 @@ type command struct {
 		replicas [2]replica
 		asks     [2]copyAsk
 		next     [2]replicate.Ask
+		states   [replicate.Max]replicate.Replica
 	}
 
 	phases     uint64         // sum of the replicas' phase numbers at the start; in strict mode the reply does not count if the sum has changed
@@ -167,7 +168,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Refuse(line)
 		command = task.CommandOf(t)
 	}
-	states := make([]replicate.Replica, len(c.replicas), replicate.Max)
+	states := c.room.states[:len(c.replicas)]
 	c.look(t, states)
 	if !c.weighed && (t.Op == wire.Append || t.Op == wire.Prepend) && c.sizesDiffer() {
 		t.Rule = &weighing{c, states}

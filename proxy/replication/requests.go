@@ -42,11 +42,11 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		}
 		return " T" + t.Exptime()
 	}
-	guard := task.CasFlag(&c.asks[a.Guard].result)
-	a.respelled = true
-	switch a.Step {
-	case replicate.Forward:
+	if a.respelled = true; a.Step == replicate.Forward {
 		return c.forward(t, a, key, chosen)
+	}
+	guard := task.CasFlag(&c.asks[a.Guard].result)
+	switch a.Step {
 	case replicate.Store:
 		switch a.respelled = r.Dialect == wire.Text; {
 		case t.Op == wire.Delete && c.token != nil: // an md with the client's cas token: an earlier ask has found that the token matches

@@ -299,14 +299,12 @@ func (t *Task) hold(n int) {
 // rule and its asks, in addition to its request.
 const TaskSize = 2 << 10
 
-// Keep returns a copy of r that stays valid after the call that r was passed to.
+// Keep returns r, which is then valid after the call that r was passed to, and counts its bytes.
 func (t *Task) Keep(r *upstream.Result) upstream.Result {
-	kept := *r
-	kept.Bytes = bytes.Clone(r.Bytes)
 	if t.Raw != nil { // if Raw is nil, the task is done and its bytes are not counted any more
-		t.hold(len(kept.Bytes))
+		t.hold(len(r.Bytes))
 	}
-	return kept
+	return *r
 }
 
 // Client returns the number of the client: t is an upstream.Asker.
@@ -454,7 +452,6 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 	}
 	if t.ClientLoop != t.Loop {
 		kept := *r
-		kept.Bytes = bytes.Clone(r.Bytes)
 		got = &kept
 	}
 	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {

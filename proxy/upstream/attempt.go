@@ -167,7 +167,7 @@ const manyKeys = 1 << 10
 // once, with the complete reply.
 type Asker interface {
 	// Answered reports the result of the request with the number id. r is valid only during the
-	// call.
+	// call, but r.Bytes stay valid. They must not be changed.
 	Answered(id int, r *Result)
 
 	// Client is the number of the client that waits for the reply; 0: none waits.
@@ -271,6 +271,7 @@ type Collector struct {
 	To     Asker
 	ID     int
 	result Result
+	room   [16]byte // of a short reply: its bytes
 }
 
 func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken int) {
@@ -279,7 +280,7 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 		is.SetAnswer(a.Op, a.Dialect, withoutOpaque(b, r))
 	case is.Bytes == nil:
 		is.Reply = *r
-		fallthrough
+		is.Bytes = append(w.room[:0], b...)
 	default:
 		is.Bytes = append(is.Bytes, b...)
 	}
