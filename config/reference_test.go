@@ -50,7 +50,7 @@ var sections = []struct{ path, title, text string }{
 
 func reference(t *testing.T) []byte {
 	var s schema
-	d := json.NewDecoder(bytes.NewReader(Schema()))
+	d := json.NewDecoder(bytes.NewReader(schemaText()))
 	d.UseNumber()
 	if err := d.Decode(&s); err != nil {
 		t.Fatal(err)
