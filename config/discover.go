@@ -378,7 +378,7 @@ func (f *File) At(now *File) *File {
 			if q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				others = q.Servers
 			}
-			if i != j && g.Ejects(q.Name) && p.shares(others) != nil {
+			if i != j && g.Agrees(q.Name) && p.shares(others) != nil {
 				return f
 			}
 		}

@@ -83,9 +83,10 @@ func ejectAfterValue() value[health.EjectAfter] {
 type need uint8
 
 const (
-	ejection need = iota // the pool ejects servers: their keys move to other servers, or their keys have replicas
-	interim              // the pool moves keys to substitute servers
-	gutter               // the pool moves keys to another pool, its gutter
+	ejection  need = iota // the pool ejects servers: their keys move to other servers, or their keys have replicas
+	agreement             // all instances of the pool agree about its servers: it ejects servers, or coordinates changes of them
+	interim               // the pool moves keys to substitute servers
+	gutter                // the pool moves keys to another pool, its gutter
 )
 
 // needy is a failover setting that has no effect in pools without a certain behaviour (see need).
@@ -97,8 +98,8 @@ type needy struct {
 
 func (f *Failover) needy() []needy {
 	return []needy{
-		{"consistency", &f.Strict, ejection}, {"eject_after", &f.EjectAfter, ejection},
-		{"ping", &f.Ping, ejection}, {"lease", &f.Lease, ejection},
+		{"consistency", &f.Strict, agreement}, {"eject_after", &f.EjectAfter, agreement},
+		{"ping", &f.Ping, agreement}, {"lease", &f.Lease, agreement},
 		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
 		{"wait", &f.Wait, interim}, {"substitute_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
@@ -110,6 +111,8 @@ func (p *Pool) has(n need, copies bool) bool {
 	switch n {
 	case ejection:
 		return copies || p.Failover.Mode != table.FailFast
+	case agreement:
+		return p.has(ejection, copies) || p.Resize.Mode != table.ResizePlain
 	case interim:
 		return p.Failover.Mode != table.FailFast
 	}
@@ -160,6 +163,9 @@ func (f *File) AtReturn(pool string) string {
 		if q := &f.Pools[i]; f.Ejects(q.Name) && f.pool(pool).shares(f.viewed(q)) != nil {
 			return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
 		}
+	}
+	if f.Agrees(pool) {
+		return "a server that returns serves what it had; only one that was down while keys moved to other servers is flushed before"
 	}
 	return "a server that returns serves what it had: nothing of it is flushed"
 }
@@ -229,6 +235,13 @@ func (f *File) Ejects(pool string) bool {
 	return p != nil && !f.isFormer(pool) && p.has(ejection, len(f.copiesIn(pool)) > 0)
 }
 
+// Agrees reports whether all instances of a pool agree about its servers, because the pool ejects servers or
+// coordinates changes of them.
+func (f *File) Agrees(pool string) bool {
+	p := f.pool(pool)
+	return p != nil && !f.isFormer(pool) && p.has(agreement, len(f.copiesIn(pool)) > 0)
+}
+
 // viewServers returns the number of view servers of p: the servers that store the record of
 // which servers are ejected. A pool with discovered servers counts as one with at least three,
 // because settings should not depend on how many there are now.
@@ -276,17 +289,20 @@ func (d *document) checkFailover(f *File) {
 		if mode != nil && mode.text != o.Mode.String() {
 			continue // the wrong mode is already recorded as an error; errors of other settings would be about a mode that the file does not ask for
 		}
+		rejected := d.checkResize(f, p)
 		for _, s := range o.needy() {
 			if p.has(s.need, copies) {
 				heeded[s.name] = true
-			} else if n := d.where[s.field]; n != nil {
+			} else if n := d.where[s.field]; n != nil && !(rejected && s.need == agreement) {
 				d.failAt(n, "pools.%s.failover.%s has no effect %s", p.Name, s.name, o.idle(s.need))
 			}
 		}
-		if p.has(ejection, copies) {
-			d.checkEjection(p)
+		if p.has(agreement, copies) {
+			d.checkAgreement(p)
 		}
-		d.checkResize(f, p)
+		if p.has(ejection, copies) {
+			d.checkHold(p)
+		}
 		switch {
 		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
@@ -297,30 +313,29 @@ func (d *document) checkFailover(f *File) {
 	for _, s := range d.defaults.Failover.needy() {
 		if n := d.where[s.field]; n != nil && !heeded[s.name] && len(f.Pools) > 0 {
 			d.failAt(n, "defaults.failover.%s has no effect: %s", s.name, [...]string{
-				ejection: "every pool is in mode fail_fast and keeps no replicas, so no server is ejected",
-				interim:  "every pool is in mode fail_fast, in which keys stay with their server",
-				gutter:   "no pool is in mode gutter",
+				ejection:  "every pool is in mode fail_fast and keeps no replicas, so no server is ejected",
+				agreement: "every pool is in mode fail_fast and keeps no replicas, so no server is ejected",
+				interim:   "every pool is in mode fail_fast, in which keys stay with their server",
+				gutter:    "no pool is in mode gutter",
 			}[s.need])
 		}
 	}
 }
 
 // checkResize rejects resize: {mode: flush} and {mode: warm} in a pool that can't have it. Such a pool does not
-// inherit it.
-func (d *document) checkResize(f *File, p *Pool) {
+// inherit it. It reports whether it has rejected the mode.
+func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
 	if n := d.where[&p.Resize.Rate]; n != nil && p.Resize.Mode != table.ResizeWarm {
 		d.failAt(n, "pools.%s.resize.rate has no effect in mode %s; set mode: warm, or leave this out", p.Name, p.Resize.Mode)
 	}
 	if p.Resize.Mode == table.ResizePlain {
-		return
+		return false
 	}
 	o, n := &p.Failover, d.where[&p.Resize.Mode]
 	why := ""
 	switch {
-	case o.Mode == table.FailFast:
-		why = fmt.Sprintf("needs failover.mode rehash: with %s (%s), the instances do not agree about servers", o.Mode, o.WhyMode)
 	case o.Mode == table.Gutter:
-		why = "needs failover.mode rehash: a gutter is not flushed, so it keeps values of earlier outages, which another server's outage could bring back after the change"
+		why = "needs failover.mode rehash or fail_fast: a gutter is not flushed, so it keeps values of earlier outages, which another server's outage could bring back after the change"
 	case len(f.copiesIn(p.Name)) > 0 && p.Resize.Mode == table.ResizeWarm:
 		why = "is not needed in a pool with replicated keys, which move with their values; give keys with one copy another pool, or leave this out"
 	case len(f.copiesIn(p.Name)) > 0:
@@ -329,14 +344,17 @@ func (d *document) checkResize(f *File, p *Pool) {
 		why = "is not possible in a gutter, which no route uses"
 	case p.Resize.Mode == table.ResizeWarm:
 		why = f.whyNotWarm(p)
+	case o.Mode == table.FailFast: // in other modes, checkShared rejects such a file
+		why = f.whyShared(p, "the flush would remove keys of that pool")
 	}
 	if why == "" {
-		return
+		return false
 	}
 	mode := p.Resize.Mode
 	if p.Resize.Mode = table.ResizePlain; n != nil {
 		d.failAt(n, "pools.%s.resize: mode %s %s", p.Name, mode, why)
 	}
+	return n != nil
 }
 
 // whyNotWarm returns why keys of the pool can't move with their values; "": they can.
@@ -354,6 +372,12 @@ func (f *File) whyNotWarm(p *Pool) string {
 			}
 		}
 	}
+	return f.whyShared(p, "the keys of both pools can't be told apart")
+}
+
+// whyShared returns that the pool, or its former pool, has a server that another pool has, too, and what that
+// means; "": there is no such server.
+func (f *File) whyShared(p *Pool, means string) string {
 	servers := p.Servers
 	if q := f.pool(p.WarmFrom); q != nil {
 		servers = slices.Concat(servers, q.Servers)
@@ -362,7 +386,7 @@ func (f *File) whyNotWarm(p *Pool) string {
 		for j := range f.Pools[i].Servers {
 			o := &f.Pools[i].Servers[j]
 			if name := f.Pools[i].Name; name != p.Name && name != p.WarmFrom && slices.ContainsFunc(servers, func(s Server) bool { return s.Address == o.Address }) {
-				return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: the keys of both pools can't be told apart", o.Address.text(), f.Pools[i].Name)
+				return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: %s", o.Address.text(), f.Pools[i].Name, means)
 			}
 		}
 	}
@@ -374,7 +398,7 @@ func (f *File) whyNotWarm(p *Pool) string {
 func (f *Failover) idle(n need) string {
 	mode := fmt.Sprintf("in mode %s (%s)", f.Mode, f.WhyMode)
 	switch n {
-	case ejection:
+	case ejection, agreement:
 		return mode + ": a server that is down is never ejected; set mode to rehash or gutter, or leave this out"
 	case interim:
 		return mode + ": keys stay with their server; set mode to rehash or gutter, or leave this out"
@@ -382,40 +406,47 @@ func (f *Failover) idle(n need) string {
 	return mode + "; set mode: gutter, or leave this out"
 }
 
-// checkEjection checks the settings for the ejection of a server and for its return.
-func (d *document) checkEjection(p *Pool) {
-	o := &p.Failover
-	at := func(settings ...any) (n *node, path string) {
-		for _, s := range settings {
-			if n := d.where[s]; n != nil {
-				return n, "pools." + p.Name
-			}
+// saidIn returns the position of the first of settings of p that the pool itself sets, or that it inherits, and the path
+// of that position. If the file sets none of them, it returns those of the pool.
+func (d *document) saidIn(p *Pool, settings ...any) (n *node, path string) {
+	for _, s := range settings {
+		if n := d.where[s]; n != nil {
+			return n, "pools." + p.Name
 		}
-		for _, s := range settings {
-			if n := d.inherited[s]; n != nil {
-				return n, "defaults"
-			}
-		}
-		return d.place(p), "pools." + p.Name
 	}
-	n, path := at(&o.Wait)
+	for _, s := range settings {
+		if n := d.inherited[s]; n != nil {
+			return n, "defaults"
+		}
+	}
+	return d.place(p), "pools." + p.Name
+}
+
+// checkAgreement checks the settings by which instances agree about servers.
+func (d *document) checkAgreement(p *Pool) {
+	o := &p.Failover
+	n, path := d.saidIn(p, &o.Wait)
 	atMost(d, n, path, "failover.wait", o.Wait, "timeouts.deadline", p.Timeouts.Deadline)
-	n, path = at(&o.EjectAfter.Refused, &o.EjectAfter.Silent)
+	n, path = d.saidIn(p, &o.EjectAfter.Refused, &o.EjectAfter.Silent)
 	atMost(d, n, path, "failover.eject_after.refused", o.EjectAfter.Refused, "failover.eject_after.silent", o.EjectAfter.Silent)
 	// A ping fails at the earlier of two times: when the next ping is due, and at the request
 	// timeout.
 	answer := min(o.Ping, p.Timeouts.Request)
 	if least := 3*o.Ping + answer; o.Lease < least {
-		n, path := at(&o.Lease, &o.Ping, &p.Timeouts.Request)
+		n, path := d.saidIn(p, &o.Lease, &o.Ping, &p.Timeouts.Request)
 		d.failAt(n, "%s.failover: lease (%s) must be at least three pings (of %s) and the time for an answer (%s), %s, so that a lost ping costs nothing",
 			path, short(o.Lease), short(o.Ping), short(answer), short(least))
 	}
-	switch {
+}
+
+// checkHold checks how long a server stays out.
+func (d *document) checkHold(p *Pool) {
+	switch o := &p.Failover; {
 	case o.OnRejoin == health.Hold && o.Hold == 0:
-		n, path := at(&o.OnRejoin)
+		n, path := d.saidIn(p, &o.OnRejoin)
 		d.failAt(n, "%s.failover.on_rejoin: hold needs hold, how long a server stays out, such as hold: 1h", path)
 	case o.OnRejoin != health.Hold && d.where[&o.Hold] != nil:
-		n, path := at(&o.Hold)
+		n, path := d.saidIn(p, &o.Hold)
 		d.failAt(n, "%s.failover.hold has no effect with on_rejoin: %s; set on_rejoin: hold, or leave this out", path, o.OnRejoin)
 	}
 }

@@ -341,6 +341,29 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 	}
 }
 
+// TestResizeNeedsAgreement checks that failover settings by which instances agree have an effect in a pool with mode
+// fail_fast if it coordinates changes of its servers.
+func TestResizeNeedsAgreement(t *testing.T) {
+	f := parse(t, `
+listen: :1
+defaults: {resize: {mode: warm}, failover: {on_rejoin: hold, hold: 1h}}
+pools:
+  main: {distribution: ketama, servers: [a, b], failover: {consistency: strict, ping: 100ms, lease: 1s}}
+  spare: {distribution: ketama-points, servers: [c, d, e]}
+routes: [{prefix: "s:", pool: spare}, {pool: main}]
+`)
+	if got := f.Pools[0].Failover; got.Mode != table.FailFast || f.Ejects("main") || !f.Agrees("main") || !got.Strict {
+		t.Errorf("got %+v", got)
+	}
+	if got := f.AtReturn("main"); !strings.Contains(got, "only one that was down while keys moved") {
+		t.Error(got)
+	}
+	built, err := f.Build()
+	if err != nil || !built.Pools[0].Stays(built) || built.Pools[1].Stays(built) {
+		t.Errorf("%v, pools %+v", err, built.Pools)
+	}
+}
+
 // TestEjectAfter checks that eject_after is one duration or several, and that the default of
 // refused fits silent if the file sets only that.
 func TestEjectAfter(t *testing.T) {

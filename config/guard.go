@@ -142,7 +142,7 @@ func (d *document) checkNear(f *File, r *Route) {
 	at := d.place(n, r)
 	strict := slices.IndexFunc(r.to(), func(name string) bool {
 		p := f.pool(name)
-		return p != nil && p.Failover.Strict && f.Ejects(name)
+		return p != nil && p.Failover.Strict && f.Agrees(name)
 	})
 	switch {
 	case r.Preset == presetSessions:

@@ -246,7 +246,7 @@ func poolKeys() []key[Pool] {
 		set("max_move", "reject a reload that moves more than this share of the pool's keys to other servers; ringside reload --accept allows it",
 			percentage(), func(p *p) *float64 { return &p.MaxMove }),
 		set("resize", "what happens to keys with one copy when a reload gives them other servers", group(defaultPool().Resize,
-			set("mode", "plain: each instance uses the new servers at once, and a later change can bring back old values. flush: all instances change together, after the servers that gain keys are flushed. warm: all instances change together, and keys move with their values. flush and warm need failover.mode rehash",
+			set("mode", "plain: each instance uses the new servers at once, and a later change can bring back old values. flush: all instances change together, after the servers that gain keys are flushed. warm: all instances change together, and keys move with their values. flush and warm are not possible with failover.mode gutter",
 				named(table.ResizeMode.String, table.ResizePlain, table.ResizeFlush, table.ResizeWarm), func(r *Resize) *table.ResizeMode { return &r.Mode }),
 			set("rate", "with mode warm, how many keys leave each server in a second", integer(1, 1_000_000), func(r *Resize) *int { return &r.Rate }),
 		), func(p *p) *Resize { return &p.Resize }),

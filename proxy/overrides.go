@@ -4,14 +4,14 @@ package proxy
 //
 // An override is one concept for the operator, but is stored in one of two places:
 //
-//	pool with a keeper    the view record on its servers: all instances apply it, and it survives this process
-//	pool without one      overrideMap: only this process applies it, until it ends
+//	pool that ejects servers    the view record on its servers: all instances apply it, and it survives this process
+//	pool that does not          overrideMap: only this process applies it, until it ends
 //
-// One place is not enough. A pool without a keeper (fail_fast, no replicas) has no view
-// record. To create one Ringside would have to ping and write to servers although the
-// configuration forbids it to move or flush anything. A pool with a keeper needs the
-// steps of the phases. So Override chooses the place by the pool. When a reload adds a
-// keeper to a pool, handOverrides moves the overrides of this process to the keeper.
+// One place is not enough. A pool that does not eject servers (fail_fast, no replicas) has no view
+// record, or only for changes of its servers. An override in the record ejects the server, and it is flushed
+// before it returns, although the configuration forbids that. A pool that ejects servers needs the
+// steps of the phases. So Override chooses the place by the pool. When a reload lets a pool
+// eject servers, handOverrides moves the overrides of this process to the keeper.
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// overrideMap contains the overrides of pools without a keeper, by pool and server. It
+// overrideMap contains the overrides of pools that do not eject servers, by pool and server. It
 // is immutable, so engines detect changes by comparing pointers.
 type overrideMap map[[2]string]OverrideSince
 
@@ -55,7 +55,9 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 	if !cur.Has(pool, server) {
 		return fmt.Errorf("no server %q in a pool %q", server, pool)
 	}
-	if w := cur.Agent(pool); w != nil {
+	here := p.OverrideOf(pool, server).Override
+	// An order in the view record of a pool that does not eject servers is from another time, or from an instance with another mode.
+	if w := cur.Agent(pool); w != nil && (!w.Stays() || o == health.Restore && here == health.Restore) {
 		p.setOverride(pool, server, health.Restore) // delete an override set while the pool had no keeper
 		if err := p.overrideByKeeper(w, server, o); err != errReplaced {
 			return err
@@ -109,7 +111,7 @@ func (p *Proxy) logOverride(o health.Override, args ...any) {
 	p.Log.Log(context.Background(), level, what, append(args, e.Attr())...)
 }
 
-// setOverride stores o as the override of a server in a pool without a keeper. It does
+// setOverride stores o as the override of a server in a pool that does not eject servers. It does
 // not notify the engines.
 func (p *Proxy) setOverride(pool, server string, o health.Override) (before health.Override, changed bool) {
 	p.mu.Lock()
@@ -162,8 +164,11 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 }
 
 // handOverrides moves the overrides of a pool's servers to the keeper that a reload has
-// added to the pool. An override that the keeper can't apply yet stays where it is.
+// added to the pool, if the pool ejects servers. An override that the keeper can't apply yet stays where it is.
 func (e *Engine) handOverrides(w *failover.Agent) {
+	if w.Stays() {
+		return
+	}
 	for i, m := range w.Servers[:w.OwnServers] {
 		o := e.Shared.OverrideOf(w.Pool, m.Name).Override
 		if o == health.Restore || w.Keeper.Override(i, o, e.Now) != nil {
@@ -175,7 +180,7 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 	}
 }
 
-// OverrideOf returns the override of a server in a pool that has no keeper.
+// OverrideOf returns the override of a server in a pool that does not eject servers.
 func (p *Proxy) OverrideOf(pool, server string) OverrideSince {
 	if m := p.overrides.Load(); m != nil {
 		return (*m)[[2]string{pool, server}]

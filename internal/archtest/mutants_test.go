@@ -25,7 +25,7 @@ type mutant struct{ pkg, file, old, new string }
 var mutants = []mutant{
 	{"config", "values.go", `n.tag != "!!int" || err != nil || v < int64(least)`, `n.tag != "!!int" || err != nil || v <= int64(least)`},
 	{"internal/discover", "elasticache.go", `if at == "" {`, `if at != "" {`},
-	{"internal/inspect", "check.go", `if p.Failover.Mode == table.FailFast && o.Consistency != "" && !p.Unknown {`, `if p.Failover.Mode == table.FailFast && o.Consistency == "" && !p.Unknown {`},
+	{"internal/inspect", "check.go", `if p.Failover.Mode == table.FailFast && f.Ejects(p.Name) && !p.Unknown {`, `if p.Failover.Mode == table.FailFast && !f.Ejects(p.Name) && !p.Unknown {`},
 	{"internal/memnode", "store.go", "if exptime < 0 {", "if exptime > 0 {"},
 	{"internal/top", "draw.go", "if width < leastWidth ||", "if width > leastWidth ||"},
 	{"internal/tracefile", "traces.go", "if s.Dropped > 0 {", "if s.Dropped < 0 {"},

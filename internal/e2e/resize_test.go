@@ -164,6 +164,78 @@ func TestResizeWarm(t *testing.T) {
 	}
 }
 
+// TestResizeFailFast changes the servers of a pool with failover.mode fail_fast, through two instances under load. A server
+// that hangs before serves its values again after that. Then a server is added, and dies. A list without it must follow.
+// Ringside flushes no server.
+func TestResizeFailFast(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests the changes of servers; this test needs seconds of pings")
+	t.Parallel()
+	const keys = 500
+	servers := startMemcacheds(t, 4)
+	pool := func(n int) string {
+		return front(servers[:n], "resize: {mode: warm, rate: 200}", "failover: {mode: fail_fast, ping: 100ms, lease: 10s}")
+	}
+	both := [2]*ringside{startRingside(t, "auto", pool(3)), startRingside(t, "auto", pool(3))}
+	o := &resizeOracle{T: t, clients: []*conn{dial(t, both[0].address), dial(t, both[1].address)}}
+	o.fill(keys)
+	found := func() (n int) {
+		for i := range keys {
+			key := fmt.Sprintf("k%d", i)
+			got, end := o.clients[i%2].get(key)
+			v, hit := got[key]
+			if end != "END" || hit && v != o.value[key] {
+				t.Fatalf("get %s: %q and %s, want %q or a miss", key, v, end, o.value[key])
+			} else if hit {
+				n++
+			}
+		}
+		return n
+	}
+	servers[1].pause(t)
+	eventually(t, "the keys of a server that hangs miss", func() bool { return found() < keys })
+	servers[1].signal(t, syscall.SIGCONT)
+	eventually(t, "the server has its values again", func() bool { return found() == keys })
+
+	resized := func(r *ringside) int { return strings.Count(r.Output(), "to=resized") }
+	change := func(size int, alive bool) {
+		t.Helper()
+		before := [2]int{resized(both[0]), resized(both[1])}
+		for _, r := range both {
+			done := r.metric(t, reloadsDone)
+			r.reload(t, pool(size))
+			r.reloaded(t, reloadsDone, done)
+			for n := 0; alive && n < 200; n++ {
+				o.step()
+			}
+		}
+		eventually(t, "the keys have moved", func() bool {
+			for n := 0; alive && n < 100; n++ {
+				o.step()
+			}
+			return resized(both[0]) > before[0] && resized(both[1]) > before[1]
+		})
+	}
+	change(4, true)
+	if o.misses*20 > o.reads {
+		t.Errorf("%d of %d reads missed", o.misses, o.reads)
+	}
+	t.Logf("%d of %d reads missed", o.misses, o.reads)
+	before := found()
+	servers[3].Kill()
+	change(3, false)
+	if after := found(); after == 0 || after >= before {
+		t.Errorf("%d values are found without a server, %d with it", after, before)
+	}
+	for range 3 * keys {
+		o.step()
+	}
+	for i, s := range servers[:3] {
+		if n := dial(t, s.address).stats("")["cmd_flush"]; n != "0" {
+			t.Errorf("server %d was flushed: %s", i, n)
+		}
+	}
+}
+
 // TestResizeThird changes the servers of a pool with `resize: {mode: warm}`. While the keys move, two of three
 // instances are replaced by new ones with a third list, and the other one is reloaded with it. At the end all
 // values are there. Another change, which is taken back while the keys move, ends with the former list by itself.

@@ -139,6 +139,7 @@ const (
 //     replica until the key is written again.
 var promises = []scenario{
 	{name: "fail_fast", sidecars: 2, servers: 3, mode: table.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
+	{name: "fail_fast, warm, no change", sidecars: 2, servers: 3, mode: table.FailFast, resize: table.ResizeWarm, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
 	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: table.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
 	{name: "strict", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
@@ -253,6 +254,24 @@ var promises = []scenario{
 		faults: []string{"resize, back"}, count: 1, calm: true, exact: true, serves: true, costly: true, full: true},
 	{name: "resize, warm, faults", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"resize, hang", "resize, kill"}, count: 2, exact: true, costly: true},
+	{name: "fail_fast, resize", sidecars: 3, engines: 2, servers: 3, mode: table.FailFast, strict: true, resize: table.ResizeWarm,
+		faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true, full: true},
+	{name: "fail_fast, resize, relaxed", sidecars: 2, servers: 4, mode: table.FailFast, resize: table.ResizeWarm,
+		faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
+	{name: "fail_fast, resize, flush", sidecars: 2, servers: 4, mode: table.FailFast, resize: table.ResizeFlush,
+		asks: pruning, faults: []string{"resize", "resize, weights", "resize, hang", "resize, kill"}, count: 2, exact: true, costly: true},
+	{name: "fail_fast, resize, faults", sidecars: 2, servers: 4, mode: table.FailFast, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"resize, hang", "resize, kill", "resize, long hang"}, count: 2, exact: true, costly: true},
+	{name: "fail_fast, resize, faults, strict", sidecars: 3, servers: 4, mode: table.FailFast, strict: true, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"resize, hang", "resize, kill", "resize, long hang"}, count: 2, exact: true, costly: true, full: true},
+	{name: "fail_fast, resize, restarts", sidecars: 3, servers: 4, mode: table.FailFast, strict: true, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"resize, restart"}, count: 1, calm: true, exact: true, costly: true, full: true},
+	{name: "fail_fast, resize, third", sidecars: 2, servers: 4, mode: table.FailFast, resize: table.ResizeWarm,
+		faults: []string{"resize, third"}, count: 1, calm: true, exact: true, errs: true, stays: true, costly: true, full: true},
+	{name: "fail_fast, resize, back", sidecars: 2, servers: 4, mode: table.FailFast, strict: true, resize: table.ResizeWarm,
+		faults: []string{"resize, back"}, count: 1, calm: true, exact: true, errs: true, stays: true, serves: true, costly: true, full: true},
+	{name: "fail_fast, warm_from", sidecars: 2, servers: 3, others: true, mode: table.FailFast, resize: table.ResizeWarm,
+		asks: pruning, faults: []string{"replace", "replace, hang", "replace, kill"}, count: 1, exact: true, costly: true, full: true},
 	{name: "resize, warm_from", sidecars: 3, servers: 3, others: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"replace"}, count: 1, calm: true, exact: true, costly: true, full: true},
 	{name: "resize, warm_from, relaxed", sidecars: 2, engines: 2, servers: 3, others: true, mode: table.Rehash, resize: table.ResizeWarm,
@@ -414,6 +433,10 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, warm, no walk", ablations{Set: ablation.Set{Sweep: true}}, resizes(func(c *scenario) { c.resize, c.pace = table.ResizeWarm, 60*milli })},
 		{"resize, warm, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
+		{"fail_fast, resize, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.mode, c.strict, c.resize = table.FailFast, false, table.ResizeWarm })},
+		{"fail_fast, resize, one instance does not wait for the others", ablations{}, resizes(func(c *scenario) {
+			c.mode, c.strict, c.resize, c.rash = table.FailFast, false, table.ResizeWarm, true
+		})},
 		{"resize, the former servers are not known", ablations{former: true}, resizes(func(c *scenario) {
 			c.resize, c.others, c.faults, c.count = table.ResizeWarm, true, []string{"replace"}, 1
 		})},

@@ -92,6 +92,9 @@ func (s *sidecar) table() *table.Table {
 	if f.unlike && s.id == f.scenario.sidecars-1 {
 		p.Failover.Strict, p.Failover.Ping = false, 50*time.Millisecond
 	}
+	if f.rash && s.id == f.scenario.sidecars-1 {
+		p.Resize = table.ResizePlain
+	}
 	if f.renamed {
 		p.Name = "cache"
 	}

@@ -397,6 +397,16 @@ var plots = map[string]plot{
 		f.lasts(at + f.settles())
 	},
 
+	// A server hangs for so long that it is ejected in mode fail_fast, too.
+	"resize, long hang": func(f *fleet, i int) {
+		f.reload(reweigh)
+		begin := f.between(moving/2, 2*moving)
+		f.after(begin, func() { f.hangFor(i, 62*second, 80*second) })
+		at := begin + f.between(80*second, 100*second)
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + f.settles())
+	},
+
 	// The list of servers changes. One instance is restarted with it, and the others are reloaded much
 	// later.
 	"resize, restart": func(f *fleet, i int) {

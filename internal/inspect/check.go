@@ -166,7 +166,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 		o.Mode += " " + o.Gutter
 	}
 	fmt.Fprintf(out, "  failover: %s (%s)", o.Mode, o.Why)
-	if p.Failover.Mode == table.FailFast && o.Consistency != "" && !p.Unknown {
+	if p.Failover.Mode == table.FailFast && f.Ejects(p.Name) && !p.Unknown {
 		fmt.Fprint(out, ", but servers are ejected because keys are replicated")
 	}
 	fmt.Fprintf(out, "\n  %s\n", o.AtReturn)
@@ -303,8 +303,8 @@ func hasZone(r *table.Route) bool {
 	return false
 }
 
-// failover is the JSON form of what a pool does when one of its servers is down. If the pool does
-// not eject servers, the field Consistency and all later fields are empty.
+// failover is the JSON form of what a pool does when one of its servers is down. If the instances do
+// not agree about the servers of the pool, the field Consistency and all later fields are empty.
 type failover struct {
 	Mode           string `json:"mode"`
 	Why            string `json:"why"`
@@ -324,9 +324,12 @@ func failoverOf(f *config.File, i int) failover {
 	if p.Mode == table.Gutter {
 		o.Gutter = p.Gutter
 	}
-	if f.Ejects(f.Pools[i].Name) {
+	if f.Agrees(f.Pools[i].Name) {
 		o.Consistency, o.ConsistencyWhy = map[bool]string{true: "strict", false: "relaxed"}[p.Strict], p.WhyConsistency
-		o.Lease, o.Ping, o.EjectAfter, o.OnRejoin = p.Lease.String(), p.Ping.String(), p.EjectAfter.String(), p.OnRejoin.String()
+		o.Lease, o.Ping, o.EjectAfter = p.Lease.String(), p.Ping.String(), p.EjectAfter.String()
+	}
+	if f.Ejects(f.Pools[i].Name) {
+		o.OnRejoin = p.OnRejoin.String()
 	}
 	return o
 }

@@ -96,7 +96,7 @@ type Published struct {
 func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) *Published {
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
-		before, w := old.Agent(pool.Name), newAgent(pool)
+		before, w := old.Agent(pool.Name), newAgent(pool, pool.Stays(t))
 		same := before != nil && slices.Equal(before.Servers, w.Servers)
 		from, out := w.inherit(before, old)
 		// A pool that needs no keeper by its settings keeps its keeper while a server is out. That
@@ -133,8 +133,9 @@ func (l *Published) Agent(name string) *Agent {
 	return nil
 }
 
-// newAgent creates the agent of a pool, without a keeper yet.
-func newAgent(pool *table.Pool) *Agent {
+// newAgent creates the agent of a pool, without a keeper yet. stays means that the pool has a keeper only to
+// coordinate changes of its servers.
+func newAgent(pool *table.Pool, stays bool) *Agent {
 	w := &Agent{Pool: pool.Name, Servers: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
 	if pool.Resize == table.ResizeWarm && pool.Next != nil {
@@ -144,6 +145,9 @@ func newAgent(pool *table.Pool) *Agent {
 	if g := pool.Failover.Gutter; g != nil {
 		w.Servers = append(w.Servers, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
+	}
+	if w.failover.Stays = stays; stays {
+		w.failover.OnRejoin, w.failover.Hold = health.Flush, 0
 	}
 	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload creates another Gutter with the same servers, and the keeper does not depend on how long writes wait
 	return w
@@ -198,6 +202,9 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 	}
 	return from, out
 }
+
+// Stays reports whether the pool has a keeper only to coordinate changes of its servers.
+func (w *Agent) Stays() bool { return w.failover.Stays }
 
 // index returns the index of the server with the given name in w.Servers; -1: there is none, or w is
 // nil.

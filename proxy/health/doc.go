@@ -132,6 +132,12 @@
 //   - Keys with one copy move to other servers when all proxies require the same server list, if
 //     the pool coordinates that. The record has the list in force, the stage, and the vote of
 //     the last writer: package resize.
+//   - With Settings.Stays, keys of a failed server do not move to other servers. The keeper then
+//     only coordinates changes of the server list. A server is ejected only while keys may move, or
+//     while it is about to be removed: an ejected old owner counts as empty, and all proxies must
+//     agree about that before a key is changed without emptying it. So that server is flushed before
+//     it serves again. A silent server has a minute, because it still has its items. Otherwise no
+//     suspicion has an effect on requests.
 //   - A server without meta commands can't store a record. Then no server of the pool
 //     is ejected, and the guarantee is suspended too. The keeper recognizes such a
 //     server by an ERROR reply to a ping. If the release of the server is known to have

@@ -11,12 +11,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"ringside/proxy/health/resize"
 )
 
 const (
 	onlyTime = int64(30 * time.Second) // the maximum delay of the ejection of a server that may have the last copy of a key
 	tellTime = int64(2 * time.Second)  // how long after a server has rejoined every loop has reported whether the server lacks replicas
 	warmTime = int64(60 * time.Second) // the maximum time that a server stays WARM under OnRejoin Warm
+	stayTime = int64(time.Minute)      // with Settings.Stays, how long a silent server that the next list has is not ejected
 )
 
 // The states of a pool as a whole, as reported to operators.
@@ -108,7 +111,9 @@ func (k *Keeper) judge(now int64) {
 			if !open {
 				from, to = to, from
 			}
-			k.event(-1, from, to, fmt.Sprintf("%d of %d servers are suspect", suspect, all))
+			if !k.set.Stays {
+				k.event(-1, from, to, fmt.Sprintf("%d of %d servers are suspect", suspect, all))
+			}
 		}
 	}
 	k.judgeGone(now)
@@ -126,7 +131,7 @@ func (k *Keeper) shortcoming() (why string) {
 // judgeGone determines whether none of the pool's own servers replies. Proxies can then neither
 // vote nor publish a phase, so no server is ejected, however long the outage lasts.
 func (k *Keeper) judgeGone(now int64) {
-	gone := true
+	gone := !k.set.Stays
 	for i := range k.servers {
 		if s := &k.servers[i]; k.group(i) == 0 {
 			gone = gone && s.suspect && now >= k.ejectAt(i, now)
@@ -327,7 +332,7 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return "by an operator", true
 	}
 	unfit := s.unfit && !s.suspect && PhaseOf(s.n) == In
-	if !s.suspect && !unfit {
+	if !s.suspect && !unfit || !k.ejects(i) {
 		return "", false
 	}
 	ejectAt := k.ejectAt(i, now)
@@ -374,6 +379,13 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 	return "", false
 }
 
+// ejects reports whether server i may be ejected if it fails. With Settings.Stays, it may only while the server
+// list changes: an old owner of keys that move then counts as empty, and the change does not wait for a server
+// that the next list lacks.
+func (k *Keeper) ejects(i int) bool {
+	return !k.set.Stays || k.resize.Stage() != resize.Stable || k.servers[i].goes
+}
+
 // ejectAt returns the time from which server i may be ejected, because its suspicion has lasted long
 // enough. The shorter time for refused connections applies only if the server still refuses
 // connections at the end of that time, because it may have restarted in between.
@@ -382,6 +394,9 @@ func (k *Keeper) ejectAt(i int, now int64) int64 {
 	silent := s.suspectSince + int64(k.set.EjectAfter.Silent)
 	if s.memory != memoryLost && !k.off.Restart { // the flush after an ejection would remove items that the server has kept over its restart
 		silent = s.suspectSince + int64(max(k.set.EjectAfter.Silent, k.set.EjectAfter.Restart))
+	}
+	if k.set.Stays && !s.goes { // the server goes on with its items when it replies again
+		silent = s.suspectSince + max(stayTime, silent-s.suspectSince)
 	}
 	refused := s.refused.since + int64(k.set.EjectAfter.Refused)
 	switch {

@@ -77,7 +77,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	if before == (Process{}) || p.Is(before) || k.off.Stranger {
 		return
 	}
-	if s.stranger = k.present(a.server) && !k.parting && p.Stranger(now-heard); s.stranger {
+	if s.stranger = k.present(a.server) && !k.parting && !k.set.Stays && p.Stranger(now-heard); s.stranger {
 		s.suspect = false // so that markSuspect, which is called next, records the new reason
 		k.markSuspect(a.server, p.Answers(), now)
 	}

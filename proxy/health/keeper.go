@@ -35,7 +35,7 @@ type Request struct {
 // Verdict is the state of one server, as decided by the keeper.
 type Verdict struct {
 	N          uint32   // the server's phase number; PhaseOf(N) is its phase
-	Suspect    bool     // this proxy gets no replies from the server: gets miss and mutations fail at once
+	Suspect    bool     // this proxy gets no replies from the server: gets miss and mutations fail at once. Always false with Settings.Stays
 	Why        string   // reason of the suspicion; if the server is not suspect, reason of its phase
 	Since      int64    // when the suspicion began; if the server is not suspect, when its phase began
 	InPhase    int64    // when the server's phase began
@@ -451,7 +451,7 @@ func (k *Keeper) Verdict(server int) Verdict {
 	s := &k.servers[server]
 	v := Verdict{
 		N:          s.n,
-		Suspect:    s.suspect,
+		Suspect:    s.suspect && !k.set.Stays,
 		Why:        s.why,
 		Since:      s.since,
 		InPhase:    s.since,
@@ -461,7 +461,7 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Until:      s.until,
 		Lease:      s.lease,
 	}
-	if s.suspect {
+	if v.Suspect {
 		v.Why, v.Since = s.suspectWhy, s.suspectSince
 	}
 	return v

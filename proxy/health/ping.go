@@ -198,7 +198,9 @@ func (k *Keeper) markUp(i int, now int64) {
 	if s.suspect && !s.down && !s.stranger && s.good >= goodPings {
 		s.suspect = false
 		k.gen++
-		k.event(i, "suspect", "up", fmt.Sprintf("%d good pings in a row", s.good))
+		if !k.set.Stays {
+			k.event(i, "suspect", "up", fmt.Sprintf("%d good pings in a row", s.good))
+		}
 	}
 }
 
@@ -210,7 +212,9 @@ func (k *Keeper) markSuspect(i int, why string, now int64) {
 	}
 	s.suspect, s.suspectWhy, s.suspectSince = true, why, now
 	k.gen++
-	k.event(i, "up", "suspect", why)
+	if !k.set.Stays { // otherwise the suspicion has no effect on requests: see Verdict.Suspect
+		k.event(i, "up", "suspect", why)
+	}
 }
 
 // complain logs a problem (what) with the view record of server i, once until the problem changes;

@@ -41,8 +41,12 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 		return s, began, "", server
 	}
 	for i := range k.servers {
-		if !k.permits(i) {
-			return s, began, "is " + PhaseOf(k.servers[i].n).String(), i
+		switch p := PhaseOf(k.servers[i].n); {
+		case k.permits(i):
+		case p == In:
+			return s, began, "does not answer", i
+		default:
+			return s, began, "is " + p.String(), i
 		}
 	}
 	if s.Warm && k.pool == poolNoMeta {
@@ -85,10 +89,17 @@ func (k *Keeper) dissent(now int64) string {
 }
 
 // permits reports whether server i does not delay a change of the server list: it is not between two phases
-// or out, unless it is out and the next list lacks it.
+// or out, unless it is out and the next list lacks it. With Settings.Stays, a server that does not reply
+// delays the change, too: before the change it is not ejected.
 func (k *Keeper) permits(i int) bool {
-	p := PhaseOf(k.servers[i].n)
-	return p == In || p == Out && k.servers[i].goes
+	s := &k.servers[i]
+	switch PhaseOf(s.n) {
+	case In:
+		return !k.set.Stays || !s.suspect
+	case Out:
+		return s.goes
+	}
+	return false
 }
 
 // ListsKnown reports whether the keeper knows which list of servers is in force.

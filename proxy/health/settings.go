@@ -16,6 +16,7 @@ type Settings struct {
 	Lease         time.Duration // duration of the lease that a good ping grants
 	Request       time.Duration // timeout of a request to a server
 	OnRejoin      OnRejoin
+	Stays         bool          // the keys of a failed server do not move to other servers, so a server is only ejected while the server list changes: see Keeper.ejects
 	Hold          time.Duration // how long OnRejoin Hold keeps a server out
 }
 

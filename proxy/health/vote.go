@@ -66,7 +66,7 @@ func (k *Keeper) vote(now int64) {
 func (k *Keeper) sayRefused(now int64) {
 	for i := range k.servers {
 		s := &k.servers[i]
-		if s.refused.since > s.saidAt && (s.saidAt == 0 || now >= s.saidAt+refusedPause) && k.askRefused(i, now, metaAdd(k.keys.Refused[i], refusedLife)) {
+		if s.refused.since > s.saidAt && k.ejects(i) && (s.saidAt == 0 || now >= s.saidAt+refusedPause) && k.askRefused(i, now, metaAdd(k.keys.Refused[i], refusedLife)) {
 			s.saidAt = now
 		}
 	}

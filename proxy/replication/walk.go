@@ -321,16 +321,17 @@ func (k *walk) take(key []byte) bool {
 	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
 	lost := false
 	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
+		_, _, next := k.bp.Next.Pool.Place.Locate(key)
 		c, _, why := e.movingCommand(k.bp, key)
-		if lost = why == "" && k.isOut(c.moving.away, key); why == "" && c.moving.away && !lost {
-			_, _, next := k.bp.Next.Pool.Place.Locate(key)
+		if k.bp.View.Phase(k.bp.Next.Indexes[next]) == health.Out {
 			why = "server " + k.bp.Next.Servers[next].Label() + ", to which keys move, is out"
 		}
-		if why != "" {
+		switch lost = k.isOut(next); {
+		case lost:
+		case why != "":
 			k.reason = why
 			return false
-		}
-		if !lost {
+		default:
 			mv.names, replicas, rule = c.moving.names, c.replicas, replicate.Depart()
 		}
 	}
@@ -365,10 +366,9 @@ func (k *walk) take(key []byte) bool {
 	return true
 }
 
-// isOut reports whether the server to which key moves has been out for walkOut. away means that it is out now.
-func (k *walk) isOut(away bool, key []byte) bool {
-	_, _, next := k.bp.Next.Pool.Place.Locate(key)
-	if !away {
+// isOut reports whether a server to which keys move has been out for walkOut. next is its index in the list Next.
+func (k *walk) isOut(next int) bool {
+	if k.bp.View.Phase(k.bp.Next.Indexes[next]) != health.Out {
 		delete(k.out, next)
 		return false
 	}

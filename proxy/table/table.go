@@ -220,10 +220,16 @@ type Limits struct {
 	Drain      time.Duration // after Linger: how long requests in flight may take, at most, before the process ends
 }
 
-// NeedsKeeper reports whether p, a pool of t, ejects servers and so needs a keeper. It does if
-// its keys move to other servers, or if a route keeps replicas in it.
+// NeedsKeeper reports whether p, a pool of t, needs a keeper. It does if it ejects servers, because its keys move
+// to other servers or a route keeps replicas in it, or if it coordinates changes of its servers.
 func (p *Pool) NeedsKeeper(t *Table) bool {
-	return p.Failover.Mode != FailFast || p.Copied(t)
+	return p.Failover.Mode != FailFast || p.Copied(t) || p.Stays(t)
+}
+
+// Stays reports whether p, a pool of t, has a keeper only to coordinate changes of its servers: see
+// health.Settings.Stays.
+func (p *Pool) Stays(t *Table) bool {
+	return p.Failover.Mode == FailFast && p.Resize != ResizePlain && !p.Unknown && !p.Copied(t)
 }
 
 // KeepsReplicas reports whether the route keeps several replicas of each key.
