@@ -105,3 +105,26 @@ func readOverPause(t *testing.T, seed uint64, read func(*app, *fkey) *op) {
 		t.Errorf("seed %d: %s", seed, f.broken)
 	}
 }
+
+// TestRemovedByOne checks a reload of one proxy of two that removes a server, and its reload back to the first
+// list. The handover to the other list never begins, so both proxies write all replicas by the first list when the server has
+// rejoined.
+func TestRemovedByOne(t *testing.T) {
+	seeds := uint64(4)
+	if hurried() {
+		seeds = 1
+	}
+	for seed := range seeds {
+		f := newFleet(scenario{sidecars: 2, servers: 4, strict: true, copies: twice, mode: table.Rehash, exact: true}, seed, false)
+		f.settle("at the start", 30*second)
+		for _, gone := range []int{3, -1} {
+			f.gone = gone
+			f.edition++
+			f.sidecars[1].reload()
+			f.run(f.now + 32*second)
+		}
+		if f.broken != "" {
+			t.Errorf("seed %d: %s", seed, f.broken)
+		}
+	}
+}

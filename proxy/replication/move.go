@@ -29,12 +29,15 @@ const (
 
 // byArrangement appends to list the replicas that a key has by the arrangement a. rt is the key's
 // route in the present routing table. Servers that are not in the present routing table are
-// omitted.
+// omitted. A server that was not in the table in between has another Server object now.
 func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.Route, key []byte) []replica {
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
-			if i := slices.Index(bp.Servers, h.Server); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
-				list = append(list, e.replicaAt(routing.Holder{Pool: bp, Index: i, Server: h.Server}))
+			same := func(srv *upstream.Server) bool {
+				return srv.Target.Network == h.Server.Target.Network && srv.Target.Address == h.Server.Target.Address
+			}
+			if i := slices.IndexFunc(bp.Servers, same); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
+				list = append(list, e.replicaAt(routing.Holder{Pool: bp, Index: i, Server: bp.Servers[i]}))
 			}
 		}
 	}
