@@ -32,9 +32,21 @@ const (
 	serverNoCas  = "a server has no cas: start memcached without -C"
 )
 
+// stepSoon makes a step after a reply. The work of a step grows with the square of the number of servers, and so does
+// the number of replies after an outage of many servers. So in a large pool, Tick makes one step for many replies.
+func (k *Keeper) stepSoon(now int64) {
+	n := int64(len(k.servers))
+	if pause := n * n / 10_000 * int64(time.Millisecond); now < k.stepped+pause {
+		k.next = min(k.next, k.stepped+pause)
+		return
+	}
+	k.step(now)
+}
+
 // step does everything that is due now, for all servers of the pool, and sets the time of the next
 // call.
 func (k *Keeper) step(now int64) {
+	k.stepped = now
 	for i := range k.servers {
 		if s := &k.servers[i]; s.since == 0 && PhaseOf(s.n) != In { // the server entered its phase before this keeper started
 			s.since = now

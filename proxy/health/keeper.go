@@ -88,6 +88,7 @@ type Keeper struct {
 	events   []Event
 
 	next         int64
+	stepped      int64 // when the last step was made
 	voteAt       int64 // when the next vote is due
 	foreignUntil int64 // until this time, a view record with another server list that was read has an effect: see foreignPings
 	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
@@ -345,7 +346,7 @@ func (k *Keeper) Answered(id uint64, answer []byte, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
 		k.answered(a, answer, now)
-		k.step(now)
+		k.stepSoon(now)
 	}
 }
 
@@ -356,7 +357,7 @@ func (k *Keeper) Unanswered(id uint64, hard bool, why string, now int64) {
 	if a, ok := k.pending[id]; ok {
 		delete(k.pending, id)
 		if k.unanswered(a, hard, why, now) {
-			k.step(now)
+			k.stepSoon(now)
 		}
 	}
 }
@@ -374,7 +375,7 @@ func (k *Keeper) Unasked(id uint64, now int64) {
 		} else if !k.unanswered(a, false, "", now) {
 			return
 		}
-		k.step(now)
+		k.stepSoon(now)
 	}
 }
 
@@ -384,7 +385,7 @@ func (k *Keeper) Warmed(server int, asks, hits uint64, now int64) {
 	if s := &k.servers[server]; PhaseOf(s.n) == Warming {
 		s.warm.Count(asks, hits, now)
 	}
-	k.step(now)
+	k.stepSoon(now)
 }
 
 // Part sets whether the pool must stop moving its keys, because a reload has changed its settings. If
