@@ -39,10 +39,10 @@ func TestRollCall(t *testing.T) {
 		out, _ := exec.Command(binary, "top", "--admin", r.admin, "--once", "--json", "--for", "100ms").Output()
 		var now struct {
 			Roll   roll
-			Health struct{ Text string }
+			Health struct{ Title, Text string }
 		}
 		json.Unmarshal(out, &now) // on an error, eventually polls again
-		return now.Roll, now.Health.Text
+		return now.Roll, now.Health.Title + ". " + now.Health.Text
 	}
 	b := startBrowser(t, 1440, 900)
 	b.open(t, "http://"+all[0].admin+"/")
@@ -65,7 +65,7 @@ func TestRollCall(t *testing.T) {
 	tool(t, binary, "reload", "--admin", all[3].admin)
 	b.do(t, "document.getElementById('ringsides').scrollIntoView()")
 	b.says(t, "#roll", "another configuration")
-	b.says(t, "#health p", "runs other pools or routes than most")
+	b.says(t, "#health h1", "runs other pools or routes than most")
 	// The page draws only visible parts, and a longer text above can move this one out of sight.
 	b.until(t, "(document.getElementById('ringsides').scrollIntoView(), document.querySelectorAll('#roll .differs').length == 1)")
 	b.shot(t, "ringsides")
@@ -133,11 +133,14 @@ func TestRollCallOfCopies(t *testing.T) {
 	apart := func(r *ringside) bool {
 		out, _ := exec.Command(binary, "top", "--admin", r.admin, "--once", "--json", "--for", "100ms").Output()
 		var now struct {
-			Roll   struct{ Of, Apart int }
-			Health struct{ Level, Text string }
+			Roll struct {
+				Of    int
+				Apart int `json:"other_placement"`
+			}
+			Health struct{ Level, Title, Text string }
 		}
 		json.Unmarshal(out, &now) // on an error, eventually polls again
-		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Text, "keeps replicas on other servers than this instance") &&
+		return now.Roll.Of == 2 && now.Roll.Apart == 1 && now.Health.Level != "good" && strings.Contains(now.Health.Title, "keeps replicas on other servers than this instance") &&
 			r.metric(t, `ringside_peers_placing_differently{pool="main"}`) == 1
 	}
 	alike := func(r *ringside) bool {
@@ -165,7 +168,7 @@ func TestRollCallOfCopies(t *testing.T) {
 	for _, c := range variants {
 		all[1].reload(t, c.file)
 		both(c.what, apart)
-		b.says(t, "#health p", "keeps replicas on other servers than this instance")
+		b.says(t, "#health", "keeps replicas on other servers than this instance")
 		b.says(t, "#roll", "replicas on other servers")
 		all[1].reload(t, usual)
 		both(c.what+", mended", alike)

@@ -71,12 +71,15 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 	return h
 }
 
-// warn appends a sentence about a problem to h. If the level is Good, it becomes Warn.
+// warn adds sentences about a problem to h. If the level is Good, it becomes Warn, and the first sentence becomes
+// the title: views of several pools show only titles.
 func (h *Health) warn(text string) {
-	if h.Level == Good {
-		h.Level = Warn
+	if h.Level != Good {
+		h.Text += " " + text
+		return
 	}
-	h.Text += " " + text
+	title, rest, _ := strings.Cut(text, ". ")
+	*h = Health{Warn, strings.TrimSuffix(title, "."), strings.TrimSpace(rest + " " + h.Title + ". " + h.Text)}
 }
 
 // wording is a tick together with the data that is needed to describe it in words.

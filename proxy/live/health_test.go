@@ -220,7 +220,7 @@ func TestOverall(t *testing.T) {
 			}
 		}
 		after.Refused = true
-		if is := tickBetween(before, after, "main"); is.Health.Level == Good || !strings.HasSuffix(is.Health.Text, "The configuration read last was refused; the old one is in force.") {
+		if is := tickBetween(before, after, "main"); is.Health.Level == Good || !strings.Contains(is.Health.Sentence(), "The configuration read last was refused; the old one is in force.") {
 			t.Errorf("%s, and the configuration refused: %+v", test.name, is.Health)
 		}
 	}
@@ -249,7 +249,7 @@ func TestEjectedElsewhere(t *testing.T) {
 	}
 	pool := &table.Pool{Name: "main", Servers: []table.Target{{Name: "s1"}}, Place: ring.Placement{Ring: ring.NewJump([]int{0})}}
 	s := &Sample{At: time.UnixMilli(1), Sum: sum, Table: &table.Table{Pools: []*table.Pool{pool}}, Servers: []ServerState{{Pool: "main", Server: "s1", State: Up}}}
-	if is := tickBetween(s, s, "main"); is.Health.Level != Warn || !strings.HasSuffix(is.Health.Text, end) {
+	if is := tickBetween(s, s, "main"); is.Health.Level != Warn || !strings.HasPrefix(is.Health.Title+". "+is.Health.Text, "Another instance ejects ") || !strings.Contains(is.Health.Title+". "+is.Health.Text, end) {
 		t.Errorf("the pool is %+v", is.Health)
 	}
 }
