@@ -51,7 +51,7 @@ var mutants = []mutant{
 	{"proxy/health/roll", "roll.go", "len(value) > MostBytes ||", "len(value) < MostBytes ||"},
 	{"proxy/health", "tally.go", "now-t.seenAt < 3*every/2", "now-t.seenAt > 3*every/2"},
 	{"proxy/link", "memory.go", "if io.FreeMemory() >= int64(n) {", "if io.FreeMemory() >= 0 {"},
-	{"proxy/live", "health.go", "if h.Level == Good {", "if h.Level != Good {"},
+	{"proxy/live", "health.go", "if h.Level != Good {", "if h.Level == Good {"},
 	{"proxy/live", "routes_compare.go", "if of.Hits > 0 {", "if of.Hits == 0 {"},
 	{"proxy/live", "follow.go", "list[i].Letter == r.Letter", "list[i].Letter != r.Letter"},
 	{"proxy/loop", "fault.go", "case !state.Hang && !state.Partition && wait == 0:", "case wait == 0:"},
