@@ -54,12 +54,15 @@ func takeOver(ctx context.Context, f *config.File, login *cli.Login, signals <-c
 	defer again.Stop()
 	ended, waits := 0, false
 	for {
-		t, err := takeFrom(ctx, c, a)
+		t, err := takeFrom(ctx, c, a, f)
 		if err == nil {
 			return t, nil
 		}
 		var status *admin.StatusError
+		var other errList
 		switch answered := errors.As(err, &status); {
+		case errors.As(err, &other):
+			return nil, takeOverError(f, err)
 		case answered && status.Status == http.StatusServiceUnavailable:
 			if !waits {
 				waits = true
@@ -86,14 +89,43 @@ func takeOver(ctx context.Context, f *config.File, login *cli.Login, signals <-c
 // has ended.
 const stoppingEvery = 100 * time.Millisecond
 
-// takeFrom tries once to take over from the instance with the admin interface at a. c is
+// errList means that the servers of a pool differ from those of the running process, and that instances must change
+// them together (package proxy/health/resize). The new process would not know the list in force: if no other
+// instance did, all servers would be flushed.
+type errList struct{ pool string }
+
+func (e errList) Error() string {
+	return "the servers of pool " + e.pool + " are not those of that process: load them there with 'ringside reload', and take over when 'ringside server list' shows no change"
+}
+
+// compareLists returns an error if the file f has another list of servers than the running process, for a pool whose
+// instances change their servers together. lists has the hashes of the lists of that process. Lists from
+// sources are not compared, because the new process continues those of the old one.
+func compareLists(f *config.File, lists map[string]uint32) error {
+	t, err := f.Build()
+	if err != nil {
+		return err
+	}
+	for _, p := range t.Pools {
+		_, list := p.Prints()
+		if was := lists[p.Name]; list != 0 && was != 0 && list != was && p.From == nil {
+			return errList{p.Name}
+		}
+	}
+	return nil
+}
+
+// takeFrom tries once to take over from the instance with the admin interface at a, with the file f. c is
 // a client of that interface.
-func takeFrom(ctx context.Context, c *admin.Client, a config.Address) (*takeover, error) {
+func takeFrom(ctx context.Context, c *admin.Client, a config.Address, f *config.File) (*takeover, error) {
 	answer, err := c.HandOver(ctx)
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := compareLists(f, answer.Lists); err != nil {
 		return nil, err
 	}
 	t, err := take(answer.Socket)
@@ -167,7 +199,10 @@ func (r *Instance) offerSockets() (a admin.HandOver, err error) {
 			return a, errChanging{pool}
 		}
 	}
-	a.Sources = r.sources.Save()
+	a.Sources, a.Lists = r.sources.Save(), map[string]uint32{}
+	for _, p := range r.proxy.Table().Pools {
+		_, a.Lists[p.Name] = p.Prints()
+	}
 	a.Socket, err = r.handover.offer(r.listeningSockets, func(done func()) {
 		select {
 		case r.handed <- done:

@@ -405,6 +405,38 @@ func TestTakeOverFromStopping(t *testing.T) {
 	}
 }
 
+// TestTakeOverWithOtherList starts take-overs with other servers than those of the running process. In a pool whose
+// instances change servers together, such a process would not know the list in force.
+func TestTakeOverWithOtherList(t *testing.T) {
+	dir, err := os.MkdirTemp("", "rs") // t.TempDir is too long for a unix socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	text := func(mode, servers string) string {
+		return fmt.Sprintf("listen: 'unix:%s/l'\nadmin: 'unix:%s/a'\npools: {main: {distribution: ketama-points, servers: [%s], failover: {mode: rehash}, resize: {mode: %s}}}\n", dir, dir, servers, mode)
+	}
+	path := filepath.Join(dir, "ringside.yaml")
+	for _, mode := range []string{"warm", "plain"} {
+		t.Run(mode, func(t *testing.T) {
+			serveFile(t, path, text(mode, "'127.0.0.1:1', '127.0.0.2:1'"))
+			for servers, want := range map[string]bool{"'127.0.0.1:1', '127.0.0.2:1'": true, "'127.0.0.1:1', '127.0.0.3:1'": mode == "plain"} {
+				f, err := config.ParseWith("new.yaml", []byte(text(mode, servers)), config.Environment())
+				if err != nil {
+					t.Fatal(err)
+				}
+				n, err := takeOver(t.Context(), f, new(cli.Login), nil, nil)
+				if other := (errList{}); (err == nil) != want || !want && !errors.As(err, &other) {
+					t.Errorf("servers %s: %v", servers, err)
+				}
+				if n != nil {
+					n.close()
+				}
+			}
+		})
+	}
+}
+
 // TestAdminOnStaleSocket starts instances whose admin interface is on a unix socket. They
 // replace the file of a process that has crashed, but not that of a process that listens,
 // and remove only their own file.

@@ -404,6 +404,10 @@ func (s *Server) getConfig(*http.Request) (int, any, error) {
 type HandOver struct {
 	Socket  string        `json:"socket"`            // path of the unix socket where the next process gets the listening sockets
 	Sources []SavedSource `json:"sources,omitempty"` // the lists of its sources, which the next process continues
+
+	// Lists has the hash of the server list (table.List) of each pool whose instances change their servers together. A
+	// process with another list must not take over: it would not know the list in force.
+	Lists map[string]uint32 `json:"lists,omitempty"`
 }
 
 // SavedSource is a source of a pool, as the next process continues it.
