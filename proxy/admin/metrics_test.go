@@ -460,6 +460,21 @@ func TestScrapeOfOddNames(t *testing.T) {
 		t.Errorf("the server on a unix socket is not there: %v", v)
 	}
 
+	changes := pool("main") // its servers change: the new ones can be down, too
+	joins := table.Target{Name: "n", Network: "tcp", Address: "n:1", Weight: 3}
+	changes.Next = &table.List{Servers: append([]table.Target{joins}, changes.Servers...), Place: changes.Place}
+	p = newProxy(changes)
+	newLoop(p)
+	rows := 0
+	for series := range scrape(t, New(p, Options{}).Handler()) {
+		if strings.HasPrefix(series, "ringside_pool_server{") {
+			rows++
+		}
+	}
+	if rows != len(changes.Servers)+1 {
+		t.Errorf("%d servers while a new one joins", rows)
+	}
+
 	bad := pool("main")
 	bad.Servers[0].Name = "\xff"
 	p = newProxy(bad)
