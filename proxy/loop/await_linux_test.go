@@ -34,19 +34,12 @@ func awaits(t *testing.T, request time.Duration, servers ...string) (dial func()
 // the connection.
 func scripted(t *testing.T, f func(c net.Conn, r *bufio.Reader)) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	server := &fake{Listener: l}
-	go server.accept(func(c net.Conn) {
+	return listening(t, func(c net.Conn) {
 		r := bufio.NewReader(c)
 		r.ReadString('\n')
 		fmt.Fprint(c, "VERSION 1.6.18\r\n")
 		f(c, r)
 	})
-	return l.Addr().String()
 }
 
 func expect(t *testing.T, r *bufio.Reader, want string) {

@@ -82,18 +82,8 @@ func epollOf(t *testing.T, server string) (*Driver, *epoll) {
 // also checks that a client that has closed its sending side and waits for a reply does not keep
 // the loop awake.
 func TestClientOfAListener(t *testing.T) {
-	server, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close()
 	asked := make(chan struct{})
-	go func() { // it never replies to a get
-		c, err := server.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
+	server := listening(t, func(c net.Conn) { // it never replies to a get
 		for r := bufio.NewScanner(c); r.Scan(); {
 			if strings.HasPrefix(r.Text(), "get") {
 				close(asked)
@@ -101,8 +91,8 @@ func TestClientOfAListener(t *testing.T) {
 				fmt.Fprint(c, "VERSION 1.6.18\r\n")
 			}
 		}
-	}()
-	run, d := epollOf(t, server.Addr().String())
+	})
+	run, d := epollOf(t, server)
 	c, err := net.Dial("tcp", run.Addrs()[0].String())
 	if err != nil {
 		t.Fatal(err)

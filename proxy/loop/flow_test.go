@@ -27,26 +27,12 @@ type slowServer struct {
 
 func (m slowServer) start(t *testing.T) (addr string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
 	m.end = make(chan struct{})
-	t.Cleanup(func() { close(m.end); ln.Close() })
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go m.serve(c)
-		}
-	}()
-	return ln.Addr().String()
+	t.Cleanup(func() { close(m.end) })
+	return listening(t, m.serve)
 }
 
 func (m slowServer) serve(c net.Conn) {
-	defer c.Close()
 	r := bufio.NewReader(c)
 	for {
 		line, err := r.ReadString('\n')

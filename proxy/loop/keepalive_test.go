@@ -18,35 +18,20 @@ import (
 // The server replies only to the first line of each connection.
 func TestKeepalive(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
-		server, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { server.Close() })
 		pings := make(chan string, 100)
-		go func() {
-			for {
-				c, err := server.Accept()
-				if err != nil {
-					return
+		tab := tableOf(listening(t, func(c net.Conn) {
+			lines := bufio.NewScanner(c)
+			for n := 0; lines.Scan(); n++ {
+				if n == 0 {
+					c.Write([]byte("VERSION 1.6.18\r\n"))
+					continue
 				}
-				go func() {
-					defer c.Close()
-					lines := bufio.NewScanner(c)
-					for n := 0; lines.Scan(); n++ {
-						if n == 0 {
-							c.Write([]byte("VERSION 1.6.18\r\n"))
-							continue
-						}
-						select {
-						case pings <- lines.Text():
-						default:
-						}
-					}
-				}()
+				select {
+				case pings <- lines.Text():
+				default:
+				}
 			}
-		}()
-		tab := tableOf(server.Addr().String())
+		}))
 		pool := tab.Pools[0]
 		pool.Preconnect, pool.Keepalive, pool.Timeouts.Request = true, 50*time.Millisecond, 200*time.Millisecond
 		p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))

@@ -39,12 +39,12 @@ func newFake(t *testing.T, breaks int) *fake {
 		t.Fatal(err)
 	}
 	f := &fake{Listener: l, breaks: breaks}
-	f.open.Go(func() { f.accept(f.serve) })
+	f.open.Go(f.accept)
 	return f
 }
 
-// accept calls serve for each connection until the listener is closed.
-func (f *fake) accept(serve func(net.Conn)) {
+// accept serves each connection until the listener is closed.
+func (f *fake) accept() {
 	for {
 		c, err := f.Accept()
 		if err != nil {
@@ -52,7 +52,7 @@ func (f *fake) accept(serve func(net.Conn)) {
 		}
 		f.open.Go(func() {
 			defer c.Close()
-			serve(c)
+			f.serve(c)
 		})
 	}
 }

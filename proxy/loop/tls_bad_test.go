@@ -184,46 +184,31 @@ func TestServerHandshakesTakeTurns(t *testing.T) {
 	each(t, func(t *testing.T, o Options) {
 		const connections = 4
 		ca := testenv.NewCA(t, "ca")
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Named(t, "127.0.0.1").Certificate(t)}}
 		var running, together, resumed, done atomic.Int32
-		go func() {
-			for {
-				raw, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer raw.Close()
-					first := make([]byte, 1)
-					if _, err := io.ReadFull(raw, first); err != nil { // the client has begun its handshake
-						return
-					}
-					if running.Add(1) > 1 {
-						together.Add(1)
-					}
-					c := tls.Server(again{raw, &first}, config)
-					time.Sleep(10 * time.Millisecond) // time for other handshakes to begin
-					running.Add(-1)
-					r := bufio.NewReader(c)
-					for line, err := r.ReadString('\n'); err == nil; line, err = r.ReadString('\n') {
-						if line == "version\r\n" {
-							if done.Add(1); c.ConnectionState().DidResume {
-								resumed.Add(1)
-							}
-							io.WriteString(c, "VERSION 1.6.18\r\n")
-						} else {
-							io.WriteString(c, "END\r\n")
-						}
-					}
-				}()
+		tab := tableOf(listening(t, func(raw net.Conn) {
+			first := make([]byte, 1)
+			if _, err := io.ReadFull(raw, first); err != nil { // the client has begun its handshake
+				return
 			}
-		}()
-		tab := tableOf(l.Addr().String())
+			if running.Add(1) > 1 {
+				together.Add(1)
+			}
+			c := tls.Server(again{raw, &first}, config)
+			time.Sleep(10 * time.Millisecond) // time for other handshakes to begin
+			running.Add(-1)
+			r := bufio.NewReader(c)
+			for line, err := r.ReadString('\n'); err == nil; line, err = r.ReadString('\n') {
+				if line == "version\r\n" {
+					if done.Add(1); c.ConnectionState().DidResume {
+						resumed.Add(1)
+					}
+					io.WriteString(c, "VERSION 1.6.18\r\n")
+				} else {
+					io.WriteString(c, "END\r\n")
+				}
+			}
+		}))
 		tab.Pools[0].TLS, tab.Pools[0].Connections = table.Secure(table.ServerTLS{CA: string(ca.PEM)}), connections
 		at := start(t, o, tab)
 		testenv.Eventually(t, "all connections are made", func() bool {
