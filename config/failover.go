@@ -366,7 +366,7 @@ func (f *File) whyNotWarm(p *Pool) string {
 		for _, has := range []struct {
 			is   bool
 			name string
-		}{{r.Tags.On, "tags"}, {r.Near.On, "near"}, {r.Buffer != nil, "buffer"}, {r.Autocreate != nil, "autocreate"}} {
+		}{{r.Tags.On, "tags"}} {
 			if has.is {
 				return fmt.Sprintf("is not possible yet with %s on a route of the pool: use mode flush, or give this route another pool", has.name)
 			}

@@ -57,8 +57,9 @@ type relocating struct {
 	acted bool // a request was made that other clients may notice
 }
 
-// Acted reports whether a command of Relocate has made a request that other clients may notice. A
-// tombstone at the new owner does not count, and neither does the move of the value.
+// Acted reports whether a command of Relocate has made a request that other clients may notice, among them the
+// requests that Next has not returned yet. A tombstone at the new owner does not count, and neither does the move
+// of the value.
 func (r *Rule) Acted() bool { return r.acted }
 
 // HasTombstone reports whether the tombstone of a command of Relocate, which its ask 0 has stored, is at the

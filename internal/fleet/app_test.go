@@ -71,7 +71,8 @@ type op struct {
 	strict  bool   // old values are wrong answers
 	rebuild *rebuild
 	invoked int64
-	must    func(ok bool) // called with whether it was carried out
+	must    func(ok bool)     // called with whether it was carried out
+	told    func(line string) // called with the answer
 }
 
 func (f *fleet) newApp(s *sidecar, j int) *app {

@@ -114,6 +114,9 @@ var (
 	slowly = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 10}
 )
 
+// nearly is a near cache.
+var nearly = table.NearSettings{Memory: 1 << 20, All: true, TTL: 300 * time.Millisecond}
+
 // Packets of a tardy server take longer than a repair, but arrive in time for a patient
 // proxy.
 const (
@@ -272,6 +275,10 @@ var promises = []scenario{
 		faults: []string{"resize, back"}, count: 1, calm: true, exact: true, errs: true, stays: true, serves: true, costly: true, full: true},
 	{name: "fail_fast, warm_from", sidecars: 2, servers: 3, others: true, mode: table.FailFast, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"replace", "replace, hang", "replace, kill"}, count: 1, exact: true, costly: true, full: true},
+	{name: "resize, warm, near", sidecars: 2, engines: 2, servers: 4, mode: table.Rehash, resize: table.ResizeWarm, slack: int64(nearly.TTL),
+		feature: func(r *table.Route) { r.Near = &nearly }, asks: pruning, faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true},
+	{name: "resize, warm, near, three proxies", sidecars: 3, servers: 3, mode: table.Rehash, resize: table.ResizeWarm, slack: int64(nearly.TTL),
+		feature: func(r *table.Route) { r.Near = &nearly }, asks: pruning, faults: []string{"resize, weights", "resize, back"}, count: 2, calm: true, exact: true, costly: true, full: true},
 	{name: "resize, warm_from", sidecars: 3, servers: 3, others: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"replace"}, count: 1, calm: true, exact: true, costly: true, full: true},
 	{name: "resize, warm_from, relaxed", sidecars: 2, engines: 2, servers: 3, others: true, mode: table.Rehash, resize: table.ResizeWarm,

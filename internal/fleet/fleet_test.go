@@ -76,26 +76,28 @@ type scenario struct {
 	restart time.Duration // the same for a server with restartable memory; 0: as eject
 	errs    bool          // a read that no server could answer gets an error
 
-	exact  bool  // promise: no stale hit at all
-	loose  bool  // stale hits are allowed and only counted
-	locks  bool  // promise: a lock has one holder, and counters never go back
-	logs   int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
-	keeps  bool  // promise: no acknowledged value is missed
-	newer  bool  // keeps is also promised if an earlier write has failed
-	stays  bool  // promise: no acknowledged value is missed twice
-	few    bool  // promise: of the reads of acknowledged values, at most one in twenty misses
-	serves bool  // promise: no instance lacks the list of servers in force
-	undone bool  // keeps is also promised if a later set has failed
-	shown  bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
-	calm   bool  // no fault lasts long enough for an ejection
-	asks   []ask // requests to choose from, weighted by repetition; nil: all kinds
-	pace   int64 // average time between two requests of a client; 0: 12 ms
-	costly bool  // it gets a quarter of the seeds
-	full   bool  // it runs only in the full tier, and with a given number of seeds
-	cold   int   // number of rarely used keys; 0: 90
-	prunes bool  // more of the requests are deletes
-	ablate ablations
-	herd   *herd // the route is guarded, and clients rebuild
+	exact   bool  // promise: no stale hit at all
+	loose   bool  // stale hits are allowed and only counted
+	locks   bool  // promise: a lock has one holder, and counters never go back
+	logs    int   // number of keys that are appended to; promise: they contain every acknowledged part exactly once
+	keeps   bool  // promise: no acknowledged value is missed
+	newer   bool  // keeps is also promised if an earlier write has failed
+	stays   bool  // promise: no acknowledged value is missed twice
+	few     bool  // promise: of the reads of acknowledged values, at most one in twenty misses
+	serves  bool  // promise: no instance lacks the list of servers in force
+	undone  bool  // keeps is also promised if a later set has failed
+	shown   bool  // promise: no client reads a value if its writer gets the reply that nothing was stored
+	calm    bool  // no fault lasts long enough for an ejection
+	asks    []ask // requests to choose from, weighted by repetition; nil: all kinds
+	pace    int64 // average time between two requests of a client; 0: 12 ms
+	costly  bool  // it gets a quarter of the seeds
+	full    bool  // it runs only in the full tier, and with a given number of seeds
+	cold    int   // number of rarely used keys; 0: 90
+	prunes  bool  // more of the requests are deletes
+	ablate  ablations
+	herd    *herd                // the route is guarded, and clients rebuild
+	slack   int64                // promise: a value that a read returns was replaced at most so long before the read
+	feature func(r *table.Route) // adds features to the route; nil: none
 
 	again []uint64 // further seeds that once found a fault
 }

@@ -90,6 +90,8 @@ type fkey struct {
 	writing  int        // number of mutations in flight, without the sets of rebuilds
 	touched  int64      // when such a mutation last began or ended
 
+	counting counting
+
 	made  bool   // for counters and journals: it must exist
 	count uint64 // highest number in an answer
 
@@ -206,6 +208,9 @@ func (a *app) done(answer string) {
 	}
 	if f.herd != nil {
 		a.tend(o, line, failed)
+	}
+	if o.told != nil {
+		o.told(line)
 	}
 	if o.must != nil {
 		o.must(line == "STORED" || strings.HasPrefix(line, "VALUE"))
@@ -398,6 +403,7 @@ func (a *app) judgeValue(o *op, i int, value string) {
 		// A repair has restored a value that a flush_all was removing, because only one
 		// half of the flush_all had run. This is known and not prevented.
 		f.raced++
+	case f.slack > 0 && !slices.ContainsFunc(k.changes, func(c change) bool { return c.from > w.answered && c.acked < o.invoked-f.slack }):
 	case w.answered != 0 && w.answered < o.floors[i]:
 		safe := !f.loose && w.answered < o.calms[i] && f.calmly(w.invoked, w.answered) && f.calmly(o.invoked, f.now)
 		f.isStale(safe, k, "a%d p%d reads %.20q of %s, answered at %.4f (acknowledged: %v), though %s began at %.4f and was acknowledged before the read",

@@ -135,6 +135,9 @@ func (s *sidecar) table() *table.Table {
 		route.Guard = &f.herd.GuardSettings
 		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
 	}
+	if f.feature != nil {
+		f.feature(&route)
+	}
 	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route}}}
 	return t
 }

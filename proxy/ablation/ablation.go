@@ -28,7 +28,6 @@ type Set struct {
 	Clear  bool // if set, a stage ends before all instances know it
 	Force  bool // if set, an instance uses its own list although its peers use another one
 	Leaves bool // if set, commands on a key that moves do not empty its old owner
-	Stays  bool // if set, a command on a guarded key continues at its server after the key has begun to move
 
 	// The rules of stampede protection and tags (package guard).
 	Late        bool // if set, a miss after a wait that timed out is not remembered, so the set that the client sends next is not bound

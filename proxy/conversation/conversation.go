@@ -89,7 +89,7 @@ import (
 //	handover pauses   all instances have the table and pause writes to keys that move;
 //	                or: handover is done
 //	list moves      the instances change to the pools' next server lists; list unknown: the list in force is not known
-//	list warms      keys move with their values, in a pool with resize=warm; list stays, pauses and settles: other stages of that
+//	list warms      keys move with their values, in a pool with resize=warm; list stays, pauses, settles and cools: other stages of that
 //	order POOL s1 drain   an operator sets an override on s1 of POOL: drain, down or restore
 //	marks met other 2, taken add 1   the counters of replica tombstones so far, by event and user; none: all are 0
 //	opaques         the file includes the opaques of Ringside's own meta commands, in requests and replies; without this line the harness removes and adds them
@@ -354,6 +354,7 @@ func (s *Harness) Line(line string) {
 				"pauses":  {State: resize.State{N: 13, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
 				"warms":   {State: resize.State{N: 14, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
 				"settles": {State: resize.State{N: 15, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
+				"cools":   {State: resize.State{N: 16, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
 				"moves":   {State: resize.State{N: 11, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2}},
 				"unknown": {State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1}},
 			}[rest], false)

@@ -129,7 +129,7 @@ func (l *rule) first(t *task.Task, line []byte, next func()) {
 // begun to move since t was located, the request is not sent: the server may not have the key any more.
 func (l *rule) send(t *task.Task, line []byte, q request) {
 	id := l.add(q)
-	if s := t.Route.Serving(t.Key); l.copies == nil && s != resize.All && !(s == resize.Paused && task.CommandOf(t).Reads()) && !l.g.Ablation.Stays {
+	if s := t.Route.Serving(t.Key); l.copies == nil && s != resize.All && !(s == resize.Paused && task.CommandOf(t).Reads()) {
 		t.InjectResult(id, &upstream.Result{Failure: upstream.Failure{Why: "the key moves to another server: try again", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}

@@ -39,6 +39,7 @@ type moving struct {
 	both   bool                      // the old owner gets requests
 	second replicate.Command         // if creates is set: the client's command, which follows when the key has moved
 	create bool                      // the client's command creates a missing key. First the key moves
+	acted  bool                      // a request was sent that other clients may notice: see replicate.Rule.Acted
 	copies bool                      // a read may cause a copy of the value to the new owner
 	ended  func(c *command, ok bool) // called at the end of a command without a client
 }
@@ -207,7 +208,7 @@ func (c *command) stop(t *task.Task) {
 		t.Fail(task.TooLong, stats.TimedOut)
 	case c.isRepair || t.ClientDone:
 		c.endMoving(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1}, false)
-	case !c.rule.Acted() && c.e.Now < t.Deadline:
+	case !c.moving.acted && c.e.Now < t.Deadline:
 		t.Loop.DispatchAgain(t)
 	default:
 		t.Fail("the key moves to another server: try again", stats.Unavailable)
@@ -231,7 +232,7 @@ func (c *command) proceedToCreate(t *task.Task, s replicate.Settlement) bool {
 	if !c.moving.create || s.Verdict != replicate.Absent {
 		return false
 	}
-	c.moving.create = false
+	c.moving.create, c.moving.acted = false, false
 	if t.Op == wire.Append || t.Op == wire.Prepend || !c.rule.OldIsEmpty() {
 		t.Fail("the key moves to another server: try again", stats.Unavailable)
 		return true

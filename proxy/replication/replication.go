@@ -310,6 +310,9 @@ func (c *command) advance(t *task.Task) {
 		for _, ask := range c.next {
 			c.send(t, ask)
 		}
+		if c.moving != nil {
+			c.moving.acted = c.rule.Acted()
+		}
 		for _, id := range c.voidGuards {
 			c.rule.HandleOutcome(id, replicate.Outcome{Kind: replicate.Exists})
 		}
