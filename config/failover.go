@@ -359,19 +359,6 @@ func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
 
 // whyNotWarm returns why keys of the pool can't move with their values; "": they can.
 func (f *File) whyNotWarm(p *Pool) string {
-	for r := range f.routes() {
-		if !slices.Contains(r.to(), p.Name) {
-			continue
-		}
-		for _, has := range []struct {
-			is   bool
-			name string
-		}{{r.Tags.On, "tags"}} {
-			if has.is {
-				return fmt.Sprintf("is not possible yet with %s on a route of the pool: use mode flush, or give this route another pool", has.name)
-			}
-		}
-	}
 	return f.whyShared(p, "the keys of both pools can't be told apart")
 }
 

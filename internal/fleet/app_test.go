@@ -297,8 +297,11 @@ func (a *app) choose() *op {
 }
 
 func (a *app) store(k *fkey, command string) *op {
-	w := a.f.newWrite(k)
-	return &op{kind: "line", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "%s %s 0 0 %d\r\n%s\r\n", command, k.name, len(w.value), w.value)}
+	w, name := a.f.newWrite(k), k.name
+	if a.f.herd != nil && a.f.herd.tagged {
+		name += ";tags=" + k.tag()
+	}
+	return &op{kind: "line", w: w, keys: []*fkey{k}, text: fmt.Appendf(nil, "%s %s 0 0 %d\r\n%s\r\n", command, name, len(w.value), w.value)}
 }
 
 func (a *app) count() *op {

@@ -28,6 +28,7 @@ type herd struct {
 	dies    bool // some clients disconnect during a rebuild
 	alone   bool // promise: no two rebuilds at once, except in unavoidable cases
 	unbound bool // late sets may be stored, so old values are not checked
+	tagged  bool // values have tags, which clients invalidate
 	equal   bool // servers give the same cas numbers for the same keys
 }
 
@@ -135,6 +136,21 @@ func (a *app) bypass() *op {
 		}
 	}
 	return a.want()
+}
+
+// tag returns the name of the tag of a key.
+func (k *fkey) tag() string { return "t" + k.name[len(k.name)-1:] }
+
+// invalidate invalidates a tag.
+func (a *app) invalidate() *op {
+	tag := a.anyValue().tag()
+	o := &op{kind: "invalidate", text: fmt.Appendf(nil, "delete tag:%s\r\n", tag)}
+	for _, k := range a.f.values {
+		if k.tag() == tag {
+			o.keys = append(o.keys, k)
+		}
+	}
+	return o
 }
 
 // working returns the next request of an app that rebuilds. Sometimes this is another

@@ -139,6 +139,10 @@ var herds = []scenario{
 	resizedHerd("guard, resize, others append and touch", moved, meddling, "resize", "resize, weights"),
 	resizedHerd("guard, resize, threads", movedThreads, wanting, "resize, weights"),
 	resizedHerd("guard, resize, early", movedEarly, wanting, "resize, weights"),
+	resizedHerd("tags, resize", movedTags, invalidating, "resize", "resize, weights"),
+	threeProxies(resizedHerd("tags, resize, three proxies of two engines", movedTags, invalidating, "resize", "resize, weights"), 2),
+	threeProxies(resizedHerd("tags, resize, restarts", movedTags, invalidating, "resize, restart"), 1),
+	faulty(resizedHerd("tags, resize, faults", movedTags, invalidating, "resize, hang", "resize, kill")),
 	faulty(resizedHerd("guard, resize, faults", moved, wanting, "resize, hang", "resize, kill")),
 	threeProxies(resizedHerd("guard, resize, restarts", moved, deleting, "resize, restart"), 1),
 	threeProxies(resizedHerd("guard, resize, three proxies of two engines", movedCrowd, writing, "resize", "resize, weights"), 2),
@@ -149,6 +153,7 @@ var herds = []scenario{
 // Herds during faults, with a request timeout of 200 ms.
 var (
 	moved        = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli}
+	movedTags    = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, lives: 60, tagged: true}
 	movedSoftly  = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 6}
 	movedCrowd   = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, writers: true}
 	movedThreads = herd{GuardSettings: threaded.GuardSettings, takes: 150 * milli, threads: 3}
@@ -165,12 +170,13 @@ var (
 )
 
 var (
-	wanting   = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
-	appending = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
-	many      = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 5), []ask{(*app).want, (*app).remove})
-	deleting  = []ask{(*app).want, (*app).want, (*app).remove}
-	writing   = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
-	meddling  = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
+	wanting      = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
+	invalidating = slices.Concat(wanting, []ask{(*app).invalidate})
+	appending    = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
+	many         = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 5), []ask{(*app).want, (*app).remove})
+	deleting     = []ask{(*app).want, (*app).want, (*app).remove}
+	writing      = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
+	meddling     = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
 )
 
 // TestGuard runs the herds.

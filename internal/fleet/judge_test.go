@@ -251,15 +251,15 @@ func (a *app) done(answer string) {
 		}
 	case "append":
 		a.judgeAppend(o, line)
-	case "flush":
-		if line != "OK" {
+	case "flush", "invalidate":
+		if line != map[string]string{"flush": "OK", "invalidate": "DELETED"}[o.kind] {
 			a.strange(o, answer)
 			return
 		}
 		for _, k := range o.keys {
 			k.changes = append(k.changes, change{o.invoked, f.now, &fwrite{}})
 			if k.floor < o.invoked {
-				k.floor, k.acked, k.by = o.invoked, f.now, "a flush_all"
+				k.floor, k.acked, k.by = o.invoked, f.now, "a "+strings.Replace(o.kind, "flush", "flush_all", 1)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"ringside/proxy/health"
 	"ringside/proxy/table"
+	"ringside/proxy/tags/stamp"
 	"ringside/replicate"
 	"ringside/ring"
 )
@@ -28,7 +29,7 @@ type layout struct {
 
 // limits are too high to be reached.
 var limits = table.Limits{Clients: 100, Key: 250, Line: 64 << 10, Value: 8 << 20, InFlight: 4096,
-	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 10_000, Tickets: 65_536}
+	Output: 1 << 20, OutputHard: 64 << 20, Memory: 256 << 20, Waiting: 10_000, Tickets: 65_536, Tags: 16, TagKeys: 1000}
 
 // refusedFor is how long a server must refuse connections before it is ejected.
 const refusedFor = 150 * time.Millisecond
@@ -133,6 +134,10 @@ func (s *sidecar) table() *table.Table {
 	}
 	if f.herd != nil {
 		route.Guard = &f.herd.GuardSettings
+		if f.herd.tagged {
+			route.Tags = &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags="}
+			t.TagCommand = "tag:"
+		}
 		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
 	}
 	if f.feature != nil {
