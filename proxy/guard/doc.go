@@ -80,6 +80,20 @@
 // It runs each one as a step of the client's command, and package replication carries out
 // the step: see copied.go.
 //
+// # Keys that move
+//
+// A key with one copy that moves to another server (package health/resize) is served in steps, too. Package
+// replication asks both servers. Misses and waiting gets belong to the new owner of the key. A set after a miss at
+// the old owner finds another place, and is not stored. A command that began before the key moves sends no
+// further request to the old owner. Waiting gets start again.
+//
+//	get     mg without N, at both owners; a miss, or an item that may have to be rebuilt: mg N R, which moves
+//	        the value first
+//	others  each request moves the value first; the second request of a pair follows the reply to the first
+//
+// A value with tags is not moved, and a read does not ask the old owner for it: the versions of tags belong to one
+// server.
+//
 // All tasks of one key run on one loop of the process. That loop has the misses and
 // the waiting gets of the key. Plain hits do not use it.
 //
