@@ -257,6 +257,8 @@ var promises = []scenario{
 		faults: []string{"resize, back"}, count: 1, calm: true, exact: true, serves: true, costly: true, full: true},
 	{name: "resize, warm, faults", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm,
 		asks: pruning, faults: []string{"resize, hang", "resize, kill"}, count: 2, exact: true, costly: true},
+	{name: "resize, usual", sidecars: 3, servers: 4, mode: table.Rehash, resize: table.ResizeWarm, usual: true,
+		faults: []string{"resize, restart", "resize, third"}, count: 1, calm: true, loose: true, costly: true},
 	{name: "fail_fast, resize", sidecars: 3, engines: 2, servers: 3, mode: table.FailFast, strict: true, resize: table.ResizeWarm,
 		faults: []string{"resize", "resize, weights"}, count: 2, calm: true, exact: true, costly: true, full: true},
 	{name: "fail_fast, resize, relaxed", sidecars: 2, servers: 4, mode: table.FailFast, resize: table.ResizeWarm,

@@ -54,6 +54,7 @@ type scenario struct {
 	strict  bool
 	rejoin  health.OnRejoin
 	resize  table.ResizeMode
+	usual   bool             // the mode of resize is a default: table.Pool.ResizeUsual
 	rate    int              // how many keys a resize moves from a server in a second; 0: the default
 	rebuilt bool             // the placement rule builds its ring without the servers that are out
 	copies  replicate.Policy // replication policy of each key

@@ -86,7 +86,7 @@ func (s *sidecar) table() *table.Table {
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
-	p.Resize, p.ResizeRate = f.resize, f.rate
+	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/stats"
@@ -122,6 +123,60 @@ func TestResizeRestart(t *testing.T) {
 				t.Errorf("strict %t, restart after %d s: %d flushes, %d items of %d; %+v", strict, at, f.flushes-flushes, f.items(), before, f.stages())
 			}
 		}
+	}
+}
+
+// TestResizeUsual starts instances with another list than that of their peers in a pool whose mode is the default. They serve at
+// once, nothing is flushed, and the list is in force in the end, whether another instance knows the former list or not.
+func TestResizeUsual(t *testing.T) {
+	for restarts := range 4 {
+		f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, mode: table.Rehash, resize: table.ResizeWarm, usual: true, cold: 60, remember: true, serves: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+		flushes := f.flushes
+		f.gone = 2
+		f.edition++
+		for i, s := range f.sidecars {
+			if i >= restarts {
+				f.run(f.now + 20*second)
+				s.reload()
+				continue
+			}
+			s.die()
+			f.after(50*milli, s.start)
+			f.run(f.now + 5*second)
+			if is := f.stages()[i]; is.Serves() != resize.All && !is.UsesOwn() || i == 0 && is.List == is.Wish {
+				t.Errorf("%d restarts: p%d is in %+v", restarts, i, is)
+			}
+			if n := f.reads(i); n < 40 {
+				t.Errorf("%d restarts: %d keys are read through an instance that was started with another list", restarts, n)
+			}
+		}
+		f.until(t, "the change has not ended", f.changed)
+		if n := f.reads(0); f.broken != "" || f.flushes != flushes || n < 40 {
+			t.Errorf("%d restarts: %d flushes, %d keys are read. %s", restarts, f.flushes-flushes, n, f.broken)
+		}
+	}
+}
+
+// TestResizeMostDead ends most servers for good, and then replaces all. With the default mode, the new list must be in use at
+// once, because the old servers can't take part.
+func TestResizeMostDead(t *testing.T) {
+	f := newFleet(scenario{sidecars: 2, apps: 1, servers: 3, others: true, mode: table.Rehash, resize: table.ResizeWarm, usual: true, ablate: ablations{former: true}}, 1, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	for _, n := range f.nodes[:4] { // also one of the new servers
+		n.die()
+	}
+	f.run(f.now + 20*second)
+	f.reload(func(l *layout) { l.replaced = true })
+	f.until(t, "the new servers are not in use", f.changed)
+	f.until(t, "the dead server is not ejected", func() bool { return f.phase(0) == health.Out })
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	if n := f.reads(1); n != len(f.values) {
+		t.Errorf("%d keys of %d are read", n, len(f.values))
 	}
 }
 

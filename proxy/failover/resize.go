@@ -274,6 +274,7 @@ func lists(pool *table.Pool) (l resize.Lists) {
 		l.Later = pool.Later.Print()
 	}
 	l.Warm = l.Mine != 0 && pool.Resize == table.ResizeWarm
+	l.Own = l.Warm && pool.ResizeUsual
 	return l
 }
 

@@ -154,6 +154,12 @@ func (k *Keeper) advanceResize(now int64) {
 	}
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	before := k.resize.Status
+	// Without view records, or if most servers are dead, the proxies can't agree.
+	if r := &k.resize; r.Own && (k.pool == poolNoMeta || k.open[0]) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
+		r.Skip(now)
+		k.resized(before, now)
+		return
+	}
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized(before, now)
 	}
@@ -186,7 +192,9 @@ func (k *Keeper) resized(before resize.Status, now int64) {
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
 	case s.Serves() == resize.Paused:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
-	case s.Serves() == resize.Nothing && from != "outdated":
+	case s.UsesOwn() && from != "outdated":
+		k.event(-1, from, "outdated", "the instances use another server list, which this instance does not have: it uses its own, so reads can be old until all instances have the same configuration")
+	case s.Serves() == resize.Nothing && (from != "outdated" || before.UsesOwn() && !s.UsesOwn()):
 		k.event(-1, from, "outdated", "the instances use another server list, which this instance does not have: it serves no keys until all instances have the same configuration")
 	}
 }

@@ -173,8 +173,8 @@ func (v *View) Resize() resize.Status {
 // changes.
 func (v *View) Moves() bool { return v.moves.Load() }
 
-// SetResize publishes the progress of a change of the server list. force is the rule that tests turn
-// off.
+// SetResize publishes the progress of a change of the server list. force means that this process serves by its list
+// although its peers use another one.
 func (v *View) SetResize(is resize.Status, force bool) {
 	v.moves.Store(is.Mine != 0 && is.Serves() != resize.All && !(force && is.Serves() == resize.Nothing))
 	v.resize.Store(&is)
@@ -272,7 +272,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	}
 	v.Handover.Publish(&k.barrier)
 	if is := k.resize.Status; v.Resize() != is {
-		v.SetResize(is, k.off.Force)
+		v.SetResize(is, k.off.Force || is.UsesOwn())
 	}
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign)

@@ -48,6 +48,7 @@ const (
 	ending    = "ending"    // keys have moved
 	switching = "switching" // keys that move are not served
 	unknown   = "unknown"   // this instance does not know the list in force
+	differing = "differing" // the same, but it serves by its own list
 )
 
 // ResizeOf returns the change of the servers of a pool. It returns nil if none is due.
@@ -72,6 +73,9 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		}
 	}
 	switch {
+	case s.UsesOwn():
+		is.Step, is.Level = differing, Warn
+		is.Why, is.Remedy = "the server list of this instance is not that of its peers", "Give all instances the same configuration, and reload them"
 	case s.Serves() == resize.Nothing:
 		is.Step, is.Level = unknown, Bad
 		is.Why, is.Remedy = "The server list of this instance is not that of its peers", "Give all instances the same configuration, and reload them"
@@ -172,6 +176,8 @@ func (is *Resize) sentences(warm bool) string {
 	switch is.Step {
 	case unknown:
 		return "This instance serves no keys of the pool: reads miss, and writes fail. " + is.Why + ". " + is.Remedy + "."
+	case differing:
+		return "This instance uses other servers than its peers, so reads can be old. " + is.Remedy + "."
 	case waiting:
 		return fmt.Sprintf("The servers change%s when all instances have the new configuration, so far for %s.", is.changes(), Ago(time.Duration(is.Seconds)*time.Second))
 	case preparing:
@@ -282,6 +288,10 @@ func (is *Resize) show(h *Health) {
 	case Bad:
 		*h = Health{Bad, "This instance does not serve the pool", is.Remedy + ". " + is.Why + ": reads miss, and writes fail."}
 	case Warn:
+		if is.Step == differing {
+			h.warn(is.Text)
+			return
+		}
 		text := "The change of its servers must wait: " + is.Why + "."
 		if is.Remedy != "" {
 			text += " " + is.Remedy + "."

@@ -117,7 +117,7 @@ var (
 func (s *ResizeSnapshot) Figures() []Figure {
 	stage, left := int(s.Stage())+1, uint64(0)
 	switch serves := s.Serves(); {
-	case serves == resize.Nothing && s.N != 0:
+	case serves == resize.Nothing && s.N != 0 && !s.UsesOwn():
 		stage = 7
 	case !s.Due():
 		stage = 0

@@ -32,7 +32,7 @@ func (t *Table) Print() uint64 {
 		}
 		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, list.Place.Fingerprint, list.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
 		if mode != ResizePlain {
-			fmt.Fprintf(h, "resize %v %v", mode, list.Print())
+			fmt.Fprintf(h, "resize %v %v %v", mode, p.ResizeUsual, list.Print())
 		}
 	}
 	for _, l := range t.Listeners {

@@ -111,6 +111,7 @@ type Pool struct {
 
 	Resize      ResizeMode
 	ResizeLater ResizeMode // the mode that the configuration requires, if Next is not nil: Resize is that of the present change
+	ResizeUsual bool       // Resize is the usual mode, which the file has not chosen: see resize.Lists.Own
 	ResizeRate  int        // in mode ResizeWarm: how many keys each old owner may lose to other servers in a second, by the walk and by reads, for each process
 	Next        *List      // the list to which the instances change, while they still use the former one: see Hold; nil: none
 	From        *List      // the list by which a process serves that does not know another one in force; nil: its own. It is not Next: see Hold

@@ -40,6 +40,11 @@
 // whether it knows the lists. As long as one does, the others flush nothing. A proxy that moves keys also says
 // so by an item on the servers (package replication).
 //
+// That is too strict for a pool whose operator has not chosen the mode: with each rolling update that starts proxies with
+// another list, they would serve nothing, and the last one would flush all servers. There (Lists.Own), such a proxy
+// uses its own list at once and flushes nothing, as without this package. So reads may be old until all proxies have
+// the same list. A proxy that is reloaded follows the stages.
+//
 // If the configuration requires a third list, or the list in force again, a peer may just begin the change to
 // the second one. So a proxy can still change to the second list until its peers have read its vote for
 // the other one. If the change begins before, the proxy takes part, and the next change follows.
@@ -133,6 +138,7 @@ type Lists struct {
 	Wish  uint32 // hash of the list to which this process can change; Mine: there is none
 	Later uint32 // hash of the list that the configuration requires, if it is not Wish; 0: it is Wish
 	Warm  bool   // the values of keys that move are kept
+	Own   bool   // if this process does not know the list in force, it serves by its own: see Status.UsesOwn
 }
 
 // Required returns the hash of the list that the configuration requires.
@@ -182,6 +188,13 @@ func (s Status) Serves() Service {
 // now use it.
 func (s Status) Superseded() bool {
 	return s.Stage() == Stable && s.Mine != s.Wish && s.List == s.Wish
+}
+
+// UsesOwn reports whether this process serves by its own list, although its peers use another one, which it does
+// not know. Reads may be old then, as without this package. While keys move with their values, it serves nothing
+// instead: it would store values that the move then removes.
+func (s Status) UsesOwn() bool {
+	return s.Own && s.N != 0 && s.Stage() == Stable && s.Serves() == Nothing
 }
 
 // Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must
@@ -289,7 +302,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		switch {
 		case !agreed || now < max(r.Since, r.wished)+aloneTimes*waitPings*int64(ping):
 			return false
-		case r.swept != change:
+		case r.swept != change && !r.Own:
 			r.sweeps = true
 			return false
 		}
@@ -311,12 +324,21 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		return false
 	case !agreed || !ready || now < max(r.Since, r.wished)+wait:
 		return false
+	case r.Own && r.Mine == r.Wish:
+		r.Skip(now)
+		return true
 	case r.swept != change:
 		r.sweeps = true
 		return false
 	}
 	r.set(r.advanced(r.Wish, r.Warm && r.Mine != r.Wish), now)
 	return true
+}
+
+// Skip puts the list Wish in force without a stage in between: other proxies that serve by their own lists know it
+// at some time.
+func (r *Resize) Skip(now int64) {
+	r.set(State{N: r.N - r.N%uint32(stages) + uint32(stages), List: r.Wish}, now)
 }
 
 // Began returns when this process adopted the state, or, if that is later, when its wish was set.
