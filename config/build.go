@@ -112,6 +112,7 @@ func (p *Pool) build(unknown bool) (*table.Pool, error) {
 		RetryBackoff: p.Backoff,
 		TLS:          p.Security,
 		Resize:       p.Resize.Mode,
+		ResizeUsual:  p.Resize.Usual && p.From == nil,
 		ResizeRate:   p.Resize.Rate,
 		Login:        p.Login,
 		Failover:     table.Failover{Mode: p.Failover.Mode, SubstituteTTL: p.Failover.InterimTTL, Wait: p.Failover.Wait, Settings: p.Failover.Settings},

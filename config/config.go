@@ -183,8 +183,10 @@ type Pool struct {
 
 // Resize says what happens to keys with one copy when a reload changes which server owns them.
 type Resize struct {
-	Mode table.ResizeMode
-	Rate int // in mode warm, keys that each server may give to others in a second, for each process
+	Mode  table.ResizeMode
+	Why   string // why Mode is in force: as the file says, or because it is the default
+	Usual bool   // Mode is the default, and not plain
+	Rate  int    // in mode warm, keys that each server may give to others in a second, for each process
 }
 
 // Server is one server of a pool.

@@ -117,6 +117,7 @@ func TestLeastFile(t *testing.T) {
 	pool := defaultPool()
 	pool.Name, pool.Distribution = "main", "ketama"
 	pool.Failover.WhyMode, pool.Failover.WhyConsistency = "the default of ketama, which is that of an existing client", "the default"
+	pool.Resize.Why = "the default with failover.mode fail_fast"
 	pool.Servers = []Server{
 		{Address: Address{"tcp", "10.0.0.1:11211"}, Weight: 1},
 		{Address: Address{"tcp", "10.0.0.2:11211"}, Name: "b", Weight: 2},

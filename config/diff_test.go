@@ -26,7 +26,7 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 	}{
 		{"nothing", "", "", nil},
 		{"a server comes", "servers: [a, ", "servers: [a, {address: 10.0.0.9, name: d}, e, ", []string{"pool main: +server d (10.0.0.9:11211)", "pool main: +server e:11211"}},
-		{"a server goes", ", c]", "]", []string{"pool main: -server c:11211", "pool main: failover.mode rehash to fail_fast"}},
+		{"a server goes", ", c]", "]", []string{"pool main: -server c:11211", "pool main: resize.mode warm to plain", "pool main: failover.mode rehash to fail_fast"}},
 		{"a server weighs more", "name: b", "name: b, weight: 3", []string{"pool main: server b: weight 1 to 3"}},
 		{"a server moves", "10.0.0.2:1", "10.0.0.3:1", []string{"pool main: server b: address 10.0.0.2:1 to 10.0.0.3:1"}},
 		{"another order", `a, {address: "10.0.0.2:1", name: b}`, `{address: "10.0.0.2:1", name: b}, a`, []string{"pool main: the servers stand in another order"}},
@@ -35,7 +35,7 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 		{"a listener goes", "127.0.0.1:1, ", "", []string{"-listener 127.0.0.1:1"}},
 		{"a listener's mode", "0660", "0666", []string{"listener unix:/run/a: mode 0660 to 0666"}},
 		{"a listener's route", "mode: 0660, routes: [{prefix: \"z:\", pool: main}]", "mode: 0660, routes: [{prefix: \"z:\", pool: old}]", []string{"listener unix:/run/a: route \"z:\": pool main to old"}},
-		{"copies", `{prefix: "i:", pool: old}`, `{prefix: "i:", pool: main, replicas: all}`, []string{`route "i:": pool old to main`, `route "i:": replicas 1 to all`, `route "i:": replicas_on host to server`, `route "i:": read_through false to true`, `route "i:": repair off to 1000`}},
+		{"copies", `{prefix: "i:", pool: old}`, `{prefix: "i:", pool: main, replicas: all}`, []string{"pool main: resize.mode warm to plain", `route "i:": pool old to main`, `route "i:": replicas 1 to all`, `route "i:": replicas_on host to server`, `route "i:": read_through false to true`, `route "i:": repair off to 1000`}},
 		{"max_move", `hash_tag: "{}"`, `hash_tag: "{}", max_move: 12.5%`, []string{"pool main: max_move 100% to 12.5%"}},
 		{"a default", "pools:", "defaults: {timeouts: {request: 1s}}\npools:", []string{"pool main: timeouts.request 500ms to 1s", "pool old: timeouts.request 500ms to 1s"}},
 		{"a pool's word", `hash_tag: "{}"`, "hash_strip_prefix: [p, q]", []string{"pool main: hash_tag {} to unset", "pool main: hash_strip_prefix unset to p, q"}},

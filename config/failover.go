@@ -322,6 +322,41 @@ func (d *document) checkFailover(f *File) {
 	}
 }
 
+// decideResize sets resize.mode of a pool, unless the file does.
+func (d *document) decideResize(f *File, p *Pool) {
+	r := &p.Resize
+	if r.Why = "as the file says"; d.said(&r.Mode) == nil {
+		r.Mode, r.Why = f.usualResize(p)
+		r.Usual = r.Mode != table.ResizePlain
+	}
+}
+
+// usualResize returns the default of resize.mode, and why it is the default. If the distribution is that of an existing
+// client, other applications may place keys by the former servers while keys move.
+func (f *File) usualResize(p *Pool) (table.ResizeMode, string) {
+	preset, _ := FindPreset(p.Distribution)
+	switch {
+	case p.Failover.Mode != table.Rehash:
+		return table.ResizePlain, "the default with failover.mode " + p.Failover.Mode.String()
+	case !preset.New:
+		return table.ResizePlain, "the default of " + p.Distribution + ", which is that of an existing client"
+	case len(f.copiesIn(p.Name)) > 0:
+		return table.ResizePlain, "the default of a pool with replicated keys, which move with their values"
+	case !f.routed(p.Name):
+		return table.ResizePlain, "the default of a pool that no route uses"
+	}
+	if why := f.whyNotWarm(p); why != "" {
+		return table.ResizePlain, "the default: mode warm " + why
+	}
+	return table.ResizeWarm, "the default with failover.mode " + p.Failover.Mode.String()
+}
+
+// CanWarm reports whether keys with one copy of a pool can move with their values.
+func (f *File) CanWarm(pool string) bool {
+	p := f.pool(pool)
+	return p != nil && p.Failover.Mode != table.Gutter && len(f.copiesIn(pool)) == 0 && f.routed(pool) && f.whyNotWarm(p) == ""
+}
+
 // checkResize rejects resize: {mode: flush} and {mode: warm} in a pool that can't have it. Such a pool does not
 // inherit it. It reports whether it has rejected the mode.
 func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
@@ -351,7 +386,8 @@ func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
 		return false
 	}
 	mode := p.Resize.Mode
-	if p.Resize.Mode = table.ResizePlain; n != nil {
+	p.Resize.Mode, p.Resize.Usual, p.Resize.Why = table.ResizePlain, false, fmt.Sprintf("mode %s of defaults %s", mode, why)
+	if n != nil {
 		d.failAt(n, "pools.%s.resize: mode %s %s", p.Name, mode, why)
 	}
 	return n != nil

@@ -341,6 +341,42 @@ routes: [{prefix: "s:", pool: main, replicas: 2}, {pool: main}]
 	}
 }
 
+// TestUsualResize checks the default of resize.mode: warm only where keys may move in a failure, the distribution is not that
+// of an existing client, and keys can move with their values.
+func TestUsualResize(t *testing.T) {
+	for _, c := range []struct{ pool, more, routes, want, why string }{
+		{"distribution: ketama-points, servers: [a, b, c]", "", "", "warm", "failover.mode rehash"},
+		{"distribution: jump, servers: [a, b], failover: {mode: rehash}", "", "", "warm", "failover.mode rehash"},
+		{"distribution: ketama-points, servers: {discover: dns+cache.example:11211}", "", "", "warm", "failover.mode rehash"},
+		{"distribution: ketama-points, servers: [a, b]", "", "", "plain", "failover.mode fail_fast"},
+		{"distribution: ketama, servers: [a, b, c]", "", "", "plain", "failover.mode fail_fast"},
+		{"distribution: ketama, servers: [a, b, c], failover: {mode: rehash}", "", "", "plain", "of an existing client"},
+		{"distribution: ketama-points, servers: [a, b, c], failover: {mode: gutter, gutter: spare}", "spare: {distribution: ketama, servers: [d]}", "{pool: main}", "plain", "failover.mode gutter"},
+		{"distribution: ketama-points, servers: [a, b, c]", "", "{pool: main, replicas: 2, replicas_on: server}", "plain", "replicated keys"},
+		{"distribution: ketama-points, servers: [a, b, c], resize: {mode: flush}", "", "", "flush", "as the file says"},
+	} {
+		text := "listen: :1\npools: {main: {" + c.pool + "}"
+		if c.more != "" {
+			text += ", " + c.more
+		}
+		if text += "}\n"; c.routes != "" {
+			text += "routes: [" + c.routes + "]\n"
+		}
+		f := parse(t, text)
+		is := f.Pools[0].Resize
+		if is.Mode.String() != c.want || !strings.Contains(is.Why, c.why) || is.Usual != (c.want == "warm") {
+			t.Errorf("%s: %+v", c.pool, is)
+		}
+		if built, err := f.Build(); err != nil || built.Pools[0].ResizeUsual != is.Usual && !built.Pools[0].Unknown {
+			t.Errorf("%s: %v", c.pool, err)
+		}
+	}
+	f := parse(t, "listen: :1\npools: {main: {distribution: ketama-points, servers: [a, b, c]}}\nroutes: [{pool: main, preset: cache}]")
+	if is := f.Pools[0].Resize; f.CanWarm("main") != is.Usual {
+		t.Errorf("a pool with a guard: %+v", is)
+	}
+}
+
 // TestResizeNeedsAgreement checks that failover settings by which instances agree have an effect in a pool with mode
 // fail_fast if it coordinates changes of its servers.
 func TestResizeNeedsAgreement(t *testing.T) {

@@ -138,6 +138,7 @@ func (d *document) decide(f *File) {
 	for i := range f.Pools {
 		d.decideConsistency(f, &f.Pools[i])
 		d.decideFlush(f, &f.Pools[i])
+		d.decideResize(f, &f.Pools[i])
 	}
 	for r := range f.routes() {
 		d.decideWait(f, r)

@@ -176,14 +176,16 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 	if o.Consistency != "" {
 		fmt.Fprintf(out, "  consistency: %s (%s)\n", o.Consistency, o.ConsistencyWhy)
 	}
-	switch p.Resize {
-	case table.ResizeWarm:
-		fmt.Fprintln(out, "  resize: warm: when servers change, keys with one copy move with their values in all instances together")
-	case table.ResizeFlush:
-		fmt.Fprintln(out, "  resize: flush: when servers change, keys with one copy move in all instances together, and servers that gain keys are flushed before")
-	default:
-		fmt.Fprintln(out, "  resize: plain: when servers change, keys with one copy move at once; old values can return after a further change")
+	resize := f.Pools[i].Resize
+	what := map[table.ResizeMode]string{
+		table.ResizeWarm:  "move with their values in all instances together",
+		table.ResizeFlush: "move in all instances together, and servers that gain keys are flushed before",
+		table.ResizePlain: "move at once, and old values can return after a further change",
+	}[resize.Mode]
+	if resize.Mode == table.ResizePlain && f.CanWarm(p.Name) {
+		what += "; resize: {mode: warm} prevents that"
 	}
+	fmt.Fprintf(out, "  resize: %s (%s): when servers change, keys with one copy %s\n", resize.Mode, resize.Why, what)
 	if p.From != nil {
 		var names []string
 		for _, s := range p.From.Servers {

@@ -41,7 +41,7 @@ type poolPlan struct {
 	table.Moves
 	Modes   []string `json:"modes"`    // what happens to the keys that move, by the routes of the new file
 	MaxMove float64  `json:"max_move"` // the share of the keys that a reload may move
-	Resize  string   `json:"resize"`   // resize.mode of the pool
+	Resize  string   `json:"resize"`   // resize.mode by which the keys move: plain unless the pool has another mode in both files
 }
 
 // The modes: the ways in which keys move.
@@ -139,7 +139,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			moves, gone := old.MovesTo(next)
 			is.Gone = gone
 			for _, m := range moves {
-				is.Pools = append(is.Pools, is.poolPlan(f, m))
+				is.Pools = append(is.Pools, is.poolPlan(before, f, m))
 			}
 			if keys != "" {
 				if is.Keys, err = movesOfKeys(cmd.InOrStdin(), keys, listener, old, next); err != nil {
@@ -351,11 +351,14 @@ func (m *poolPlan) print(out io.Writer) {
 	}
 }
 
-// poolPlan adds to the moves of a pool what f says about them.
-func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
+// poolPlan adds to the moves of a pool what the old file (before) and the new one say about them.
+func (is *plan) poolPlan(before, f *config.File, m table.Moves) poolPlan {
 	p := poolPlan{Moves: m, Modes: []string{}}
-	of := f.Pool(m.Pool)
-	p.MaxMove, p.Resize = of.MaxMove/100, of.Resize.Mode.String()
+	of, mode := f.Pool(m.Pool), table.ResizePlain
+	if was := before.Pool(m.Pool); was != nil && was.Resize.Mode != table.ResizePlain {
+		mode = of.Resize.Mode
+	}
+	p.MaxMove, p.Resize = of.MaxMove/100, mode.String()
 	one, several := false, false
 	for _, l := range is.next.Listeners {
 		for i := range l.Routes {
@@ -368,7 +371,7 @@ func (is *plan) poolPlan(f *config.File, m table.Moves) poolPlan {
 		p.Modes = append(p.Modes, copied)
 	}
 	switch {
-	case one && of.Resize.Mode == table.ResizeWarm:
+	case one && mode == table.ResizeWarm:
 		p.Modes = append(p.Modes, moved)
 	case one:
 		p.Modes = append(p.Modes, missed)

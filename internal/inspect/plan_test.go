@@ -50,7 +50,7 @@ func TestPlan(t *testing.T) {
 	for _, want := range []string{
 		"+pool logins", "pool main: +server a4",
 		"pool main: 2", "a1:11211  a4:11211  ", "a4:11211  0.0%      0.0%   2",
-		"Moved keys with one copy miss until they are set again.",
+		"Moved keys with one copy move with their values",
 		"pool logins, which was sess: 2",
 		"Replicated keys move with their values when all instances have loaded the file.",
 		"pool new is new", "d1:11211  -         -      ",
@@ -137,7 +137,7 @@ func TestPlanJSON(t *testing.T) {
 	if leave := main.Servers[0].Leave + main.Servers[1].Leave + main.Servers[2].Leave; main.Servers[3].Leave != 0 || leave < main.Share-1e-9 || leave > main.Share+1e-9 || main.MaxMove != 1 {
 		t.Errorf("of the share %v, %v leaves the old servers: %+v", main.Share, leave, main)
 	}
-	if one, several := main.Modes, got.Pools[1].Modes; strings.Join(one, " ") != "missed" || strings.Join(several, " ") != "copied" {
+	if one, several := main.Modes, got.Pools[1].Modes; strings.Join(one, " ") != "moved" || strings.Join(several, " ") != "copied" {
 		t.Errorf("modes %q and %q", one, several)
 	}
 	// A server that has another name is the same server.

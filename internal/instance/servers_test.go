@@ -76,6 +76,7 @@ admin: {address: "127.0.0.1:0"}
 pools:
   main:
     distribution: modulo-crc32
+    resize: {mode: plain}
     max_move: 60%%
     servers: {discover: file+/servers, every: 1h, keep: %s}
 `
@@ -270,7 +271,7 @@ func TestMaxMoveHoldsOnePool(t *testing.T) {
 	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), `listen: "127.0.0.1:0"
 admin: {address: "127.0.0.1:0"}
 pools:
-  modulo: {distribution: modulo-crc32, max_move: 40%, servers: {discover: file+/modulo, every: 1h}}
+  modulo: {distribution: modulo-crc32, resize: {mode: plain}, max_move: 40%, servers: {discover: file+/modulo, every: 1h}}
   ketama: {distribution: ketama, max_move: 60%, servers: {discover: file+/ketama, every: 1h}}
 routes: [{prefix: m, pool: modulo}, {pool: ketama}]
 `)

@@ -124,7 +124,7 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:
 			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed", p.Name))
 		default:
-			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: flush} prevents that)", p.Name))
+			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: warm} prevents that)", p.Name))
 		}
 	}
 	return list
