@@ -559,6 +559,29 @@ func TestServerWithoutMetaCommands(t *testing.T) {
 	w.until(0, Out)
 }
 
+// TestResizeWithoutMetaCommands checks that a change of the list of servers waits for a server without meta commands only if the
+// mode is not the default.
+func TestResizeWithoutMetaCommands(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		w := whole(t, 2, 3, Settings{})
+		w.nodes[2].old = true
+		set := func(wish uint32) {
+			for _, p := range w.proxies {
+				w.input(p, func() { p.k.SetLists(resize.Lists{Mine: 1, Wish: wish, Warm: true, Own: own}, w.now) })
+			}
+		}
+		set(1)
+		w.run(w.now + 10*sec)
+		set(2)
+		w.run(w.now + 30*sec)
+		for i, p := range w.proxies {
+			if is := p.k.resize.Status; is.Stage() != resize.Stable || is.Superseded() != own {
+				t.Errorf("own %t: p%d is in %+v", own, i, is)
+			}
+		}
+	}
+}
+
 // TestServerWithoutCas checks that a pool with a server without cas ejects no server. Its view record
 // can't be replaced, so a phase could not be published.
 func TestServerWithoutCas(t *testing.T) {
@@ -707,6 +730,7 @@ func TestResizeEvents(t *testing.T) {
 		{"starts among peers", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1)}, nil},
 		{"starts among peers during a change", resize.Lists{Mine: 1, Wish: 1}, []resize.State{during(1, resize.Move, 1, 2)}, []string{"started>outdated"}},
 		{"has another list", resize.Lists{Mine: 2, Wish: 2}, []resize.State{stable(1, 1), during(1, resize.Clear, 1, 2), stable(2, 2)}, []string{"started>outdated", "outdated>resized"}},
+		{"uses its own list until keys move", resize.Lists{Mine: 2, Wish: 2, Warm: true, Own: true}, []resize.State{stable(1, 1), stable(2, 1), during(2, resize.Pause, 1, 2), during(2, resize.Move, 1, 2), stable(3, 2)}, []string{"started>outdated", "outdated>outdated", "outdated>resized"}},
 		{"changes", resize.Lists{Mine: 1, Wish: 2, Warm: true}, []resize.State{stable(1, 1), during(1, resize.Pause, 1, 2), during(1, resize.Move, 1, 2), stable(2, 2)}, []string{"resized>resizing", "resizing>resized"}},
 		{"misses a change", resize.Lists{Mine: 1, Wish: 2}, []resize.State{stable(1, 1), stable(2, 2)}, []string{"resizing>resized"}},
 		{"was cut off", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1), stable(2, 2), stable(3, 1)}, []string{"resized>outdated", "outdated>resized"}},
