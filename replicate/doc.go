@@ -316,6 +316,38 @@
 // A sweep in announce must not leave out a key. So a server with incomplete listings (memcached before
 // 1.6.19) is listed until several listings have found nothing.
 //
+// # Keys of another pool
+//
+// FillFrom runs a command on a key that another pool, the source, may have (the setting fill_from). It is the rule of
+// keys that move in move, with the source as an old owner that is never written. Removing the key at the old
+// owner becomes storing the mark of the key: an item at the owner with another name. While there is a mark,
+// the source counts as empty, and it is not asked.
+//
+//	get      owner | on a miss: look at the mark | without one: the source
+//	set      claim, look | mark | the set
+//	delete   claim, look | look at the mark, and mark | drop what was seen or claimed
+//	add      claim, look | look at the mark | without one: fetch from the source | fill, or mark and the value in place of the claim
+//	gets     claim, look | look at the mark | without one: fetch from the source | fill | the command
+//	others   as gets, but the mark before the command
+//	copy     claim | look at the mark | without one: fetch from the source | fill
+//
+// The mark is an item of its own. A tombstone in place of the value would be replaced by the next set, and
+// when that value expires, the value of the source would be back.
+//
+//   - A copy looks at the mark after its claim. A mutation stores the mark while the owner has the value or
+//     its own claim. So either the copy sees the mark, or the mutation waits for the copy, or the claim of the
+//     copy is gone. Therefore a copy may store the value that the read has found before, and need not fetch it.
+//   - A mutation with Empty stores the mark first, and then looks at the item. In the other order, a copy could
+//     begin and end in between.
+//   - A delete does not ask the source. It is answered with DELETED also if there was neither an item nor a mark.
+//   - If the source does not answer, plain reads and gets miss. Other commands that need its value fail, without
+//     an effect.
+//
+// fill_test.go explores this: one key, two proxies, three commands, a copy, and one fault (a proxy that dies, a
+// request that times out and arrives late, a value that expires). No order of the commands may contain an older value
+// of the source after a mutation. Rules are left out in turn. A mark that is lost brings the value of the source back:
+// this is a limit of the setting.
+//
 // # When a miss is believed
 //
 // A miss at a complete replica (In) is believed at once if Policy.ReadThrough is off and

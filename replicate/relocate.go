@@ -1,7 +1,8 @@
 package replicate
 
-// This file has the rule of one command on a key that has one copy and moves to another server:
-// see Keys that move in the package doc.
+// This file has the rule of one command on a key that has one copy and moves to another server, and of
+// a command on a key that another pool may have: see Keys that move, and Keys of another pool, in the
+// package doc.
 
 // OldOwner says what the old owner of a key that moves may be used for.
 type OldOwner uint8
@@ -39,6 +40,35 @@ func Relocate(c Command, old OldOwner) (r Rule) {
 	return r
 }
 
+// FillFrom returns the rule of the command c on a key that another pool, the source, may have. Replica 0 is the
+// owner of the key, replica 1 is the server of the source, and replica 2 is the mark of the key. With
+// Asked the source is asked for a value. With Emptied it is not asked, but there may be tombstones. With
+// Empty this command stores no tombstone either. In each case, mutations store the mark.
+func FillFrom(c Command, source OldOwner) (r Rule) {
+	r = Rule{c: c, class: relocates, stage: relocated, relocating: relocating{old: source, kept: true}}
+	r.answer, r.reply, r.from = -1, -1, -1
+	switch {
+	case c.Reads() && c.Op != Gets:
+		r.ask(newOwner, Forward)
+	case source == Empty && !c.Reads(): // a copy of another proxy either sees the mark, or has its placeholder at the owner already
+		r.acted = true
+		r.ask(keyMark, PlaceTombstone)
+	default:
+		r.probe()
+	}
+	return r
+}
+
+// FillKey returns the rule that copies a key from the source to its owner, without a command. The replicas
+// are those of FillFrom. An item or a tombstone at the owner stays. The rule settles as Answered if the owner has
+// the value of the source.
+func FillKey() (r Rule) {
+	r = Rule{class: relocates, relocating: relocating{old: Asked, kept: true, noCommand: true}}
+	r.answer, r.reply, r.from = -1, -1, -1
+	r.probe()
+	return r
+}
+
 // Depart returns the rule that moves a key from its old owner (replica 1) to its new owner (replica
 // 0), without a command. The value at the old owner is removed only if it has not changed since. A
 // tombstone of another command at the new owner stays, and the rule then settles as Unmet, so that
@@ -53,8 +83,10 @@ func Depart() Rule {
 // owner has the tombstone of this command, and hits whether this command has removed a value at the
 // old owner under its tombstone.
 type relocating struct {
-	old   OldOwner
-	acted bool // a request was made that other clients may notice
+	old       OldOwner
+	acted     bool // a request was made that other clients may notice
+	kept      bool // the old owner belongs to another pool, so it is never written: see FillFrom
+	noCommand bool // there is no command: see FillKey
 }
 
 // Acted reports whether a command of Relocate has made a request that other clients may notice, among them the
@@ -70,18 +102,26 @@ func (r *Rule) HasTombstone() bool { return r.held != 0 }
 // emptied it. Once the command has succeeded, the key needs only Empty until the owners are exchanged.
 func (r *Rule) OldIsEmpty() bool {
 	for _, e := range r.asks[:r.n] {
-		if e.replica == oldOwner && (e.kind == Miss || e.step == Remove && (e.kind == Deleted || e.kind == NotFound)) {
+		if r.kept {
+			if e.replica == keyMark && (e.kind == Marked || e.step == PlaceTombstone && e.kind == Stored) || e.replica == oldOwner && e.step == Fetch && e.kind.lacking() {
+				return true
+			}
+		} else if e.replica == oldOwner && (e.kind == Miss || e.step == Remove && (e.kind == Deleted || e.kind == NotFound)) {
 			return true
 		}
 	}
 	return false
 }
 
-// The replicas of a key that moves.
+// The replicas of a key that moves, or that another pool may have.
 const (
 	newOwner = 0
-	oldOwner = 1
+	oldOwner = 1 // for FillFrom: the source
+	keyMark  = 2 // only for FillFrom: the mark of the key, an item at the new owner with another name
 )
+
+// lacking reports whether the reply to a Fetch shows no value that can be copied.
+func (k Kind) lacking() bool { return k == Miss || k == Stale || k == Marked }
 
 // probe begins a round: the command stores a tombstone at the new owner, unless that has an item,
 // and looks at the item. The asks of the round before are discarded.
@@ -108,6 +148,7 @@ func (r *Rule) handleRelocation() {
 		r.handleProbe(r.asks[0].kind, r.asks[ask].kind)
 	case r.stage == yielding:
 		r.probe()
+	case r.kept && r.handleFilling(ask, e):
 	case k.failed(), k.refused() && !(k == ClientError && r.counts() && e.step == Forward):
 		r.giveUp(ask)
 	case (k == Exists || k == NotFound) && e.step != Forward && e.step != Remove && e.step != Extend:
@@ -155,6 +196,8 @@ func (r *Rule) handleRelocation() {
 // handleProbe continues a round after the outcomes of the claim and of the look behind it.
 func (r *Rule) handleProbe(claim, look Kind) {
 	switch {
+	case r.noCommand && claim == NotStored:
+		r.settle(Unmet, -1)
 	case r.old != Empty && claim == Stored:
 		r.held, r.guard[newOwner] = 1<<newOwner, 0
 		if r.c.replaces() {
@@ -196,7 +239,9 @@ func (r *Rule) yield() {
 // gather fetches the value from the old owner, while the new owner has the tombstone of this command.
 func (r *Rule) gather() {
 	r.stage = relocated
-	if r.old == Asked {
+	if r.old == Asked && r.kept {
+		r.ask(keyMark, Look)
+	} else if r.old == Asked {
 		r.ask(oldOwner, Fetch)
 	} else {
 		r.clearOld()
@@ -211,8 +256,13 @@ func (r *Rule) creates() bool { return r.c.Op == Add || r.c.Vivify }
 // one.
 func (r *Rule) clearOld() {
 	r.stage = relocated
-	if r.old == Empty {
+	if r.old == Empty || r.kept && r.c.Reads() {
 		r.conclude()
+		return
+	}
+	if r.kept {
+		r.acted = true
+		r.hide()
 		return
 	}
 	r.acted = r.acted || r.held != 0     // otherwise the new owner has the value
@@ -270,5 +320,87 @@ func (r *Rule) giveUp(ask int) {
 	r.settle(Unmet, ask)
 	if r.stage = done; r.held != 0 {
 		r.askFrom(newOwner, Drop, r.guard[newOwner])
+	}
+}
+
+// hide stores the mark of the key, which hides the value of the source, while the owner has the value or
+// the tombstone of this command. A delete looks for the mark first: without one, the source may have had
+// the value that it removes.
+func (r *Rule) hide() {
+	if r.held != 0 && r.c.Op == Delete {
+		r.ask(keyMark, Look)
+	}
+	r.ask(keyMark, PlaceTombstone)
+}
+
+// handleFilling continues a rule of FillFrom or FillKey after the given ask, e. It returns false if the rule
+// continues as that of a key that moves.
+func (r *Rule) handleFilling(ask int, e asked) bool {
+	k := e.kind
+	plain := r.c.Op == Get && !r.noCommand && r.c.Reads() || r.c.Op == Debug
+	switch {
+	case plain && e.replica == newOwner && k == Hit:
+		r.settle(Answered, ask)
+	case plain && e.replica == newOwner && (k == Miss || k == Marked):
+		if r.old == Asked && r.c.Op == Get {
+			r.ask(keyMark, Look)
+		} else if k == Miss {
+			r.settle(Answered, ask)
+		} else {
+			r.settle(Absent, -1)
+		}
+	case plain && e.replica == oldOwner && k == Hit:
+		r.settle(Answered, ask)
+	case plain && e.replica == oldOwner: // an error of the source counts as a miss
+		r.settle(Absent, -1)
+	case e.replica == keyMark && e.step == Look && k == Miss && plain:
+		r.ask(oldOwner, Forward)
+	case e.replica == keyMark && e.step == Look && k == Miss:
+		r.ask(oldOwner, Fetch)
+	case e.replica == keyMark && e.step == Look && !k.failed() && !k.refused():
+		if plain {
+			r.settle(Absent, -1)
+		} else {
+			r.missing()
+		}
+	case e.step == Fetch && k.lacking():
+		r.missing()
+	case e.step == Fetch && (k.failed() || k.refused()):
+		if r.c.Op == Gets {
+			r.conclude() // a miss
+		} else {
+			r.giveUp(-1)
+		}
+	case r.noCommand && e.step == Fill && k == Stored:
+		r.settle(Answered, -1)
+	case r.noCommand && (k == Exists || k == NotFound):
+		r.settle(Unmet, -1)
+	case e.step == PlaceTombstone && k == Stored && r.old == Empty && (r.c.Op != Set || r.c.If):
+		r.probe()
+	case e.step == PlaceTombstone && k == Stored:
+		seen := pending
+		if r.held != 0 && r.c.Op == Delete {
+			seen = r.asks[ask-1].kind
+		}
+		if seen.failed() || seen.refused() {
+			r.giveUp(-1)
+			break
+		}
+		if seen == Miss {
+			r.hits |= r.held << oldOwner
+		}
+		r.conclude()
+	default:
+		return false
+	}
+	return true
+}
+
+// missing continues a command if neither the owner nor the source has a value that counts.
+func (r *Rule) missing() {
+	if r.creates() {
+		r.clearOld()
+	} else {
+		r.conclude()
 	}
 }

@@ -526,6 +526,9 @@ func (r *Rule) Settled() (Settlement, bool) {
 	case r.class == reads:
 		s.Repair, s.Source = r.readRepair()
 		return s, true
+	case r.kept && r.answer >= 0 && r.asks[r.answer].replica == oldOwner:
+		s.Repair, s.Source = 1<<newOwner, oldOwner
+		return s, true
 	case r.class == mends || r.class == relocates || r.c.Op == Flush:
 		return s, true
 	case r.stored != 0:
