@@ -124,6 +124,13 @@ func (p *Pool) build(unknown bool) (*table.Pool, error) {
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
 		built.Without = p.without()
 	}
+	if p.Fill.From != nil {
+		source, err := p.Fill.From.build(false)
+		if err != nil {
+			return nil, fmt.Errorf("fill_from: pool %s: %w", p.Fill.Pool, err)
+		}
+		built.Fill = &table.Fill{From: source, Rate: p.Fill.Rate, Remember: p.Fill.Remember}
+	}
 	if p.From == nil {
 		return built, nil
 	}

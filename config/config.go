@@ -174,6 +174,7 @@ type Pool struct {
 	Resize       Resize         // what happens to keys with one copy when their servers change
 	WarmFrom     string         // name of the pool with the former servers; empty: none
 	From         *Pool          // that pool, which is not in File.Pools; nil: there is none
+	Fill         Fill           // the pool that has the values which this one lacks
 	TLS          PoolTLS        // connections to the servers use TLS; the zero PoolTLS: they do not
 	Security     table.Security // what the settings in TLS and their files contain; the zero Security: there is no TLS
 	Auth         PoolAuth       // login to the servers; the zero PoolAuth: none
@@ -187,6 +188,14 @@ type Resize struct {
 	Why   string // why Mode is in force: as the file says, or because it is the default
 	Usual bool   // Mode is the default, and not plain
 	Rate  int    // in mode warm, keys that each server may give to others in a second, for each process
+}
+
+// Fill says from which pool a pool fills. The zero Fill is off.
+type Fill struct {
+	Pool     string        // name of the source; empty: none
+	From     *Pool         // that pool, which is not in File.Pools; nil: there is none
+	Rate     int           // plain reads that each server of the source gets in a second at most, from each process; 0: none
+	Remember time.Duration // how long a write hides the value of the source
 }
 
 // Server is one server of a pool.

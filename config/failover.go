@@ -133,7 +133,7 @@ func (f *File) poolNames() (names []string) {
 // served returns the names of the pools that are not gutters or former pools of other pools.
 func (f *File) served() []string {
 	return slices.DeleteFunc(f.poolNames(), func(name string) bool {
-		return f.isFormer(name) || slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
+		return f.isSource(name) || slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
 	})
 }
 
@@ -143,6 +143,8 @@ func (f *File) served() []string {
 func (p *Pool) usualMode() (table.Mode, string) {
 	preset, _ := FindPreset(p.Distribution)
 	switch {
+	case p.Fill.Pool != "":
+		return table.FailFast, "the default with fill_from"
 	case !preset.New:
 		return table.FailFast, "the default of " + p.Distribution + ", which is that of an existing client"
 	case len(p.Sources) > 0: // the number of servers changes, and the mode should not change with it
@@ -195,8 +197,9 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 }
 
 // decideFlush denies flush_all in pools of routes with preset: counters, unless the pool sets
-// flush_all.
+// flush_all, and in pools with fill_from.
 func (d *document) decideFlush(f *File, p *Pool) {
+	p.DenyFlush = p.DenyFlush || p.Fill.Pool != ""
 	for r := range f.routes() {
 		if r.Preset == presetCounters && slices.Contains(r.to(), p.Name) && d.where[&p.DenyFlush] == nil {
 			p.DenyFlush = true
@@ -232,14 +235,14 @@ func (d *document) decideLasting(p *Pool, preset string, servers int) {
 // keeps replicas in it.
 func (f *File) Ejects(pool string) bool {
 	p := f.pool(pool)
-	return p != nil && !f.isFormer(pool) && p.has(ejection, len(f.copiesIn(pool)) > 0)
+	return p != nil && !f.isSource(pool) && p.has(ejection, len(f.copiesIn(pool)) > 0)
 }
 
 // Agrees reports whether all instances of a pool agree about its servers, because the pool ejects servers or
 // coordinates changes of them.
 func (f *File) Agrees(pool string) bool {
 	p := f.pool(pool)
-	return p != nil && !f.isFormer(pool) && p.has(agreement, len(f.copiesIn(pool)) > 0)
+	return p != nil && !f.isSource(pool) && p.has(agreement, len(f.copiesIn(pool)) > 0)
 }
 
 // viewServers returns the number of view servers of p: the servers that store the record of
@@ -281,7 +284,7 @@ func (d *document) checkFailover(f *File) {
 	heeded := map[string]bool{}
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		if f.isFormer(p.Name) { // its settings for failover have no effect
+		if f.isSource(p.Name) { // its settings for failover have no effect
 			continue
 		}
 		o, copies := &p.Failover, len(f.copiesIn(p.Name)) > 0
@@ -483,7 +486,7 @@ func (d *document) checkShared(f *File) {
 		p := &f.Pools[i]
 		for j := range f.Pools {
 			q := &f.Pools[j]
-			if i == j || f.isFormer(p.Name) || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
+			if i == j || f.isSource(p.Name) || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				continue
 			}
 			if i > j && f.Ejects(p.Name) { // both pools eject servers: report the pair once, not in both orders

@@ -9,9 +9,11 @@ import (
 	"ringside/proxy/table"
 )
 
-// isFormer reports whether another pool names the pool in warm_from.
-func (f *File) isFormer(name string) bool {
-	return slices.ContainsFunc(f.Pools, func(p Pool) bool { return p.WarmFrom == name && p.WarmFrom != "" && p.Name != name })
+// isSource reports whether another pool names the pool in warm_from or fill_from.
+func (f *File) isSource(name string) bool {
+	return slices.ContainsFunc(f.Pools, func(p Pool) bool {
+		return name != "" && p.Name != name && (p.WarmFrom == name || p.Fill.Pool == name)
+	})
 }
 
 // checkFormer checks the settings warm_from.
@@ -33,6 +35,8 @@ func (d *document) checkFormer(f *File) {
 			fail("a pool can't be its own source: name a pool with the former servers")
 		case from.WarmFrom != "":
 			fail("pools.%s has warm_from itself, but keys move once: end that change first", from.Name)
+		case from.Fill.Pool != "":
+			fail("pools.%s has fill_from itself: remove that first", from.Name)
 		case other >= 0 && other < i:
 			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, f.Pools[other].Name)
 		case gutter >= 0:
@@ -63,18 +67,22 @@ func (f *File) routed(name string) bool {
 	return false
 }
 
-// removeFormer moves the pools that warm_from names from f.Pools to the field From of the pools that name
-// them. The file has been checked.
+// removeFormer moves the pools that warm_from and fill_from name from f.Pools to the field From of the pools, or of
+// their Fill, that name them. The file has been checked.
 func (f *File) removeFormer() {
 	var served []Pool
 	for i := range f.Pools {
 		p := f.Pools[i]
-		if f.isFormer(p.Name) {
+		if f.isSource(p.Name) {
 			continue
 		}
 		if q := f.pool(p.WarmFrom); q != nil {
 			from := *q
 			p.From = &from
+		}
+		if q := f.pool(p.Fill.Pool); q != nil {
+			from := *q
+			p.Fill.From = &from
 		}
 		served = append(served, p)
 	}

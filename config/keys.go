@@ -157,7 +157,7 @@ func logValue() value[Log] {
 	)
 }
 
-// defaultsValue describes the mapping `defaults`: all keys of a pool except servers and warm_from. It has no
+// defaultsValue describes the mapping `defaults`: all keys of a pool except servers, warm_from and fill_from. It has no
 // differences, because those of each pool include inherited settings.
 func defaultsValue() value[Pool] {
 	v := group(defaultPool(), poolKeys()...)
@@ -170,7 +170,9 @@ func poolsValue() value[[]Pool] {
 	inherited := defaultsValue()
 	one := group(defaultPool(), append(append([]key[Pool]{serversKey()}, poolKeys()...),
 		set("warm_from", "an entry of pools with the former servers of this pool, for a change to other servers with resize: {mode: warm}. An instance that starts serves by them until the keys have moved. No route uses that entry, and it has a new name",
-			text("the name of a pool"), func(p *Pool) *string { return &p.WarmFrom }))...)
+			text("the name of a pool"), func(p *Pool) *string { return &p.WarmFrom }),
+		set("fill_from", "an entry of pools that has the values which this pool lacks, such as the pool of another region. It stays in use, and is only read. The name of the entry, or",
+			fillValue(), func(p *Pool) *Fill { return &p.Fill }))...)
 	pools := pairsOf("name to a pool", one.schema, func(d *document, p pair, path string, pool *Pool) {
 		*pool = *d.defaults
 		d.inherit(inherited, pool)

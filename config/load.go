@@ -93,6 +93,7 @@ func (d *document) check(root *node, s *settings) {
 		d.checkPool(&f.Pools[i])
 	}
 	d.checkOneSecurity(f)
+	d.checkFill(f)
 	d.checkFailover(f)
 	d.checkFormer(f)
 	d.checkListeners(f)

@@ -35,7 +35,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 // each. The keys of other mappings are rows in the table of the enclosing mapping.
 var sections = []struct{ path, title, text string }{
 	{"", "The file", "Ringside ignores keys that begin with `x-`; use them for anchors and notes."},
-	{"pools.*", "A pool", "`defaults`, at the top of the file, accepts the same keys except `servers` and `warm_from`, and applies to all pools."},
+	{"pools.*", "A pool", "`defaults`, at the top of the file, accepts the same keys except `servers`, `warm_from` and `fill_from`, and applies to all pools."},
 	{"pools.*.servers[]", "A server", "An address, or a mapping of these keys."},
 	{"pools.*.servers", "A source of servers", "In place of the list of `servers`, or in it: a text such as `dnssrvnoa+NAME`, or a mapping of these keys. See [Discovery](discovery.md)."},
 	{"routes[]", "A route", ""},

@@ -119,6 +119,12 @@ func (e *Engine) bindPools(before []*upstream.Server) map[*table.Pool]*routing.B
 				bp.Next.Servers = append(bp.Next.Servers, srv)
 			}
 		}
+		if p.Fill != nil {
+			bp.Source = &routing.BoundPool{Pool: p.Fill.From}
+			for _, target := range p.Fill.From.Servers {
+				bp.Source.Servers = append(bp.Source.Servers, e.Server(target, p.Fill.From))
+			}
+		}
 		bound[p] = bp
 		e.gen.pools = append(e.gen.pools, bp)
 	}
@@ -214,7 +220,7 @@ func (e *Engine) learnItemSizes() {
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
-			if rt.Guard == nil && rt.Tags == nil && rt.Copies.Copies == 0 {
+			if rt.Guard == nil && rt.Tags == nil && rt.Copies.Copies == 0 && rt.Source == nil {
 				continue
 			}
 			for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {

@@ -127,6 +127,7 @@ const (
 // promises are the cases with what they promise:
 //
 //   - fail_fast: no stale hit, whatever happens to any number of servers.
+//   - fills: no stale hit, as long as no server loses its memory.
 //   - strict: no stale hit. With two servers this holds for one fault at a time that
 //     does not cut both directions.
 //   - relaxed, one proxy: no stale hit.
@@ -144,6 +145,8 @@ var promises = []scenario{
 	{name: "fail_fast", sidecars: 2, servers: 3, mode: table.FailFast, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
 	{name: "fail_fast, warm, no change", sidecars: 2, servers: 3, mode: table.FailFast, resize: table.ResizeWarm, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause"}, count: 6, exact: true},
 	{name: "fail_fast, faults overlap", sidecars: 3, servers: 2, mode: table.FailFast, faults: []string{"cut", "links", "kill", "restart", "slow", "pause"}, count: 8, apart: 2 * second, exact: true},
+	{name: "fills", sidecars: 2, servers: 2, mode: table.FailFast, fill: true, prunes: true, cold: 600, faults: []string{"cut", "links", "hang", "restart", "slow", "pause"}, count: 6, exact: true},
+	{name: "fills, hot keys", sidecars: 3, apps: 4, servers: 2, mode: table.FailFast, fill: true, cold: 5, pace: 4 * milli, prunes: true, faults: []string{"hang", "restart", "slow"}, count: 4, apart: 2 * second, exact: true},
 	{name: "strict", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: table.Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
@@ -449,6 +452,9 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, the former servers are not known", ablations{former: true}, resizes(func(c *scenario) {
 			c.resize, c.others, c.faults, c.count = table.ResizeWarm, true, []string{"replace"}, 1
 		})},
+		{"fills, no mark", ablations{Set: ablation.Set{Leaves: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 3, apps: 4, servers: 2, mode: table.FailFast, fill: true, cold: 600, pace: 4 * milli, prunes: true, faults: []string{"slow"}, count: 2, exact: true, ablate: c.ablate}
+		}},
 		{"a server that others have removed rejoins", ablations{Set: ablation.Set{Removed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
 		}},

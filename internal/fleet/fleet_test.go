@@ -47,6 +47,7 @@ type scenario struct {
 	others      bool   // there are as many servers in addition, which replace the others at once: layout.replaced
 	wrongFormer bool   // the list in warm_from lacks a former server
 	formerName  string // name of the pool in warm_from; empty: one that no instance has used
+	fill        bool   // there are as many servers in addition, which have a value of each key: the pool fills from them
 	gutter      int    // number of servers in the gutter pool, which store no other keys; 0: no gutter
 	beside      bool   // a second pool without requests has the same servers
 
@@ -283,13 +284,14 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 		f.features = f.drawFeatures()
 	}
 	nodes := c.servers + c.gutter
-	if c.others {
+	if c.others || c.fill {
 		nodes += c.servers
 	}
 	for i := range nodes {
 		f.nodes = append(f.nodes, f.newNode(i))
 	}
 	f.layKeys()
+	f.fillSource()
 	for i := range c.sidecars {
 		var row []*path
 		for j := range f.nodes {

@@ -87,6 +87,9 @@ func (s *sidecar) table() *table.Table {
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
+	if f.fill {
+		p.Fill = &table.Fill{From: pool("source", f.servers, f.servers, -1), Rate: cmp.Or(f.rate, 1_000_000), Remember: time.Hour}
+	}
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline
 	}

@@ -57,6 +57,19 @@ func (n *node) start() {
 	n.life++
 }
 
+// fillSource stores a value of each key on the servers from which the pool fills. It is older than all others.
+func (f *fleet) fillSource() {
+	if !f.fill {
+		return
+	}
+	for _, k := range f.values {
+		w := f.newWrite(k)
+		w.invoked, w.answered, w.acked = f.now, f.now, true
+		n := f.nodes[f.servers+int(hash([]byte(k.name))%uint64(f.servers))]
+		n.store.Line().Do(fmt.Appendf(nil, "set %s 0 0 %d\r\n%s\r\n", k.name, len(w.value), w.value))
+	}
+}
+
 // die ends the process. Requests that it has not executed are lost. The next process
 // counts cas numbers from 1 again, as memcached does. The clients' tokens are then
 // invalid, but clients can't know that, so they are cleared here.

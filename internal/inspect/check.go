@@ -193,6 +193,10 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 		}
 		fmt.Fprintf(out, "  warm_from: %s: until all instances have this file and the keys have moved, the servers are %s\n", p.Former, strings.Join(names, ", "))
 	}
+	if from := p.Fill; from != nil {
+		fmt.Fprintf(out, "  fill_from: %s: keys that are missing are read from %s there, %d/s from each; a write hides the value there for %s\n",
+			from.From.Name, cli.Counted(len(from.From.Servers), "server"), from.Rate, from.Remember)
+	}
 	for _, s := range f.Pools[i].Sources {
 		fmt.Fprintf(out, "  source: %s\n", s.Text)
 	}

@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"ringside/proxy/health/divert"
 	"ringside/proxy/secure"
 	"ringside/proxy/table"
 )
@@ -35,13 +36,13 @@ const usualItemSize = 1 << 20
 // Connect asks each server of the table t for its settings. It returns the warnings of ItemSizes, and one for each
 // server that does not reply as memcached does.
 func Connect(ctx context.Context, t *table.Table, dial map[string]string) []string {
-	return itemSizes(ctx, t, asking(dial), true)
+	return itemSizes(ctx, t, asking(t, dial), true)
 }
 
 // asking returns the function that asks a server for its settings: see ItemSizes.
-func asking(dial map[string]string) func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
+func asking(t *table.Table, dial map[string]string) func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
 	return func(ctx context.Context, s table.Target, p *table.Pool) (settings, error) {
-		return askSettings(ctx, s, p, cmp.Or(dial[s.Address], s.Address))
+		return askSettings(ctx, s, p, cmp.Or(dial[s.Address], s.Address), !slices.Contains(t.Pools, p))
 	}
 }
 
@@ -54,7 +55,7 @@ func asking(dial map[string]string) func(ctx context.Context, s table.Target, p 
 // or a route needs it, and if a server rejects commands that resize.mode of its pool needs. dial has the addresses of
 // servers that are not at their address in the table: see config.File.Dial.
 func ItemSizes(ctx context.Context, t *table.Table, dial map[string]string) []string {
-	return itemSizes(ctx, t, asking(dial), false)
+	return itemSizes(ctx, t, asking(t, dial), false)
 }
 
 // itemSizes returns the warnings of ItemSizes. unreachable adds those of Connect.
@@ -112,7 +113,7 @@ func lacking(t *table.Table, all map[string]settings) (list []string) {
 			}
 		}
 	}
-	for _, p := range t.Pools {
+	for _, p := range withSources(t) {
 		for _, s := range p.Servers {
 			has := all[s.Address]
 			for _, w := range []struct {
@@ -121,6 +122,7 @@ func lacking(t *table.Table, all map[string]settings) (list []string) {
 			}{
 				{has.noCas && (needs[p] || p.NeedsKeeper(t)), "has no cas, which failover, replicas, tags and the guard need: start memcached without -C"},
 				{has.noCrawler && p.Resize == table.ResizeWarm, "can't list its keys, which resize.mode: warm needs: start memcached without no_lru_crawler, or send it the command lru_crawler enable"},
+				{has.noMeta && !slices.Contains(t.Pools, p), "rejects meta commands, which fill_from needs: use memcached 1.6.10 or later there, or remove fill_from"},
 				{has.noFlush && p.Resize == table.ResizeFlush, "rejects flush_all, which resize.mode: flush needs: start memcached without -F"},
 			} {
 				if text := fmt.Sprintf("server %s of pool %s %s", s.Address, p.Name, w.text); w.lacks && !slices.Contains(list, text) {
@@ -161,6 +163,17 @@ func unequalSizes(t *table.Table, sizes map[string]int) (list []string) {
 	return list
 }
 
+// withSources returns the pools of t, and those from which they fill.
+func withSources(t *table.Table) []*table.Pool {
+	list := slices.Clone(t.Pools)
+	for _, p := range t.Pools {
+		if p.Fill != nil {
+			list = append(list, p.Fill.From)
+		}
+	}
+	return list
+}
+
 // eachServer calls warn once for each address of a server in the table t, for all at the same time. It
 // returns the warnings that are not empty, in the order of the servers.
 func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Context, s table.Target, p *table.Pool) string) []string {
@@ -169,7 +182,7 @@ func eachServer(ctx context.Context, t *table.Table, warn func(ctx context.Conte
 	var warnings []*string
 	seen := map[string]bool{}
 	var wait sync.WaitGroup
-	for _, p := range t.Pools {
+	for _, p := range withSources(t) {
 		for _, s := range p.Servers {
 			if !seen[s.Address] {
 				seen[s.Address] = true
@@ -228,11 +241,12 @@ type settings struct {
 	noCas     bool // items have no cas
 	noCrawler bool // the server rejects lru_crawler metadump
 	noFlush   bool // the server rejects flush_all
+	noMeta    bool // the server rejects the meta command mg
 }
 
-// askSettings asks the server s of the pool p, which is at the address `at`, for its settings. It returns
-// an error if the server does not report item_size_max.
-func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string) (has settings, err error) {
+// askSettings asks the server s of the pool p, which is at the address `at`, for its settings. With meta it also tries
+// a meta command. It returns an error if the server does not report item_size_max.
+func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string, meta bool) (has settings, err error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, s.Network, at)
 	if err != nil {
@@ -259,7 +273,11 @@ func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string) 
 			return has, refusal(p, err)
 		}
 	}
-	if _, err := io.WriteString(c, "stats settings\r\n"); err != nil {
+	request := "stats settings\r\n"
+	if meta {
+		request += "mg " + divert.Reserved + " v\r\n"
+	}
+	if _, err := io.WriteString(c, request); err != nil {
 		return has, refusal(p, err)
 	}
 	if _, err := r.Peek(1); err != nil {
@@ -269,6 +287,7 @@ func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string) 
 	for lines.Scan() {
 		stat, ok := strings.CutPrefix(lines.Text(), "STAT ")
 		if !ok {
+			has.noMeta = meta && lines.Scan() && strings.HasPrefix(lines.Text(), "ERROR")
 			break
 		}
 		if text, ok := strings.CutPrefix(stat, "item_size_max "); ok {

@@ -124,7 +124,7 @@ func TestAskItemSize(t *testing.T) {
 				io.WriteString(conn, c.answer)
 			}
 		}()
-		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String())
+		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String(), false)
 		l.Close()
 		if got != c.want || (err == nil) != (c.want.itemSize > 0) {
 			t.Errorf("%q gives %v, %v; want %v", c.answer, got, err, c.want)

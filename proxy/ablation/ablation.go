@@ -27,7 +27,7 @@ type Set struct {
 	Sweep  bool // if set, servers that gain keys are not emptied, and old owners neither
 	Clear  bool // if set, a stage ends before all instances know it
 	Force  bool // if set, an instance uses its own list although its peers use another one
-	Leaves bool // if set, commands on a key that moves do not empty its old owner
+	Leaves bool // if set, commands on a key that moves do not empty its old owner, and those on a key of a pool that fills leave no mark
 
 	// The rules of stampede protection and tags (package guard).
 	Late        bool // if set, a miss after a wait that timed out is not remembered, so the set that the client sends next is not bound

@@ -51,6 +51,9 @@ func AppendMetrics(dst []byte, p *proxy.Proxy, reload live.Reload, sources []liv
 		if r := s.Resizes[pool.Name]; r != nil && r.Mine != 0 {
 			out.figures(r.Figures(), pool.Name)
 		}
+		if pool.Fill != nil {
+			out.figures(s.Fill(pool.Name).Figures(), pool.Name)
+		}
 	}
 	for _, g := range p.Guards() {
 		out.figures(g.Figures(), g.Route)

@@ -189,7 +189,7 @@ func allFamilies(t *testing.T) (all []*dto.MetricFamily) {
 	if err := ordered.Override("second", "a", health.Drain); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t), withTLS()} {
+	for _, p := range []*proxy.Proxy{ordered, moving(t), withGuard(), judged(t), forgotten(t), withTLS(), filling()} {
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		families, err := parser.TextToMetricFamilies(get(New(p, Options{Sources: oneSource}).Handler(), "/metrics").Body)
 		if err != nil {
@@ -210,6 +210,15 @@ func withTLS() *proxy.Proxy {
 	t := tableOf(pool("tls"))
 	t.Listeners[0].TLS = &table.ListenerTLS{Expires: time.Unix(2_000_000_000, 0)}
 	t.Pools[0].TLS = table.Secure(table.ServerTLS{Expires: 2_000_000_000})
+	p := newProxyOf(t)
+	newLoop(p)
+	return p
+}
+
+// filling returns a proxy with a pool that fills from another one.
+func filling() *proxy.Proxy {
+	t := tableOf(pool("filling"))
+	t.Pools[0].Fill = &table.Fill{From: pool("source"), Rate: 1, Remember: time.Hour}
 	p := newProxyOf(t)
 	newLoop(p)
 	return p

@@ -21,6 +21,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -535,6 +536,13 @@ func (s *Harness) Pool(f []string) {
 			p.Next = next
 		case "resize": // the only value of this option is warm
 			p.Resize = table.ResizeWarm
+		case "fill": // the value is the pool to fill from, a pool that is not in the table, or POOL:RATE
+			from, rate, _ := strings.Cut(value, ":")
+			p.Fill = &table.Fill{From: s.Pools[from], Rate: 1000, Remember: time.Hour}
+			if rate != "" {
+				p.Fill.Rate, _ = strconv.Atoi(rate)
+			}
+			s.Table.Pools = slices.DeleteFunc(s.Table.Pools, func(p *table.Pool) bool { return p == s.Pools[from] })
 		case "auth":
 			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
 		case "failover":

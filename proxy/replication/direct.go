@@ -1,7 +1,8 @@
 package replication
 
 // The type directReader reads replicated keys without a task, if the replica that is read first
-// has a value.
+// has a value. It also reads keys of a pool that fills from another one (fill.go): then the owner of the key is
+// the only server that is read like this.
 //
 // A plain text get, or one key of a get of many, is sent to the replica that Conn returns. It needs
 // no task and no other loop, and gets can share request lines, as for a key with one replica. If the
@@ -41,7 +42,17 @@ func (e *Replicator) DirectReads() task.ReadStrategy { return directReader{e} }
 // calls disableDirectReads before it answers the write. So for a read that is sent after the
 // reply to the write, Conn returns nil.
 func (e directReader) Conn(x *client.Exchange, rt *routing.Route, owner *upstream.Server, name []byte) *upstream.Conn {
-	if x.Op != wire.Get || x.Flags&wire.Binary != 0 || !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !e.ownsClean(rt, name) {
+	if x.Op != wire.Get || x.Flags&wire.Binary != 0 {
+		return nil
+	}
+	if rt.Copies.Copies == 0 { // the pool fills from another one
+		if owner == nil || !fills(rt) {
+			return nil
+		}
+		c, _, _ := owner.Pick(x.Session.ID, false)
+		return c
+	}
+	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !e.ownsClean(rt, name) {
 		return nil
 	}
 	if !rt.ReadsFirst() {
@@ -74,7 +85,7 @@ func (e directReader) Judge(r *task.Read, c *upstream.Conn, a *upstream.Attempt,
 
 // Resume makes t continue with the reply res.
 func (e directReader) Resume(_ *task.Read, t *task.Task, c *upstream.Conn, res *upstream.Result) {
-	if res != nil && t.Route.Copies.Copies != 0 { // otherwise a new routing table has removed the replicas, or renamed the key, so t reads the key again
+	if res != nil && (t.Route.Copies.Copies != 0 || t.Route.Source != nil) { // otherwise a new routing table has removed the replicas, or renamed the key, so t reads the key again
 		res.Server = nil
 		t.Rule = continueRead(res, c.Server.Target)
 	}

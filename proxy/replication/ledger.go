@@ -305,6 +305,9 @@ func (e *Replicator) StartedAnew(srv *upstream.Server) {
 func (e *Replicator) AddTo(into *stats.Snapshot) {
 	e.proceed() // AddTo calls proceed, because without requests only Tend calls it
 	e.addResize(into)
+	for pool, n := range e.fills {
+		into.Fill(pool).Add(n)
+	}
 	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled(), e.resizing())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {

@@ -21,8 +21,8 @@ import (
 	"ringside/replicate"
 )
 
-// Moving is the handler of commands on unreplicated keys. It serves keys that move, and passes all
-// others to the next handler.
+// Moving is the handler of commands on unreplicated keys. It serves keys that move, and keys of a pool that
+// fills from another one. It passes all others to the next handler.
 type Moving struct {
 	*Replicator
 	Other task.Handler
@@ -33,7 +33,7 @@ type Moving struct {
 type moving struct {
 	n      uint32                    // number of the stage in which the command began
 	gen    uint64                    // generation of the pool's view then
-	names  [2][]byte                 // names of the key at the replicas
+	names  [3][]byte                 // names of the key at the replicas
 	tag    uint64                    // number in the cas tokens of the client: see divert.TagCas
 	away   bool                      // the new owner is out, so its substitute server takes its place
 	both   bool                      // the old owner gets requests
@@ -41,6 +41,8 @@ type moving struct {
 	create bool                      // the client's command creates a missing key. First the key moves
 	acted  bool                      // a request was sent that other clients may notice: see replicate.Rule.Acted
 	copies bool                      // a read may cause a copy of the value to the new owner
+	fills  bool                      // the key does not move, but its pool fills from another one: see fill.go
+	found  *upstream.Result          // reply of the source to the read before: a copy stores this value. nil: the source is asked
 	ended  func(c *command, ok bool) // called at the end of a command without a client
 }
 
@@ -50,6 +52,10 @@ const mostPlaceholder = resize.PlaceholderLife
 
 // Handle serves t.
 func (m Moving) Handle(t *task.Task) {
+	if fills(t.Route) {
+		m.fill(t)
+		return
+	}
 	switch s := t.Route.Serving(t.Key); s {
 	case resize.Moving, resize.Settling, resize.Cooling:
 		m.relocate(t, s)
@@ -60,19 +66,10 @@ func (m Moving) Handle(t *task.Task) {
 
 // relocate runs t, a command on a key that moves.
 func (e *Replicator) relocate(t *task.Task, s resize.Service) {
+	if e.unfit(t) {
+		return
+	}
 	command := task.CommandOf(t)
-	why := t.UncheckedFlags()
-	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() { // the server would reject the value after the old owner is emptied
-		why = "invalid flag"
-	}
-	if why != "" {
-		t.Reject(wire.AppendClientError(nil, why))
-		return
-	}
-	if e.Now >= t.Deadline {
-		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
-		return
-	}
 	c, wait, why := e.movingCommand(t.Route.BoundPool, t.Key)
 	reads := command.Reads()
 	switch until := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(t.Route.Pool.Failover.Wait); {
@@ -135,6 +132,24 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 	t.Run(0, nil)
 }
 
+// unfit ends t if it has flags that the server would reject after the old owner is emptied, or if its deadline has
+// passed.
+func (e *Replicator) unfit(t *task.Task) bool {
+	why := t.UncheckedFlags()
+	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() {
+		why = "invalid flag"
+	}
+	switch {
+	case why != "":
+		t.Reject(wire.AppendClientError(nil, why))
+	case e.Now >= t.Deadline:
+		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
+	default:
+		return false
+	}
+	return true
+}
+
 // movingCommand returns a command on a key that moves, without its rule. If the key can't be served, why is
 // the reason, and wait says whether that may change soon.
 func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *command, wait bool, why string) {
@@ -152,7 +167,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *comman
 		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
 	default:
 		mv.away, mv.tag = r.First.Diverted, to.Tag
-		mv.names = [2][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
+		mv.names = [3][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
 		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}
 		c.asks, c.next = c.room.asks[:0], c.room.next[:0]
 		c.replicas = append(c.room.replicas[:0], movingReplica(bp, r.First.Server), movingReplica(bp, before))
@@ -173,7 +188,7 @@ func (c *command) holdsLeases(now int64) bool {
 
 // goesOn reports whether the stage in which the command began has not ended.
 func (c *command) goesOn() bool {
-	return c.moving == nil || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
+	return c.moving == nil || c.moving.fills || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
 }
 
 // waitsTooLong reports whether the command of a client must not wait any longer for the end of another command,
@@ -234,11 +249,19 @@ func (c *command) proceedToCreate(t *task.Task, s replicate.Settlement) bool {
 	}
 	c.moving.create, c.moving.acted = false, false
 	if t.Op == wire.Append || t.Op == wire.Prepend || !c.rule.OldIsEmpty() {
-		t.Fail("the key moves to another server: try again", stats.Unavailable)
+		why := "the key moves to another server: try again"
+		if c.moving.fills {
+			why = "the key is missing, or the source of the pool can't say whether it is"
+		}
+		t.Fail(why, stats.Unavailable)
 		return true
 	}
 	c.asks = c.asks[:0]
-	c.rule = replicate.Relocate(c.moving.second, replicate.Empty)
+	if c.moving.fills {
+		c.rule = replicate.FillFrom(c.moving.second, replicate.Empty)
+	} else {
+		c.rule = replicate.Relocate(c.moving.second, replicate.Empty)
+	}
 	return true
 }
 
@@ -250,6 +273,8 @@ func (c *command) endMoving(t *task.Task, s replicate.Settlement, ok bool) {
 		ended := mv.ended
 		mv.ended = nil
 		ended(c, ok && s.Verdict == replicate.Answered)
+	case s.Repair != 0 && mv.fills:
+		c.e.copyFound(t, c)
 	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn() && !(s.Answer >= 0 && isPlaceholder(&c.asks[s.Answer].result)):
 		c.e.moveKey(t.Route, t.Key, c.replicas, mv)
 	}
@@ -259,7 +284,7 @@ func (c *command) endMoving(t *task.Task, s replicate.Settlement, ok bool) {
 // many keys move already. It is the backfill of a key that moves.
 func (e *Replicator) moveKey(rt *routing.Route, key []byte, replicas []replica, of *moving) {
 	loops, _ := e.Loops.Count(e.Tasks)
-	if e.Copying >= maxCopies || !e.mayMove(replicas[1].Pool, replicas[1].Index, loops+1) { // the walk has a share of its own
+	if e.Copying >= maxCopies || !e.mayMove(replicas[1].Pool.Pool.Name, replicas[1].Index, replicas[1].Pool.Pool.MoveRate(), loops+1) { // the walk has a share of its own
 		return
 	}
 	e.Copying++
@@ -281,20 +306,20 @@ func (e *Replicator) runMove(rt *routing.Route, key []byte, replicas []replica, 
 	e.ownTask(rt, key, e.Loops.HashKey(key), c).Run(0, nil)
 }
 
-// mayMove reports whether one more key may leave the server with the index i in the view of bp now, by the rate
-// of the pool. A token bucket for the server holds the tokens of a tenth of a second. This caller has one of
-// `shares` equal shares of the rate.
-func (e *Replicator) mayMove(bp *routing.BoundPool, i, shares int) bool {
+// mayMove reports whether one more key may leave server i of a pool now, or be read from server i of its source. rate
+// is the number of keys in a second. A token bucket for the server holds the tokens of a tenth of a second. This caller
+// has one of `shares` equal shares of the rate.
+func (e *Replicator) mayMove(pool string, i, rate, shares int) bool {
 	if e.rates == nil {
 		e.rates = map[string]*bucket{}
 	}
-	name := fmt.Sprint(bp.Pool.Name, " ", i, " ", shares)
+	name := fmt.Sprint(pool, " ", i, " ", shares)
 	b := e.rates[name]
 	if b == nil {
 		b = &bucket{}
 		e.rates[name] = b
 	}
-	each := float64(bp.Pool.MoveRate()) / float64(shares)
+	each := float64(rate) / float64(shares)
 	b.tokens = min(each/10+1, b.tokens+each*float64(e.Now-b.filledAt)/1e9)
 	if b.filledAt = e.Now; b.tokens < 1 {
 		return false

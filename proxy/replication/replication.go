@@ -30,22 +30,23 @@ type Replicator struct {
 	Keepers *failover.Keepers
 	Pools   []*routing.BoundPool // all pools of the routing table, in its order
 
-	Ledgers    map[string]*ledger           // what each server of a pool is missing, by the name of the pool
-	Copying    int                          // number of copies in progress, at most maxCopies
-	Doubtful   *atomic.Int32                // number of loops with doubts set; shared by all loops
-	Moving     *atomic.Int32                // number of loops that have not completed the handover; shared by all loops
-	doubts     bool                         // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
-	turn       uint64                       // number of commands so far; it selects the replica of a read, if the route spreads reads
-	lastChosen uint64                       // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
-	holders    []replica                    // scratch space of routesOf: the slice that it yields
-	Ablation   ablation.Set                 // rules that tests turn off
-	arranged   *arrangement                 // which servers keep which keys, by the present routing table
-	handover   *handover                    // the handover in progress; nil: all keys are on the servers where the routing table wants them
-	stage      uint64                       // counter that increases whenever a handover may change the replicas of a key
-	moves      map[uint64]*move             // moves of keys in this handover, by the hash of the key
-	resizeKeys map[string]*stats.ResizeKeys // by pool
-	walks      map[string]*walk             // by pool: the work on its servers that the stage of a resize requires
-	rates      map[string]*bucket           // for each server that loses keys with one copy by a resize, how many may leave it now: see mayMove
+	Ledgers    map[string]*ledger             // what each server of a pool is missing, by the name of the pool
+	Copying    int                            // number of copies in progress, at most maxCopies
+	Doubtful   *atomic.Int32                  // number of loops with doubts set; shared by all loops
+	Moving     *atomic.Int32                  // number of loops that have not completed the handover; shared by all loops
+	doubts     bool                           // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
+	turn       uint64                         // number of commands so far; it selects the replica of a read, if the route spreads reads
+	lastChosen uint64                         // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
+	holders    []replica                      // scratch space of routesOf: the slice that it yields
+	Ablation   ablation.Set                   // rules that tests turn off
+	arranged   *arrangement                   // which servers keep which keys, by the present routing table
+	handover   *handover                      // the handover in progress; nil: all keys are on the servers where the routing table wants them
+	stage      uint64                         // counter that increases whenever a handover may change the replicas of a key
+	moves      map[uint64]*move               // moves of keys in this handover, by the hash of the key
+	resizeKeys map[string]*stats.ResizeKeys   // by pool
+	walks      map[string]*walk               // by pool: the work on its servers that the stage of a resize requires
+	rates      map[string]*bucket             // for each server that loses keys with one copy by a resize, or of a source, how many may leave it now: see mayMove
+	fills      map[string]*stats.FillCounters // by pool that fills from another one
 }
 
 // command runs a command on a key with several replicas, or a repair of such a key. It is the
@@ -94,6 +95,7 @@ type copyAsk struct {
 	dialect   wire.Dialect
 	respelled bool           // the request is not the client's own one, or has another form, so its reply must be translated for the client
 	added     byte           // the meta flag that Ringside has added to the client's flags; 0: none
+	limited   bool           // the request is a read of a source that exceeds its rate, so it is not sent: see fill.go
 	at        int64          // when the request was sent, on the loop's clock
 	kind      replicate.Kind // meaning of the reply; 0: there is no reply yet
 	result    upstream.Result
@@ -372,19 +374,33 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		}
 	}
 	line := c.line(t, &c.asks[id])
-	if c.e.Ablation.Leaves && c.moving != nil && !c.isRepair && ask.Step == replicate.Remove {
+	if c.e.Ablation.Leaves && c.moving != nil && !c.isRepair && (ask.Step == replicate.Remove || c.filling() && ask.Step == replicate.PlaceTombstone) {
 		r := &upstream.Result{Server: srv}
-		r.SetAnswer(wire.Delete, wire.Meta, []byte("NF\r\n"))
+		if r.SetAnswer(wire.Delete, wire.Meta, []byte("NF\r\n")); c.filling() {
+			r.SetAnswer(wire.Set, wire.Meta, []byte("HD\r\n"))
+		}
 		t.InjectResult(id, r)
 		return
 	}
-	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && c.replicas[ask.Replica].Pool.View.Renamed(c.replicas[ask.Replica].Index) == 0 {
+	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && (c.filling() || c.replicas[ask.Replica].Pool.View.Renamed(c.replicas[ask.Replica].Index) == 0) {
 		c.first.Server = srv // the get before the task may have used the server object of another loop
 		t.InjectResult(id, c.first)
 		c.first = nil
 		return
 	}
-	switch sent := t.AskParsed(t.ClientDone, id, srv, line, guard); {
+	limits := t.Limits()
+	if c.filling() && ask.Replica == fillSource {
+		if c.moving.found != nil {
+			t.InjectResult(id, c.moving.found)
+			return
+		}
+		var ok bool
+		if limits, ok = c.askSource(t, &c.asks[id]); !ok {
+			t.InjectResult(id, &upstream.Result{Server: srv, Failure: upstream.Failure{Outcome: stats.Unavailable, Unsent: true}})
+			return
+		}
+	}
+	switch sent := t.AskWithin(limits, t.ClientDone, id, srv, line, guard); {
 	case sent:
 	case ask.Step == replicate.Forward:
 		r := &upstream.Result{Server: srv}
@@ -400,15 +416,23 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
 	a.kind = o.Kind
-	c.countMarks(t, a)
+	if c.filling() && a.Replica == fillSource {
+		c.countSource(a, r)
+	} else if !c.filling() || a.Replica == fillOwner {
+		c.countMarks(t, a)
+	}
 	if c.refuses(a, r) {
 		c.refused |= 1 << a.Replica
 	}
 	a.result = t.Keep(r)
 	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.HandleOutcome(id, o)
-	if o.Kind == replicate.InDoubt && c.moving == nil {
+	switch {
+	case o.Kind != replicate.InDoubt:
+	case c.moving == nil:
 		r.LateAction = c.behind(t, a)
+	case c.moving.fills && a.Replica == fillMark: // a late mark does no harm, but its removal could remove the mark of another command
+		r.LateAction = upstream.Nothing
 	}
 	c.advance(t)
 }
@@ -485,7 +509,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Step == replicate.Fetch && value && isPlaceholder(r):
+	case a.Step == replicate.Fetch && value && isPlaceholder(r), c.filling() && a.Replica == fillSource && value && (isPlaceholder(r) || rep.Letters.Has('X')):
 		o.Kind = replicate.Miss
 	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the reply to the client's set has shown no cas, so the Check compares the value
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -576,6 +600,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 			return false
 		}
 		task.Hide(&a.result, a.op, a.dialect, a.added)
+		if c.readsSource(t, a) {
+			c.keepFound(t, a)
+		}
 		var token task.Token
 		if rep := &a.result.Reply; c.moving != nil {
 			token = func(n uint64) uint64 {
@@ -617,6 +644,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		if s.Answer >= 0 && c.asks[s.Answer].result.Bytes != nil {
 			t.Answer(&c.asks[s.Answer].result, nil)
 			return false
+		}
+		if c.filling() {
+			why, o = "the key could not be copied from server "+c.replicas[fillSource].Server.Label()+" of pool "+c.replicas[fillSource].Pool.Pool.Name, stats.Unavailable
 		}
 		for i := range c.asks {
 			if a := &c.asks[i].result; a.Bytes == nil && a.Why != "" {

@@ -43,6 +43,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		return " T" + t.Exptime()
 	}
 	if a.respelled = true; a.Step == replicate.Forward {
+		if c.readsSource(t, a) {
+			return task.StepRequest(t, replicate.Fetch, key, "", 0)
+		}
 		return c.forward(t, a, key, chosen)
 	}
 	guard := task.CasFlag(&c.asks[a.Guard].result)
@@ -95,6 +98,9 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	life := tombstoneTTL(t)
 	if c.moving != nil {
 		life = min(life, mostPlaceholder)
+	}
+	if c.filling() {
+		life = c.fillLife(a.Replica)
 	}
 	return task.StepRequest(t, a.Step, key, guard, life)
 }

@@ -286,7 +286,7 @@ func (k *walk) handle() {
 		if k.open >= background { // the end of a move continues the work
 			return
 		}
-		if !e.mayMove(k.bp, k.rest[0], 1) {
+		if !e.mayMove(k.bp.Pool.Name, k.rest[0], k.bp.Pool.MoveRate(), 1) {
 			k.at = e.Now + walkTick
 			e.At(link.ResyncTimer, k.at)
 			return
@@ -317,7 +317,7 @@ func (k *walk) take(key []byte) bool {
 	}
 	from := movingReplica(k.bp, i)
 	name := divert.AppendKey(nil, uint64(k.bp.View.Renamed(i)), key)
-	mv := &moving{n: k.n, names: [2][]byte{name, name}}
+	mv := &moving{n: k.n, names: [3][]byte{name, name}}
 	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
 	lost := false
 	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it

@@ -233,18 +233,18 @@ func (rt *Route) readsDirectly() bool {
 	case rt.Copies.Copies != 0:
 		return rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil
 	}
-	return rt.Guard != nil && (rt.Tags == nil || !rt.Tags.Command)
+	return rt.Source != nil || rt.Guard != nil && (rt.Tags == nil || !rt.Tags.Command)
 }
 
 // NeedsTask reports whether a command on a key of srv needs more than one plain request. It does if the
-// route has replicas, a guard, buffered increments or strict consistency, or if srv does not
-// serve its keys normally.
+// route has replicas, a guard, buffered increments, strict consistency or a pool to fill from, or if srv
+// does not serve its keys normally.
 func (rt *Route) NeedsTask(srv *upstream.Server) bool {
 	return rt != nil && rt.mayTask && rt.special(srv)
 }
 
 func (rt *Route) special(srv *upstream.Server) bool {
-	return rt.Guard != nil || rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Pool.Failover.Strict || !rt.Serves(srv)
+	return rt.Guard != nil || rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Source != nil || rt.Pool.Failover.Strict || !rt.Serves(srv)
 }
 
 // NoServer is the error for a key that the pool's rule assigns to no server.

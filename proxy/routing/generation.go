@@ -105,10 +105,10 @@ const (
 	FeatureSets = 1 << iota // number of sets
 )
 
-// setFeatures sets Features and mayTask from the other fields of the route. Without a guard, a buffer
-// and a keeper, no command needs a task.
+// setFeatures sets Features and mayTask from the other fields of the route. Without a guard, a buffer,
+// a keeper and a pool to fill from, no command needs a task.
 func (rt *Route) setFeatures() {
-	rt.mayTask = rt.Guard != nil || rt.View != nil || rt.Buffer != nil
+	rt.mayTask = rt.Guard != nil || rt.View != nil || rt.Buffer != nil || rt.Source != nil
 	for _, f := range []struct {
 		has     bool
 		feature Features
@@ -140,6 +140,8 @@ type BoundPool struct {
 	Owners  *ring.Memo // finds the index of the server that owns a key
 
 	Refusals []string // why an operator has drained a server or taken it down, as an error line, by server index; empty: the server is in use. nil: all servers are
+
+	Source *BoundPool // the pool from which this one fills, which only has Pool and Servers; nil: none
 
 	// The fields from View to Gutter are nil unless the pool moves keys between servers or
 	// keeps replicas.

@@ -257,6 +257,7 @@ type Snapshot struct {
 	Rolls    []Roll                     // instances that serve each pool that has a keeper
 	Shared   []Shared                   // servers that this instance and another one eject differently: see the type Shared
 	Lacks    map[[2]string]Lack         // what servers with replicas lack, by pool and name of the server
+	Fills    map[string]*FillCounters   // by pool that fills from another one
 	Resizes  map[string]*ResizeSnapshot // changes of the servers of pools that coordinate them, by pool
 	Clients  int                        // number of connected clients
 	InFlight int                        // number of clients' commands without a reply

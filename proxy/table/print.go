@@ -31,6 +31,9 @@ func (t *Table) Print() uint64 {
 			mode = p.ResizeLater
 		}
 		fmt.Fprintf(h, "pool %q %q %+v %+v %q %v %v %v\n", p.Name, list.Place.Fingerprint, list.Servers, f, gutter, p.GetErrors, p.DenyFlush, p.Timeouts)
+		if f := p.Fill; f != nil {
+			fmt.Fprintf(h, "fill %v %v", f.From.List().Print(), f.Remember)
+		}
 		if mode != ResizePlain {
 			fmt.Fprintf(h, "resize %v %v %v", mode, p.ResizeUsual, list.Print())
 		}

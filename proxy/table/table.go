@@ -118,11 +118,20 @@ type Pool struct {
 	Former      string     // name of the pool in the configuration that says From; no process serves by a pool of this name
 	Later       *List      // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
+	Fill *Fill // a pool that has the values which this one lacks; nil: none
+
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
 	// rebuild their ring without ejected servers. It is nil if substitute servers are the next
 	// ones of Place.Ring after the owner. All loops call it concurrently, for each key, so it
 	// must cache the rings.
 	Without func(out []bool) (ring.Ring, error)
+}
+
+// Fill is how a pool fills from another one, the source, which stays in use by others and is never written.
+type Fill struct {
+	From     *Pool         // the source, which is not in Table.Pools: its servers, their placement, and how they are reached
+	Rate     int           // plain reads that each server of the source gets in a second at most, from each process; 0: the source is not read
+	Remember time.Duration // how long a write hides the value of the source: the TTL of a mark, in whole seconds
 }
 
 // Failover is what a pool does when one of its servers is down.

@@ -329,6 +329,11 @@ func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 // is not nil, the line is sent only to the server process that sent the earlier reply `seen`.
 // If that process can't be reached any more, AskParsed sends nothing and returns false.
 func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
+	return t.AskWithin(t.Limits(), internal, id, srv, line, seen)
+}
+
+// AskWithin is AskParsed with other timeouts than those of the route.
+func (t *Task) AskWithin(limits *table.Timeouts, internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
 	case c == nil:
@@ -341,7 +346,7 @@ func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byt
 		return true
 	}
 	t.Open++
-	t.Loop.AskParsed(c, t, id, t.Limits(), line, internal)
+	t.Loop.AskParsed(c, t, id, limits, line, internal)
 	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain)
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // guards and replicas need the cas in each reply, which an old server does not return to a binary client's request
 		c.Tail.Flags |= t.Req.Flags & wire.Binary

@@ -59,6 +59,21 @@ func AppendKey(dst []byte, number uint64, key []byte) []byte {
 	return hex.AppendEncode(dst, sum[:])
 }
 
+const (
+	markPrefix       = Reserved + "!"
+	hashedMarkPrefix = Reserved + "#"
+)
+
+// AppendMark appends to dst the name of the mark of key: an item on the key's server, which says that the
+// key was written there. It is `__rs!<key>`, or `__rs#<SHA-256 of the key>` if that is too long.
+func AppendMark(dst, key []byte) []byte {
+	if len(markPrefix)+len(key) <= divertedLimit {
+		return append(append(dst, markPrefix...), key...)
+	}
+	sum := sha256.Sum256(key)
+	return hex.AppendEncode(append(dst, hashedMarkPrefix...), sum[:])
+}
+
 // IsNameOf reports whether name is key, or a name that AppendKey returns for key.
 func IsNameOf(name, key []byte) bool {
 	rest, ok := bytes.CutPrefix(name, []byte(hashedPrefix))
