@@ -351,6 +351,11 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		t.Open++
 		c.e.After(c.e.Now+int64(task.MarkWait), func() {
 			t.Open--
+			if c.moving != nil && !t.ClientDone && c.e.Now >= t.Deadline { // the placeholder of another command is still there
+				t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
+				t.CatchUp()
+				return
+			}
 			c.rule.HandleOutcome(id, replicate.Outcome{Kind: replicate.OK})
 			c.advance(t)
 			t.CatchUp()
