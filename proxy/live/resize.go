@@ -142,16 +142,17 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 		return why, ""
 	}
 	name := "server " + Clean(s.For)
+	otherwise := ". If it is gone for good, remove it from the file, too"
 	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For) {
-		name = "the new " + name
+		name, otherwise = "the new "+name, ", or take the change back"
 	}
 	switch {
 	case m.Override != health.Restore:
 		return name + " is " + describeOverride(m.Override.String()), "ringside server restore ends that"
 	case m.Suspect:
-		return name + " " + problemOf(m.Why).does, remedyFor(m.Why, &m.Target) + ", or take the change back"
+		return name + " " + problemOf(m.Why).does, remedyFor(m.Why, &m.Target) + otherwise
 	case m.Phase == health.Out && m.Why != "":
-		return name + " is out: " + Clean(unnamed(m.Why)), "It returns when it answers to most instances. Or take the change back"
+		return name + " is out: " + Clean(unnamed(m.Why)), "It returns when it answers to most instances" + otherwise
 	case m.Phase == health.Out || m.Phase == health.Leaving:
 		return name + " is " + strings.ToLower(m.Phase.String()), ""
 	}

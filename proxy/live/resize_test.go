@@ -92,6 +92,18 @@ func TestResizeSentences(t *testing.T) {
 	}
 }
 
+// TestResizeWaitsForOldServer checks the remedy if a change waits for an old server: it may be gone for good.
+func TestResizeWaitsForOldServer(t *testing.T) {
+	p := poolOf(table.Rehash)
+	p.Next = &table.List{Servers: append(p.Servers[:3:3], table.Target{Name: "d", Network: "tcp", Address: "d:1"})}
+	sum := &stats.Snapshot{Phases: []stats.PhaseSnapshot{{Pool: "main", Target: p.Servers[1], Phase: health.Out, Suspect: true, Why: "connection refused"}}}
+	is := &stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}}, For: "b", Waits: "server b is OUT"}
+	why, remedy := waitsFor(sum, p, is)
+	if want := "server b refuses connections. Start memcached there. If it is gone for good, remove it from the file, too"; why+". "+remedy != want {
+		t.Errorf("got %q, want %q", why+". "+remedy, want)
+	}
+}
+
 // TestResizeHealth checks that the state of the pool shows a change that can't go on, and a new server that
 // owns keys and does not serve.
 func TestResizeHealth(t *testing.T) {
