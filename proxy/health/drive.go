@@ -101,6 +101,12 @@ func (k *Keeper) judge(now int64) {
 	case k.unlike:
 		pool = poolUnlike
 		cause = "instances have a different consistency or ping: a view record was written with other settings, by another instance or by this one before a reload"
+	case k.pool == poolForeign:
+		cause = "all instances have had the same server list for some time"
+	case k.pool == poolUnlike:
+		cause = "all instances have had the same consistency and ping for some time"
+	default:
+		cause = "all servers can have view records"
 	}
 	if pool != k.pool {
 		k.event(-1, k.pool, pool, cause)
