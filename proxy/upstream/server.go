@@ -194,9 +194,8 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	}
 	c = srv.Conns[0]
 	if srv.Connections > 1 || client&Bulky != 0 {
-		if c = srv.connOf(client); c.dialAt > srv.e.Now {
-			srv.Count.Refused++
-			return nil, c.why, stats.Unavailable
+		if c, trouble = srv.usableConnOf(client); c == nil {
+			return nil, trouble, stats.Unavailable
 		}
 	}
 	if srv.Lingering > 0 {
@@ -231,6 +230,18 @@ func (srv *Server) connOf(client uint64) *Conn {
 		srv.Conns = append(srv.Conns, srv.newConn())
 	}
 	return srv.Conns[srv.Connections]
+}
+
+// usableConnOf returns connOf(client), or why that connection can't be used now. It is not inlined, so that the code for
+// servers with one connection stays short.
+//
+//go:noinline
+func (srv *Server) usableConnOf(client uint64) (c *Conn, trouble string) {
+	if c = srv.connOf(client); c.dialAt > srv.e.Now {
+		srv.Count.Refused++
+		return nil, c.why
+	}
+	return c, ""
 }
 
 const (
