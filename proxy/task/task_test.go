@@ -66,10 +66,16 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 	s := conversation.New(t)
 	s.Line("pool main servers=s1,s2,s3")
 	s.Line("route - main copies=2")
+	s.Line("limits in_flight=100000")
 	s.Begin()
 	line := "c1 > get"
-	for i := range 1000 {
+	for i := range 50 { // few enough for one piece
 		line += fmt.Sprintf(" k%d", i)
+	}
+	reads := func() {
+		for range 20 {
+			s.Line(line)
+		}
 	}
 	resident := func() int64 {
 		var m runtime.MemStats
@@ -77,10 +83,10 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	s.Line(line)
+	reads()
 	held, before := s.Engine.Buffers.Held, resident()
 	for range 3 {
-		s.Line(line)
+		reads()
 	}
 	held, took := s.Engine.Buffers.Held-held, resident()-before
 	t.Logf("%d bytes for each key, and %d are counted", took/3000, held/3000)
