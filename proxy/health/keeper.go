@@ -103,7 +103,7 @@ type Keeper struct {
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
-// removal is what a keeper knows about who has read that a reload has removed servers from the pool.
+// removal records since when the view records say that a reload has removed servers from the pool.
 type removal struct {
 	since int64   // when this proxy began to publish the removal; 0: not yet
 	held  []int64 // for each view server: the time from which its record has contained the removal without interruption; 0: it does not contain it

@@ -191,12 +191,6 @@ func (c *command) goesOn() bool {
 	return c.moving == nil || c.moving.fills || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
 }
 
-// waitsTooLong reports whether the command of a client must not wait any longer for the end of another command,
-// which has a placeholder at the new owner.
-func (c *command) waitsTooLong(t *task.Task) bool {
-	return c.moving != nil && !t.ClientDone && c.next[0].Step == replicate.Wait && c.e.Now >= t.Deadline
-}
-
 // dropped receives the reply to the removal of a placeholder, and ignores it.
 type dropped struct{}
 
@@ -214,13 +208,11 @@ func (c *command) drop(t *task.Task) {
 	}
 }
 
-// stop ends a command on a key that moves, because its stage has ended, or its deadline has passed. It begins
-// again if it has had no effect.
+// stop ends a command on a key that moves, because its stage has ended. It begins again if it has had no
+// effect.
 func (c *command) stop(t *task.Task) {
 	c.drop(t)
 	switch {
-	case c.waitsTooLong(t):
-		t.Fail(task.TooLong, stats.TimedOut)
 	case c.isRepair || t.ClientDone:
 		c.endMoving(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1}, false)
 	case !c.moving.acted && c.e.Now < t.Deadline:

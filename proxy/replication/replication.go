@@ -303,7 +303,7 @@ func (c *command) Begin(t *task.Task) {
 // at once. The rule may then want more asks, so advance repeats this in a loop.
 func (c *command) advance(t *task.Task) {
 	for c.next = c.rule.Next(c.next[:0]); len(c.next) > 0; c.next = c.rule.Next(c.next[:0]) {
-		if !c.goesOn() || c.waitsTooLong(t) {
+		if !c.goesOn() {
 			if _, settled := c.rule.Settled(); !settled {
 				c.stop(t)
 				return

@@ -39,7 +39,7 @@ const (
 	walkKey      = 64                            // what a key costs in addition, in bytes
 	walkPause    = int64(250 * time.Millisecond) // delay after a failure, and between two attempts to begin
 	walkTick     = int64(time.Millisecond)       // delay if the rate does not allow another key
-	walkSeconds  = 10                            // lifetime of the item that says who does the work, in seconds
+	walkSeconds  = 10                            // lifetime of the item that names the instance that does the work, in seconds
 	walkRenewal  = int64(3 * time.Second)        // how often that item is stored again
 	walkOut      = int64(time.Minute)            // keys are removed if the server to which they move is out for this time
 	walkListing  = int64(5 * time.Minute)        // a listing that takes longer is a problem
