@@ -74,6 +74,7 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 		e.askDebug(s, raw)
 	default:
 		if r.Flags&wire.TooLarge != 0 {
+			e.Count.TooLarge++
 			e.refuse(s, raw)
 			return false
 		}

@@ -94,6 +94,9 @@ func TestMemoryOfQueues(t *testing.T) {
 	if s.Engine.Count.NoMemory+s.Engine.ByAddress["tcp s1"].Count.Shed < sets/2 {
 		t.Error("what was refused is not counted")
 	}
+	if n := s.Engine.Count.TooLarge; n != 0 {
+		t.Errorf("%d values are counted as too long", n)
+	}
 }
 
 // TestMemoryThatNobodyCanGive checks that nothing more is accepted while none of the

@@ -140,7 +140,6 @@ func number(l *link.Link) uint64 {
 // deletes it first: a client that sends set must not read the value that it meant to replace.
 func (e *Engine) refuse(s *client.Session, raw []byte) {
 	r := &e.Req
-	e.Count.TooLarge++
 	s.Swallow = r.Swallow
 	if r.Op != wire.Set { // memcached keeps the old value, except for meta commands; keeping it there too loses no lock
 		e.local(s, r.Answer, stats.ClientFault)

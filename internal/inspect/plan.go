@@ -39,9 +39,10 @@ type plan struct {
 // poolPlan is what happens to the keys of one pool.
 type poolPlan struct {
 	table.Moves
-	Modes   []string `json:"modes"`    // what happens to the keys that move, by the routes of the new file
-	MaxMove float64  `json:"max_move"` // the share of the keys that a reload may move
-	Resize  string   `json:"resize"`   // resize.mode by which the keys move: plain unless the pool has another mode in both files
+	Modes   []string `json:"modes"`               // what happens to the keys that move, by the routes of the new file
+	MaxMove float64  `json:"max_move"`            // the share of the keys that a reload may move
+	Fill    string   `json:"fill_from,omitempty"` // the pool from which the pool fills in the new file; empty: none
+	Resize  string   `json:"resize"`              // resize.mode by which the keys move: plain unless the pool has another mode in both files
 }
 
 // The modes: the ways in which keys move.
@@ -358,7 +359,7 @@ func (is *plan) poolPlan(before, f *config.File, m table.Moves) poolPlan {
 	if was := before.Pool(m.Pool); was != nil && was.Resize.Mode != table.ResizePlain {
 		mode = of.Resize.Mode
 	}
-	p.MaxMove, p.Resize = of.MaxMove/100, mode.String()
+	p.MaxMove, p.Resize, p.Fill = of.MaxMove/100, mode.String(), of.Fill.Pool
 	one, several := false, false
 	for _, l := range is.next.Listeners {
 		for i := range l.Routes {
@@ -388,6 +389,9 @@ func (p *poolPlan) remarks() (list []string) {
 	case slices.Contains(p.Modes, missed) && p.Resize == table.ResizeFlush.String():
 		list = append(list, "Moved keys with one copy miss until they are set again. They move when all instances have loaded the file. Before that,",
 			"each server that gains keys is flushed, with all that it has.")
+	case slices.Contains(p.Modes, missed) && p.Fill != "":
+		list = append(list, "Moved keys miss at their new servers, and are read from pool "+p.Fill+" again, with old values. This also happens to keys that",
+			"were written or deleted here: the new servers do not know that. Remove fill_from first.")
 	case slices.Contains(p.Modes, missed):
 		list = append(list, "Moved keys with one copy miss until they are set again. Their old values stay on the former servers:",
 			"if a later change moves the keys back, they are read again. Flush a server before it gets its keys back.")

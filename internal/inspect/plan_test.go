@@ -65,6 +65,16 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanFills checks that a pool that fills from another one gets a warning: its new servers do not know which keys
+// were written or deleted.
+func TestPlanFills(t *testing.T) {
+	const file = "pools:\n  main: {distribution: ketama, servers: [a1, a2], fill_from: far}\n  far: {distribution: ketama, servers: [b1]}\nroutes: [{pool: main}]\nlisten: 127.0.0.1:0\n"
+	out, errs, code := runPlan(t, file, strings.Replace(file, "a2]", "a2, a3]", 1), "")
+	if code != 0 || !strings.Contains(out, "are read from pool far again, with old values") || strings.Contains(out, "miss until they are set again") {
+		t.Errorf("exit status %d: %s%s", code, out, errs)
+	}
+}
+
 func TestPlanLimit(t *testing.T) {
 	next := strings.Replace(planFile, "a3]", "a3, a4]", 1)
 	for _, c := range []struct {

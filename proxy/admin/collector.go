@@ -240,6 +240,11 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 		}
 	}
 	for _, p := range pools {
+		if p.Fill != nil {
+			pools = append(slices.Clip(pools), p.Fill.From) // its servers can be down, too
+		}
+	}
+	for _, p := range pools {
 		servers := slices.Clip(p.Servers)
 		if p.Next != nil { // servers that join by a change of the servers
 			for _, t := range p.Next.Servers {

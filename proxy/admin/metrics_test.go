@@ -484,6 +484,14 @@ func TestScrapeOfOddNames(t *testing.T) {
 		t.Errorf("%d servers while a new one joins", rows)
 	}
 
+	fills := pool("main") // the servers from which it fills can be down, too
+	fills.Fill = &table.Fill{From: &table.Pool{Name: "far", Servers: []table.Target{joins}}, Rate: 1}
+	p = newProxy(fills)
+	newLoop(p)
+	if v := scrape(t, New(p, Options{}).Handler())[`ringside_pool_server{address="n:1",pool="far",server="n",weight="3"}`]; v != 1 {
+		t.Error("no row for a server from which the pool fills")
+	}
+
 	bad := pool("main")
 	bad.Servers[0].Name = "\xff"
 	p = newProxy(bad)

@@ -158,6 +158,9 @@ func ticksBetween(before, after *Sample) []*Tick {
 			health[i].warn(text)
 		}
 		health[i].warnOfSources(after.Sources, pool.Name)
+		if f := fillingOf(before, after, pool); f != nil {
+			f.show(&health[i])
+		}
 	}
 	is := overall(pools, ticks, health)
 	is.Resizes = resizes
