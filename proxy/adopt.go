@@ -206,7 +206,7 @@ func (e *Engine) bindListeners(bound map[*table.Pool]*routing.BoundPool, writesE
 func (e *Engine) hasTasks() bool {
 	for _, l := range e.InOrder {
 		if slices.ContainsFunc(l.Routes, func(rt routing.Route) bool {
-			return rt.Guard != nil || rt.Tags != nil || rt.Buffer != nil || rt.Copies.Copies != 0 || rt.Source != nil || rt.Pool.Failover.Strict
+			return rt.Guard != nil || rt.Tags != nil || rt.Buffer != nil || rt.Autocreate != nil || rt.Copies.Copies != 0 || rt.Source != nil || rt.Pool.Failover.Strict || rt.Pool.Next != nil
 		}) {
 			return true
 		}

@@ -102,7 +102,7 @@ func (e nearHandler) Handle(t *task.Task) {
 	switch {
 	case how == near.Wait:
 		rt.Near.Await(v, func() {
-			e.tasks.Runnable = append(e.tasks.Runnable, t)
+			e.tasks.Ready(t)
 			e.tasks.Soon(link.NearTimer) // makes the loop call End soon, which runs the waiting task
 		})
 		return

@@ -394,3 +394,66 @@ func TestTasksBound(t *testing.T) {
 		t.Errorf("%d sets were sent in one wakeup", n)
 	}
 }
+
+// TestClientsTasks checks how many commands that need several requests the clients have in flight. Further
+// ones stay in the clients' input, so they use no memory.
+func TestClientsTasks(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
+	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
+		s.Line(line)
+	}
+	const clients, most = 60, 1024 + 60*client.ShareTasks // a task counts as 16 of 16,384 keys until the loop is busy
+	first, second := s.Endpoint("s1"), s.Endpoint("s2")
+	pipeline := func(c *conversation.Endpoint, command string) {
+		s.Wakeup(func() {
+			for i := range 3000 {
+				s.Engine.Bytes(c.Link, fmt.Appendf(nil, command, i))
+			}
+		})
+		for range 300 {
+			s.Wakeup(func() {})
+		}
+	}
+	all := hogs(s, clients)
+	for i, c := range all {
+		pipeline(c, fmt.Sprintf("set k%d:%%d1 0 0 1\r\n1\r\n", i))
+		sets := bytes.Count(append(first.Got.Bytes(), second.Got.Bytes()...), []byte(" 0 0 1\r\n1\r\n")) / 2
+		if i == 0 && sets != client.RoundTasks || sets > most {
+			t.Fatalf("%d clients have %d sets in flight", i+1, sets)
+		}
+	}
+}
+
+// TestFewTasksFirst checks that the only command of a client does not wait for those that other clients have
+// sent before. All keys are missing at the first replica, so its replies start a task for each.
+func TestFewTasksFirst(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
+	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
+		s.Line(line)
+	}
+	first, second, innocent := s.Endpoint("s1"), s.Endpoint("s2"), s.Endpoint("c900")
+	const clients = 4 * client.RoundTasks / client.TaskKeys
+	all := hogs(s, clients)
+	s.Wakeup(func() {
+		for _, c := range all {
+			s.Engine.Bytes(c.Link, manyKeys(client.TaskKeys))
+		}
+		s.Engine.Bytes(innocent.Link, []byte("get other1\r\n"))
+	})
+	for range 8 {
+		s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+		replies := bytes.Count(first.Got.Bytes(), []byte("get "))
+		first.Got.Reset()
+		s.Engine.Bytes(first.Link, bytes.Repeat([]byte("END\r\n"), replies))
+		s.End()
+	}
+	got := second.Got.Bytes()
+	before, total := bytes.Count(got[:max(0, bytes.Index(got, []byte("get other1")))], []byte("get k1")), bytes.Count(got, []byte("get k1"))
+	if total < clients*client.TaskKeys-1 || before == 0 || before > 5*client.RoundTasks/4 {
+		t.Errorf("the second replica was asked for the other client's key after %d of %d keys", before, total)
+	}
+}

@@ -38,6 +38,9 @@ type Clients struct {
 	More       int    // keys in flight of all clients, without the first key of each command
 	Share      int    // keys that a client may have in flight however busy the loop is: see SetShare
 	HasTasks   bool   // a route has features whose commands often need tasks, so the first piece of a client's multi-key read is small
+	ReadyTasks int    // number of tasks that wait for their start: see task.Tasks.Runnable, which owns it
+	TaskAsks   int    // number of requests of tasks in flight; package task owns it
+	smallUntil int64  // until then, the first pieces of new clients are small: see smallPieces
 	left       turn   // the work that is left in this round of the loop, for all clients
 	restLine   []byte // scratch: the next piece of a multi-key read
 

@@ -44,7 +44,8 @@ type pacing struct {
 	before uint64 // result of Session.made when window was last set
 	rests  int    // number of the client's exchanges with keys that were not requested yet
 	tasks  int    // number of keys of multi-key reads that needed tasks since the last piece
-	small  bool   // a piece of a multi-key read has at most TaskKeys keys, because many keys need tasks
+	small  bool   // a piece of a multi-key read has at most TaskKeys keys, because an eighth of the keys of the last one, or more, needed tasks
+	piece  int    // number of keys that the last piece could have
 	bulky  bool   // the client should use the connections of bulky clients
 }
 
@@ -101,7 +102,8 @@ func (s *Session) MayGoOn() bool {
 	case s.Tail != nil && s.Tail.Op == wire.Stats: // after stats nothing is parsed until its reply is complete: see Session.fenced
 		return false
 	}
-	return s.InFlight+s.more <= s.e.inFlight()/2
+	keys, tasks := s.e.inFlight()
+	return s.InFlight+s.more <= keys/2 && s.Tasks <= tasks/2
 }
 
 // mustWait reports whether a paced client, which may have at most window keys in flight, must
@@ -166,16 +168,20 @@ func (s *Session) Window(n int) int { return min(n, s.mayAsk()) }
 // mayAsk returns how many keys one read may request at once; at least one.
 func (s *Session) mayAsk() int {
 	most := TurnKeys
-	if s.small = s.tasks >= TaskKeys || s.small && s.tasks >= TaskKeys/8; s.small {
+	if s.small = s.tasks >= TaskKeys || s.small && 8*s.tasks >= s.piece; s.small {
 		most = TaskKeys
+		s.e.smallUntil = s.e.Now + smallPieces
 	}
 	s.tasks = 0
 	switch {
 	case s.window > 0:
-		return s.window
+		most = s.window
+	case s.e.busy() && s.small:
+		most = max(1, ShareTasks-s.Tasks)
 	case s.e.busy():
-		return min(most, max(1, s.e.Share-s.InFlight-s.more))
+		most = min(most, max(1, s.e.Share-s.InFlight-s.more))
 	}
+	s.piece = most
 	return most
 }
 

@@ -93,7 +93,7 @@ type Observer interface {
 // NewSession returns the session of a client that has just connected, with the number id.
 func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	s := &Session{e: e, Handler: h, Front: h, ID: id, activity: activity{since: e.Now, Last: e.Now}}
-	if e.HasTasks {
+	if e.HasTasks || e.Now < e.smallUntil {
 		s.tasks = TaskKeys // so the first piece of a multi-key read is small
 	}
 	s.End, s.Sock = s, sock
@@ -167,7 +167,7 @@ func (s *Session) parseLines() {
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		// This repeats the checks of hasInput that matter for most requests, because a call
 		// would cost more.
-		if (s.Swallow > 0 || s.InFlight+s.more >= e.Share || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
+		if (s.Swallow > 0 || s.InFlight+s.more >= e.Share || s.Tasks >= ShareTasks || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
 			break
 		}
 		buf := e.Input.Bytes()
@@ -208,7 +208,7 @@ func (s *Session) hasInput() bool {
 		return false
 	}
 	switch {
-	case s.answerAt > 0, s.InFlight+s.more >= e.inFlight(), s.Out.Size >= e.Limits.Output, s.rests > 0, s.window > 0 && s.mustWait():
+	case s.answerAt > 0, !s.mayAdd(), s.Out.Size >= e.Limits.Output, s.rests > 0, s.window > 0 && s.mustWait():
 		s.stall()
 		return false
 	case s.turn.over():

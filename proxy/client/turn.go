@@ -3,6 +3,8 @@ package client
 // This file limits how much work a loop does for one client before it handles the other
 // clients.
 
+import "time"
+
 // A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
 // or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The
 // client then waits in Clients.ToWake, in order of arrival, and the loop does not sleep until its
@@ -23,8 +25,10 @@ package client
 // A key that needs a task is about twenty times as much work, so it counts as taskWork keys. Only its
 // reply may show that it does. So after a piece with many such keys, the client's next piece has at most
 // TaskKeys keys. That also holds for the first piece of a client if a route has features that
-// need tasks. At most RoundTasks tasks start in one wakeup because of a reply, or because they have
-// waited (package task).
+// need tasks, and after another client's piece with many such keys. At most RoundTasks tasks start in
+// one wakeup because of a reply, or because they have waited (package task). A loop is also busy while
+// many tasks wait for their start or for a server: each counts as taskWork keys. A task that waits for
+// something else, such as another client's rebuild, counts only for its own client.
 const (
 	TurnKeys   = 1024
 	TaskKeys   = 64
@@ -35,9 +39,18 @@ const (
 	RoundBytes = 4 * TurnBytes
 	busyKeys   = 16 * TurnKeys
 	ShareKeys  = 64
+	ShareTasks = ShareKeys / taskWork
+
+	// clientTasks is the maximum number of tasks that a client has in flight, or waiting for their
+	// start, while the loop is not busy.
+	clientTasks = RoundTasks
 
 	// keyBytes is the number of bytes of a request that count as one more key.
 	keyBytes = 4 << 10
+
+	// smallPieces is for how long the first pieces of new clients are small after a piece with many
+	// keys that need tasks, in nanoseconds.
+	smallPieces = int64(10 * time.Second)
 )
 
 // turn is an amount of work that may still be done.
@@ -84,14 +97,22 @@ func (e *Clients) SetShare() { e.Share = min(ShareKeys, e.Limits.InFlight) }
 
 // busy reports whether so much is in flight that each client may have only Share keys in
 // flight.
-func (e *Clients) busy() bool { return e.Servers.Outstanding+e.More >= busyKeys }
+func (e *Clients) busy() bool {
+	return e.Servers.Outstanding+e.More+taskWork*(e.ReadyTasks+e.TaskAsks) >= busyKeys
+}
 
-// inFlight returns how many keys a client may have in flight now.
-func (e *Clients) inFlight() int {
+// mayAdd reports whether s may have one more command in flight.
+func (s *Session) mayAdd() bool {
+	keys, tasks := s.e.inFlight()
+	return s.InFlight+s.more < keys && s.Tasks < tasks
+}
+
+// inFlight returns how many keys and how many tasks a client may have in flight now.
+func (e *Clients) inFlight() (keys, tasks int) {
 	if e.busy() {
-		return e.Share
+		return e.Share, ShareTasks
 	}
-	return e.Limits.InFlight
+	return e.Limits.InFlight, clientTasks
 }
 
 // BeginRound starts a round of the loop: see RoundKeys.

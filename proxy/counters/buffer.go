@@ -208,7 +208,9 @@ func (e *Counters) release(s *sum) {
 	}
 	switch {
 	case len(s.queue) > 0:
-		e.Runnable = append(e.Runnable, s.queue...) // the commands start in the order in which they have waited
+		for _, t := range s.queue { // in the order in which they have waited
+			e.Ready(t)
+		}
 		s.queue = nil
 		e.Wake()
 	case s.at == 0:

@@ -339,8 +339,7 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 // in it.
 func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
-		e.Runnable = append(e.Runnable, next)
-		e.Wake()
+		e.ready(next)
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
@@ -381,44 +380,96 @@ func (e *Tasks) expire() {
 
 // DispatchAgain starts t again, with the current state. None of its asks may be in flight.
 func (e *Tasks) DispatchAgain(t *Task) {
-	e.Runnable = append(e.Runnable, t)
-	e.Wake()
+	e.ready(t)
 }
 
 // start starts t now or, if enough tasks have started in this wakeup, in a later one.
 func (e *Tasks) start(t *Task) {
-	if len(e.Runnable) == 0 && e.mayStart() {
+	if len(*e.Runnable.of(t)) == 0 && e.mayStart() {
 		e.dispatch(t)
 		return
 	}
 	t.WaitReason = cmp.Or(t.WaitReason, overloaded)
-	e.Runnable = append(e.Runnable, t)
-	e.Wake()
+	e.ready(t)
 }
 
 // mayStart counts a task that is about to start, and reports whether it may: see client.RoundTasks.
 func (e *Tasks) mayStart() bool {
+	if e.startedNow() >= client.RoundTasks {
+		return false
+	}
+	e.started++
+	return true
+}
+
+// startedNow returns how many tasks start and DispatchRunnable have started in this wakeup.
+func (e *Tasks) startedNow() int {
 	if now := e.Count.Wakeups; now != e.startedIn {
 		e.startedIn, e.started = now, 0
 	}
-	e.started++
-	return e.started <= client.RoundTasks
+	return e.started
+}
+
+// Runnable has the tasks that may start now: see DispatchRunnable. Those of clients with few tasks start before those
+// of clients with many, so that a client does not wait for all commands of another one that pipelines. But a
+// quarter of the tasks of each wakeup are those of clients with many.
+type Runnable struct {
+	few  []*Task // tasks of clients with at most fewTasks tasks, and of Ringside itself
+	many []*Task // tasks of other clients
+}
+
+// fewTasks is the most tasks of a client, or keys of a command, that start before those of clients with more.
+const fewTasks = 16
+
+// Len returns the number of the tasks.
+func (r *Runnable) Len() int { return len(r.few) + len(r.many) }
+
+// of returns the list to which t belongs. While t waits, the client's tasks on the same key wait in a line for it, so
+// their order does not depend on the list.
+func (r *Runnable) of(t *Task) *[]*Task {
+	if t.x != nil && t.ClientLoop == t.Loop && (t.x.Keys > fewTasks || t.x.Session != nil && t.x.Session.Tasks > fewTasks) {
+		return &r.many
+	}
+	return &r.few
+}
+
+// Ready makes t start in this wakeup or a later one: see DispatchRunnable. The caller makes the loop call End soon.
+func (e *Tasks) Ready(t *Task) {
+	list := e.Runnable.of(t)
+	*list = append(*list, t)
+	e.Clients.ReadyTasks++
+}
+
+// ready makes t start in this wakeup or the next ones.
+func (e *Tasks) ready(t *Task) {
+	e.Ready(t)
+	e.Wake()
 }
 
 // DispatchRunnable starts the tasks in Runnable, as many as may start in this wakeup. The engine calls it at
 // the end of a wakeup. Were a task started by the end of the one before, a long line would become a
 // deep stack.
 func (e *Tasks) DispatchRunnable() {
+	r := &e.Runnable
+	e.dispatchSome(&r.few, client.RoundTasks/4*3)
+	e.dispatchSome(&r.many, client.RoundTasks)
+	e.dispatchSome(&r.few, client.RoundTasks)
+	e.Clients.ReadyTasks = r.Len()
+}
+
+// dispatchSome starts the tasks in list, in order, until `most` tasks have started in this wakeup.
+func (e *Tasks) dispatchSome(list *[]*Task, most int) {
 	i := 0
-	for ; i < len(e.Runnable) && e.mayStart(); i++ { // Runnable may grow while its tasks are started
-		t := e.Runnable[i]
-		e.Runnable[i] = nil
+	for ; i < len(*list) && e.startedNow() < most; i++ { // the list may grow while its tasks are started
+		t := (*list)[i]
+		(*list)[i] = nil
+		e.started++
 		e.dispatch(t)
 	}
-	if i == len(e.Runnable) {
-		e.Runnable = e.Runnable[:0]
+	if i == len(*list) {
+		*list = (*list)[:0]
 	} else {
-		e.Runnable = e.Runnable[i:]
+		*list = (*list)[i:]
 	}
 }
 

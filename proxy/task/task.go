@@ -91,7 +91,7 @@ type Tasks struct {
 	Ended func(t *Task, key []byte, o stats.Outcome, size int)
 
 	Lines    map[Line]*queue // the lines of commands that wait for each other, by name
-	Runnable []*Task         // tasks that may start now, in this order: see DispatchRunnable
+	Runnable Runnable        // tasks that may start now
 	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
 
@@ -311,7 +311,10 @@ func (t *Task) Keep(r *upstream.Result) upstream.Result {
 func (t *Task) Client() uint64 { return t.Asker }
 
 // Answered continues after the request with the number id has ended.
-func (t *Task) Answered(id int, r *upstream.Result) { t.Run(id, r) }
+func (t *Task) Answered(id int, r *upstream.Result) {
+	t.Loop.Clients.TaskAsks--
+	t.Run(id, r)
+}
 
 // Ask sends line to srv, and reports the outcome to the rule with the number id. If the client
 // has its reply already, the request counts as an internal one.
@@ -346,6 +349,7 @@ func (t *Task) AskWithin(limits *table.Timeouts, internal bool, id int, srv *ups
 		return true
 	}
 	t.Open++
+	t.Loop.Clients.TaskAsks++
 	t.Loop.AskParsed(c, t, id, limits, line, internal)
 	c.Tail.LeavesValue = LeavesValue(&t.Loop.Plain)
 	if t.Route.Guard == nil && t.Route.Copies.Copies == 0 { // guards and replicas need the cas in each reply, which an old server does not return to a binary client's request
