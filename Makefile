@@ -179,7 +179,7 @@ SOAKSEEDS ?= 1000
 SOAKCOPIES ?= -deletes 100000 -appends 100000 -faults 200
 soak: build
 	$(RINGBENCH) soak -time $(SOAKTIME) $(BENCHFLAGS)
-	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^Test(Failover|Guard)$$' -timeout 0 -v
+	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./internal/fleet -run '^Test(Failover|Guard|Pipelines)$$' -timeout 0 -v
 	RINGSIDE_SEEDS=$(SOAKSEEDS) $(GO) test ./replicate -timeout 0
 	$(GO) test ./internal/e2e -run '^TestGuardOfClients$$' -timeout 0 -v -args -herd 200
 	$(GO) test ./internal/e2e -run '^TestAttacksOnCopies$$' -timeout 0 -v -args $(SOAKCOPIES)

@@ -16,9 +16,6 @@ func Loops(p *Proxy) loops { return loops{p} }
 // HeldMemory returns how many bytes all engines of p use.
 func (p *Proxy) HeldMemory() int64 { return p.memory.Load() }
 
-// ClientCount returns the number of clients of all engines of p.
-func (p *Proxy) ClientCount() int64 { return p.clients.Load() }
-
 // OverrideCount returns the number of overrides in pools without a keeper. ever is
 // false if p has never had any.
 func (p *Proxy) OverrideCount() (n int, ever bool) {

@@ -381,14 +381,9 @@ func (a *app) prove() {
 	a.next()
 }
 
-// hears processes the bytes that the engine has for it.
-func (c *conn) hears() {
-	n := 0
-	for _, b := range c.link.Pending(nil) {
-		c.got = append(c.got, b...)
-		n += len(b)
-	}
-	c.d.e.Wrote(c.link, n, false)
+// hears processes bytes from the engine.
+func (c *conn) hears(b []byte) {
+	c.got = append(c.got, b...)
 	for len(c.got) > 0 {
 		if len(c.asked) == 0 {
 			a := c.apps[0]

@@ -4,7 +4,8 @@
 // The package contains only tests. A seed decides the requests of clients, the delays of packets
 // and the faults. A failed run can therefore be repeated, with a trace. The proxies are real
 // engines with a simulated driver. The simulation does not look inside an engine: it uses only
-// the replies, the methods Snapshot and Decided, and whether gets wait for a rebuild.
+// the replies, the methods Snapshot and Decided, and whether gets wait for a rebuild. Only
+// TestPipelines also checks the structures and the memory of each engine.
 //
 //	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, which may hang or exit
 //	 │                                                                                   ▲
@@ -13,6 +14,9 @@
 // At every step it also checks the rules of package health (rules_test.go): phases follow each other
 // in the allowed order, a strict proxy uses a server only with the leases that this requires, and no
 // proxy reads from a server that is being flushed.
+//
+// Clients that have several commands in flight count and check every reply: TestReplies (replies_test.go) on routes with
+// all features, and TestPipelines (pipelines_test.go) on plain routes, with sockets that transfer parts of the bytes.
 //
 // The list promises (cases_test.go) contains the cases that must hold. The list herds
 // (herds_test.go) contains guarded routes, on which apps rebuild missing values. An ablation
@@ -27,5 +31,5 @@
 //	                                                                                change behaviour must not change the digests
 //
 // Limits: there are no sockets and no memcached (internal/e2e uses both), only one
-// pool, and one value in flight for each client. Values expire on guarded routes only.
+// pool except in TestReplies, and one value in flight for each app. Values expire on guarded routes only.
 package fleet

@@ -5,6 +5,7 @@ package fleet
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"ringside/proxy"
@@ -23,6 +24,7 @@ type sidecar struct {
 	dead    bool
 	paused  bool  // its threads do not run, but its kernel does
 	resumed int64 // when it was last resumed
+	stops   bool  // its clients are served to the end, and then it ends
 
 	p       *proxy.Proxy
 	edition int // edition of its configuration
@@ -51,7 +53,7 @@ func (s *sidecar) when(clock int64) int64 {
 func (s *sidecar) start() {
 	f := s.f
 	s.life++
-	s.dead, s.paused = false, false
+	s.dead, s.paused, s.stops = false, false, false
 	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
 	if f.remember { // the proxies list themselves, and which servers lack replicas
@@ -123,6 +125,7 @@ func (s *sidecar) looked() {
 // request of a dead proxy is executed late.
 func (s *sidecar) die() {
 	s.count()
+	s.countAborted()
 	s.dead = true
 	for _, row := range s.f.paths[s.id] {
 		for _, c := range row.pipes {
@@ -241,6 +244,9 @@ func (d *driver) wake() {
 			do()
 		}
 		d.carryOut()
+		if f.bare && !e.HasBacklog() {
+			f.inspect(d)
+		}
 		d.s.looked()
 		d.s.leased()
 		if next = e.Next(); again > 1000 {
@@ -277,6 +283,34 @@ func (d *driver) carryOut() {
 	}
 }
 
+// sends moves the bytes that the engine has for a peer into its socket, and passes them to moved. In a bare
+// fleet a socket may accept only a part of them, and more a little later.
+func (d *driver) sends(l *link.Link, moved func(b []byte)) {
+	f, sock := d.f, l.Sock
+	b, full := slices.Concat(l.Pending(nil)...), false
+	if f.bare && f.one(4) { // the portable driver also says so if it has taken all bytes
+		b, full = b[:f.part(len(b))], true
+	}
+	d.e.Wrote(l, len(b), full)
+	if f.bare && f.traced {
+		f.note("", "the socket to %s takes %d bytes, full: %v: %.40q", sock.Peer(), len(b), full, b)
+	}
+	if full {
+		wait := 5 * milli
+		if _, server := sock.(*pipe); !(server && f.faultless()) && f.one(4) {
+			wait = 500 * milli
+		}
+		f.after(f.upTo(wait), func() {
+			d.input(func() {
+				if l.Sock == sock {
+					d.sends(l, moved)
+				}
+			})
+		})
+	}
+	moved(b)
+}
+
 func (d *driver) effect(x link.Effect) {
 	d.f.digest(d.s.id, x)
 	switch s := x.Link.Sock.(type) {
@@ -287,14 +321,14 @@ func (d *driver) effect(x link.Effect) {
 	case *pipe:
 		switch x.Kind {
 		case link.Write:
-			s.write()
+			d.sends(x.Link, s.write)
 		case link.Close, link.Abort:
 			s.shut(x.Kind)
 		}
 	case *conn:
 		switch x.Kind {
 		case link.Write:
-			s.hears()
+			d.sends(x.Link, s.hears)
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
 			s.ended()
@@ -302,7 +336,7 @@ func (d *driver) effect(x link.Effect) {
 	case *pen:
 		switch x.Kind {
 		case link.Write:
-			s.hears()
+			d.sends(x.Link, func(b []byte) { s.got = append(s.got, b...) })
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
 			s.cut = true
@@ -310,10 +344,12 @@ func (d *driver) effect(x link.Effect) {
 	case *caller:
 		switch x.Kind {
 		case link.Write:
-			s.hears()
+			d.sends(x.Link, s.hears)
+		case link.Pause, link.Resume:
+			s.paused = x.Kind == link.Pause
 		case link.Close, link.Abort:
 			x.Link.Sock = nil
-			s.ended()
+			s.ended(x.Kind)
 		}
 	}
 }

@@ -77,6 +77,12 @@ func (f *fleet) fault() {
 				f.at(until, p.heal)
 			}
 		}
+	case "stop": // of a proxy, which completes the commands that it has received
+		s.stop()
+	case "silence":
+		f.silence()
+	case "stuck", "garbage", "stray":
+		f.badServer(kind, s, i, until)
 	case "flush": // by a client, at some time during another fault or after it
 		at := f.now + f.upTo(9*second)
 		f.trouble = max(f.trouble, at+second)

@@ -60,6 +60,11 @@ type scenario struct {
 	rebuilt bool             // the placement rule builds its ring without the servers that are out
 	copies  replicate.Policy // replication policy of each key
 
+	bare      bool   // routes have no features, and engines are checked: see pipelines_test.go
+	steady    bool   // there are no reloads while replies are counted
+	narrow    bool   // one server, few keys and small values, so that clients notice late requests
+	decisions []byte // what a fuzzer decides
+
 	faults []string // kinds of faults to choose from
 	count  int      // number of faults
 	apart  int64    // average time between the starts of two faults; 0: the next one starts when the pool is whole again
@@ -119,6 +124,12 @@ type fleet struct {
 	apps     []*app
 	clients  []*caller
 	features *features // what reloads switch on and off; nil: the scenario decides
+	owned    []*ownKey // keys that one caller writes
+	text     bool      // no caller of a bare fleet uses the binary protocol
+	old      bool      // some connections to servers have no meta commands
+	aborted  int       // callers whose connections were aborted
+	cut      int       // callers whose connections were closed inside a value
+	silent   int64     // until when callers send nothing
 	trouble  int64     // when the last fault ends
 	quiet    bool      // apps send no new requests
 	history
@@ -274,11 +285,15 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(rand.NewPCG(seed, 1)), sum: xxhash.New(), won: map[string]win{}}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(&decisions{c.decisions, *rand.NewPCG(seed, 1)}), sum: xxhash.New(), won: map[string]win{}}
 	f.layout = layout{gone: -1}
 	f.grace = 10*milli + c.far
 	if slices.Contains(c.faults, "slow") {
 		f.grace += 2 * slowed
+	}
+	if c.bare {
+		f.text = f.one(2)
+		f.old = f.text && f.one(3)
 	}
 	if c.callers > 0 {
 		f.features = f.drawFeatures()

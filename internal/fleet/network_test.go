@@ -114,6 +114,11 @@ type pipe struct {
 	back     []*packet // packets to the engine that have not arrived
 	backLast int64
 	dropped  bool // by the node: a reset is in flight
+
+	stuck     bool // the node ignores it
+	old       bool // the node has no meta commands
+	forgotten bool // packets vanish in both directions
+	acks      bool // and those to the node are acknowledged
 }
 
 func (c *pipe) Peer() string { return c.n.name }
@@ -149,7 +154,7 @@ func (d *driver) dial(l *link.Link) {
 	_, address := l.Server().Target()
 	i := 0
 	fmt.Sscanf(address, "s%d", &i)
-	c := &pipe{d: d, p: d.f.paths[d.s.id][i], n: d.f.nodes[i], link: l}
+	c := &pipe{d: d, p: d.f.paths[d.s.id][i], n: d.f.nodes[i], link: l, old: d.f.old && d.f.one(2)}
 	l.Sock = c
 	c.p.pipes = append(c.p.pipes, c)
 	d.f.after(2*c.p.way(), c.connect)
@@ -209,27 +214,20 @@ func (c *pipe) tidy() {
 	}
 }
 
-// write sends all bytes that the engine has.
-func (c *pipe) write() {
-	n := 0
-	var b []byte
-	for _, s := range c.link.Pending(nil) {
-		b = append(b, s...)
-		n += len(s)
-	}
+// write sends bytes of the engine.
+func (c *pipe) write(b []byte) {
 	for len(c.sent) > 0 && c.sent[0].arrived != 0 && c.acknowledged(c.sent[0]) {
 		c.sent = c.sent[1:]
 	}
 	for range pingsIn(b) {
 		c.pings = append(c.pings, c.d.s.clock(c.p.f.now))
 	}
-	if n > 1 && c.p.f.one(20) { // in two packets
+	if n := len(b); n > 1 && c.p.f.one(20) { // in two packets
 		at := 1 + c.p.f.rand.IntN(n-1)
 		c.send(&packet{b: b[:at]})
 		b = b[at:]
 	}
 	c.send(&packet{b: b})
-	c.d.e.Wrote(c.link, n, false)
 }
 
 func (c *pipe) send(k *packet) {
@@ -248,6 +246,10 @@ func (c *pipe) send(k *packet) {
 func (c *pipe) arrive(k *packet) {
 	switch {
 	case k.arrived != 0:
+	case c.forgotten:
+		if c.acks || k.end != link.Write {
+			k.arrived = c.p.f.now
+		}
 	case c.p.cut, (k.end != link.Abort || k.kept) && behindLost(c.sent, k):
 		k.kept = c.p.cut && c.p.keeps
 		k.lost = k.end != link.Abort || k.kept
@@ -296,9 +298,21 @@ func (c *pipe) again() {
 
 // reply sends the node's replies.
 func (c *pipe) reply(b []byte) {
-	if len(b) == 0 || c.over {
+	f := c.p.f
+	if len(b) == 0 || c.over || c.forgotten {
 		return
 	}
+	if f.bare && len(b) > 1 && f.one(2) { // in two packets or more
+		at := 1 + f.part(len(b)-1)
+		c.sendBack(b[:at])
+		c.reply(b[at:])
+		return
+	}
+	c.sendBack(b)
+}
+
+// sendBack sends one packet with replies.
+func (c *pipe) sendBack(b []byte) {
 	f := c.p.f
 	k := &packet{b: append([]byte(nil), b...), pinged: c.pinged}
 	c.back = append(c.back, k)

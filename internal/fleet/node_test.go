@@ -127,7 +127,7 @@ func (n *node) wake() {
 // work executes what has arrived on a connection.
 func (n *node) work(c *pipe) {
 	switch {
-	case !n.up || c.life != n.life || c.line == nil:
+	case !n.up || c.life != n.life || c.line == nil || c.stuck || c.isUndoing():
 		return
 	case n.hung:
 		n.pipes = append(n.pipes, c)
@@ -192,6 +192,11 @@ func (n *node) one(c *pipe, request []byte) []byte {
 		}
 		n.f.flushes++
 		n.f.empties(n, c)
+	}
+	if n.f.bare {
+		if answer := n.oldOrFailing(c, request); answer != nil {
+			return answer
+		}
 	}
 	if answer := n.f.ablate.answer(request); answer != nil {
 		return answer

@@ -14,6 +14,7 @@ package fleet
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -68,7 +69,10 @@ func (f *fleet) lastLines() string {
 // playReplies runs one simulation.
 func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	defer func() {
-		if r := recover(); r != nil && f != nil {
+		if r := recover(); r != nil {
+			if f == nil {
+				panic(r)
+			}
 			f.wrong("", "panic: %v\n%s", r, debug.Stack())
 		}
 	}()
@@ -76,6 +80,10 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	f.run(f.now + 2*second)
 	until := f.now + 20*second
 	switch {
+	case f.decisions != nil:
+		until = f.now + second
+	case f.bare:
+		until = f.now + 4*second
 	case os.Getenv("RINGSIDE_FULL") != "":
 		until = f.now + 60*second
 	case testing.Short():
@@ -88,10 +96,14 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 			f.after(f.upTo(700*milli), reloads)
 		}
 	}
-	reloads()
+	if !f.steady {
+		reloads()
+	}
 	for f.now < until && f.broken == "" {
-		f.fault()
-		f.run(f.now + f.upTo(4*second))
+		if len(f.faults) > 0 {
+			f.fault()
+		}
+		f.run(f.now + f.upTo(cmp.Or(2*f.apart, 4*second)))
 	}
 	f.run(max(f.now, f.trouble))
 	f.run(f.now + 5*second)
@@ -109,6 +121,9 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 		if f.broken == "" && (sum.Clients > 0 || sum.Parked > 0 || sum.Lines > 0 || sum.InFlight > 0) {
 			f.wrong("", "p%d: %d clients, %d parked writes, %d lines of writes and %d commands are left", s.id, sum.Clients, sum.Parked, sum.Lines, sum.InFlight)
 		}
+		if f.bare && f.broken == "" {
+			s.empty()
+		}
 	}
 	return f
 }
@@ -122,7 +137,9 @@ type features struct {
 	rejoin health.OnRejoin
 	there  bool // a second listener exists
 
-	misses, noHot, inFlight, slowLog bool
+	misses, noHot, slowLog bool
+	limits                 table.Limits
+	deadline               time.Duration // of the pools; 0: the one of the fleet
 }
 
 type routeFeatures struct {
@@ -141,6 +158,7 @@ type poolFeatures struct {
 	loud, inOrder, join, ahead, denyFlush bool
 	connections                           int
 	keepalive                             bool
+	queue                                 int // limit of the queue of a connection; 0: the one of the fleet
 }
 
 // prefixes are the prefixes of the routes; the first route has none.
@@ -148,8 +166,16 @@ var prefixes = []string{"", "r:", "g:", "t:", "n:", "c:", "b:", "x:"}
 
 // drawFeatures returns a random configuration that package config would accept.
 func (f *fleet) drawFeatures() *features {
+	if f.bare {
+		return f.drawBare()
+	}
 	some := func() bool { return f.one(2) }
-	d := &features{mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some(), noHot: f.one(4), inFlight: f.one(4), slowLog: some()}
+	d := &features{limits: limits, mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some(), noHot: f.one(4)}
+	d.limits.TagKeys = 100
+	if f.one(4) {
+		d.limits.InFlight = 2
+	}
+	d.slowLog = some()
 	for i := range d.pools {
 		d.pools[i] = poolFeatures{gone: -1, loud: some(), inOrder: f.one(4), join: some(), ahead: some(), denyFlush: f.one(6), connections: 1 + f.rand.IntN(2), keepalive: some()}
 	}
@@ -185,21 +211,18 @@ func (f *fleet) drawFeatures() *features {
 // featured returns the table with the current features.
 func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) *table.Table {
 	d := f.features
-	t := &table.Table{Limits: limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: "tag:"}
-	t.Limits.Tags, t.Limits.TagKeys = 16, 100
-	if d.inFlight {
-		t.Limits.InFlight = 2
-	}
+	t := &table.Table{Limits: d.limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: "tag:"}
 	if d.slowLog {
 		t.LogSlow = 100 * time.Millisecond
 	}
-	for i, at := range [][2]int{{0, 3}, {3, 1}, {4, 1}} {
+	for i, at := range [][2]int{{0, f.servers}, {f.servers, 1}, {f.servers + 1, 1}} {
 		is := d.pools[i]
 		p := pool([]string{"main", "spare", "far"}[i], at[0], at[1], is.gone)
 		p.GetErrors, p.InOrder, p.JoinGets, p.Preconnect, p.DenyFlush, p.Connections = is.loud, is.inOrder, is.join, is.ahead, is.denyFlush, is.connections
 		if is.keepalive {
 			p.Keepalive = time.Second
 		}
+		p.QueueLimit, p.Timeouts.Deadline = cmp.Or(is.queue, p.QueueLimit), cmp.Or(d.deadline, p.Timeouts.Deadline)
 		t.Pools = append(t.Pools, p)
 	}
 	main, spare, far := t.Pools[0], t.Pools[1], t.Pools[2]
@@ -305,6 +328,10 @@ type caller struct {
 	batch  int
 	opaque uint32
 	hangs  bool
+	keys   []*ownKey // keys that only it writes
+	text   []byte    // commands of the batch that the engine has not received
+	sent   int       // number of bytes of the batch that the engine has received
+	paused bool      // the engine does not read
 }
 
 // want is a command that was sent, with the expected reply.
@@ -320,15 +347,28 @@ type want struct {
 	frame  uint32 // opaque of a frame
 	opcode byte
 	quiet  bool
+
+	effects
+	end int // offset in the batch
+}
+
+// effects is what a command does with keys.
+type effects struct {
+	reads   []read
+	wrote   *ownKey // the key of a caller that it writes or removes; nil: none
+	version int     // the version that it writes if it succeeds; 0: none
 }
 
 func (w want) String() string { return w.text }
 
 // quietMeta is a quiet meta command.
-type quietMeta struct{ command, opaque string }
+type quietMeta struct {
+	command, opaque string
+	effects
+}
 
 func (f *fleet) newCaller(s *sidecar, j int) *caller {
-	c := &caller{f: f, id: len(f.clients), s: s, at: j % f.engines, binary: j%3 == 2, there: j%2 == 1}
+	c := &caller{f: f, id: len(f.clients), s: s, at: j % f.engines, binary: j%3 == 2 && !f.text, there: j%2 == 1}
 	c.think()
 	return c
 }
@@ -347,14 +387,18 @@ func (c *caller) next() {
 	switch {
 	case len(c.wants) > 0 || c.quits || c.hangs || f.quiet:
 		return
-	case c.s.dead || c.s.paused && c.link == nil:
+	case c.s.dead || c.s.stops || f.now < f.silent || c.s.paused && c.link == nil:
 		c.think()
 		return
 	}
 	var text []byte
 	c.fences = 0
 	for range 1 + f.rand.IntN(5) {
-		text = c.compose(text)
+		if f.bare && (f.narrow || f.one(2)) {
+			text = c.composeOwn(text)
+		} else {
+			text = c.compose(text)
+		}
 	}
 	switch c.quits = f.one(12); {
 	case c.quits && c.binary:
@@ -383,21 +427,59 @@ func (c *caller) next() {
 			}
 			c.d, c.link = d, d.e.Accepted("tcp", address, c)
 		}
-		d.e.Bytes(c.link, text)
-		if f.one(30) && c.link != nil { // it disconnects with everything in flight
-			l := c.link
-			l.Sock = nil
-			c.cutOff()
-			d.e.Closed(l, errReset)
-		}
+		c.text, c.sent = text, 0
+		c.send(batch)
 	})
 }
+
+// send passes the batch to the engine. In a bare fleet it does so in parts, and only while the engine reads.
+func (c *caller) send(batch int) {
+	f, n := c.f, len(c.text)
+	if f.bare {
+		n = f.part(n)
+	}
+	if c.paused {
+		n = 0
+	}
+	b := c.text[:n]
+	c.text, c.sent = c.text[n:], c.sent+n
+	if n > 0 {
+		if f.traced && f.bare {
+			f.note("", "c%d sends %d of %d bytes", c.id, n, n+len(c.text))
+		}
+		c.d.e.Bytes(c.link, b)
+	}
+	switch l, d := c.link, c.d; {
+	case l == nil:
+	case f.one(30): // it disconnects with everything in flight
+		l.Sock = nil
+		c.cutOff()
+		d.e.Closed(l, errReset)
+	case f.bare && !c.paused && f.one(30): // it sends no more
+		c.endInput()
+		d.e.Closed(l, nil)
+	case len(c.text) > 0:
+		f.after(f.upTo(3*milli), func() {
+			d.input(func() {
+				if c.batch == batch && c.link == l && len(c.text) > 0 {
+					c.send(batch)
+				}
+			})
+		})
+	}
+}
+
+// endInput drops what the engine has not received. The connection is closed after the replies to complete commands.
+func (c *caller) endInput() { c.text, c.quits = nil, true }
 
 // bound returns how long a batch may take. Commands after a flush_all start when all
 // earlier ones have their replies. If few commands may be in flight, this applies to
 // every command.
-func (c *caller) bound() int64 {
-	return 2*c.f.bound()*int64(1+2*c.fences) + c.f.bound()*int64(len(c.wants))
+func (c *caller) bound() (extra int64) {
+	if c.f.bare { // sockets are slow
+		extra = 20 * second
+	}
+	return extra + 2*c.f.bound()*int64(1+2*c.fences) + c.f.bound()*int64(len(c.wants))
 }
 
 func (c *caller) late(batch int) {
@@ -418,12 +500,15 @@ func (c *caller) late(batch int) {
 // ended checks that the engine was allowed to close the connection. It may do so after
 // quit, inside a value that its server has not completed, and on the second listener,
 // which reloads remove.
-func (c *caller) ended() {
+func (c *caller) ended(by link.EffectKind) {
 	f := c.f
-	for len(c.wants) > 0 && c.wants[0].quiet {
-		c.wants = c.wants[1:]
-	}
-	if begun := len(c.got) > 0; len(c.wants) > 0 && !begun && !c.there {
+	c.wants = slices.DeleteFunc(c.wants, func(w want) bool { return w.quiet || w.end > c.sent })
+	switch begun := len(c.got) > 0; {
+	case by == link.Abort && f.bare:
+		f.aborted++
+	case len(c.wants) > 0 && begun && f.bare:
+		f.cut++
+	case len(c.wants) > 0 && !begun && (!c.there || f.bare):
 		f.wrong("", "c%d p%d is cut off, and has no reply to %s", c.id, c.s.id, c.wants[0])
 	}
 	c.cutOff()
@@ -431,7 +516,8 @@ func (c *caller) ended() {
 
 // cutOff records the end of the connection: no more replies are expected.
 func (c *caller) cutOff() {
-	c.link, c.d, c.got, c.wants, c.quits = nil, nil, nil, nil, false
+	c.link, c.d, c.got, c.wants, c.quits, c.text, c.paused = nil, nil, nil, nil, false, nil, false
+	c.keys = nil // it is not known which of its commands are carried out
 	c.think()
 }
 
@@ -482,7 +568,7 @@ func lineOf(replies string) *regexp.Regexp {
 func (c *caller) add(text []byte, w want, format string, args ...any) []byte {
 	n := len(text)
 	text = fmt.Appendf(text, format, args...)
-	w.text = fmt.Sprintf("%.60q", text[n:])
+	w.text, w.end = fmt.Sprintf("%.60q", text[n:]), len(text)
 	c.wants = append(c.wants, w)
 	return text
 }
@@ -505,13 +591,13 @@ func (c *caller) compose(text []byte) []byte {
 	body := c.body()
 	switch f.rand.IntN(25) {
 	case 0, 1:
-		return c.add(text, want{read: true}, "%s %s\r\n", []string{"get", "get", "get", "bget"}[f.rand.IntN(4)], k)
+		return c.readsOf(text, []string{"get", "get", "get", "bget"}[f.rand.IntN(4)], k)
 	case 2:
-		return c.add(text, want{read: true}, "get %s %s %s %s\r\n", k, c.key(), c.key(), c.key())
+		return c.readsOf(text, "get", k, c.key(), c.key(), c.key())
 	case 3:
-		return c.add(text, want{read: true}, "gets %s %s\r\n", k, c.key())
+		return c.readsOf(text, "gets", k, c.key())
 	case 4:
-		return c.add(text, want{read: true}, "%s 60 %s\r\n", []string{"gat", "gats"}[f.rand.IntN(2)], k)
+		return c.readsOf(text, []string{"gat 60", "gats 60"}[f.rand.IntN(2)], k)
 	case 5, 6:
 		return line(`STORED`+`|NOT_STORED`, "set %s 0 %d %d\r\n%s\r\n", k, f.rand.IntN(5), len(body), body)
 	case 7:
@@ -529,12 +615,12 @@ func (c *caller) compose(text []byte) []byte {
 	case 16:
 		return c.line(text, `VERSION .*|`+failures, "version\r\n")
 	case 17:
-		if f.one(2) {
+		if f.one(2) && !f.bare { // while stats waits for other loops, it is in no queue
 			return c.add(text, want{stats: true}, "stats%s\r\n", []string{"", " proxy", " routes", " conns", " settings"}[f.rand.IntN(5)])
 		}
 		return c.odd(text)
 	case 18:
-		if c.fences > 0 || !f.one(4) {
+		if c.fences > 0 || !f.one(4) || f.faultless() {
 			return line(`DELETED|NOT_FOUND`, "delete tag:x\r\n")
 		}
 		c.fences++
@@ -553,6 +639,15 @@ func (c *caller) compose(text []byte) []byte {
 	return c.metas(text, k, body)
 }
 
+// readsOf adds a read of keys that several callers write.
+func (c *caller) readsOf(text []byte, command string, keys ...string) []byte {
+	w := want{read: true}
+	for _, k := range keys {
+		w.reads = append(w.reads, read{name: k, exact: -1})
+	}
+	return c.add(text, w, "%s %s\r\n", command, strings.Join(keys, " "))
+}
+
 // odd adds an invalid command, or one that can't be carried out.
 func (c *caller) odd(text []byte) []byte {
 	k, long := c.key(), strings.Repeat("k", 251)
@@ -562,7 +657,7 @@ func (c *caller) odd(text []byte) []byte {
 	case 1:
 		return c.line(text, `CLIENT_ERROR .*`, "set %s 0 0 3\r\n12345", k) // no line end after the value
 	case 2:
-		return c.line(text, `SERVER_ERROR .*`, "set %s 0 0 %d\r\n%s\r\n", k, limits.Value+1, strings.Repeat("z", limits.Value+1))
+		return c.line(text, `SERVER_ERROR .*`, "set %s 0 0 %d\r\n%s\r\n", k, c.tooLarge(), strings.Repeat("z", c.tooLarge()))
 	case 3:
 		return c.line(text, `CLIENT_ERROR .*`, "incr %s x\r\n", k)
 	case 4:
@@ -607,7 +702,7 @@ func (c *caller) quiets(n int) (lines string, group []quietMeta) {
 		k, o := c.key(), c.nextOpaque()
 		format := []string{"mg %s v q %s\r\n", "ms %s 1 q %s\r\n5\r\n", "md %s q %s\r\n", "ma %s q %s\r\n", "ma %s v N10 q %s\r\n"}[c.f.rand.IntN(5)]
 		lines += fmt.Sprintf(format, k, o)
-		group = append(group, quietMeta{format[:2], o})
+		group = append(group, quietMeta{command: format[:2], opaque: o})
 	}
 	return lines, group
 }
@@ -680,13 +775,16 @@ func (c *caller) composeFrame(text []byte, k string) []byte {
 	case 3:
 		return c.addFrame(text, []byte{0x1b, 0x20, 0x40}[f.rand.IntN(3)], nil, "", "") // unknown opcodes
 	case 4:
-		return c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, strings.Repeat("z", limits.Value+1))
+		return c.addFrame(text, or(0x01, 0x11), make([]byte, 8), k, strings.Repeat("z", c.tooLarge()))
 	case 0:
-		return c.addFrame(text, 0x10, nil, "", "") // stat
+		if !f.bare {
+			return c.addFrame(text, 0x10, nil, "", "") // stat
+		}
+		fallthrough
 	case 1:
 		return c.addFrame(text, 0x0b, nil, "", "") // version
 	}
-	if c.fences++; c.fences > 1 {
+	if c.fences++; c.fences > 1 || f.faultless() {
 		return c.addFrame(text, 0x0a, nil, "", "")
 	}
 	return c.addFrame(text, or(0x08, 0x18), nil, "", "") // flush
@@ -702,17 +800,14 @@ func (c *caller) addFrame(text []byte, opcode byte, extras []byte, key, value st
 	text = binary.BigEndian.AppendUint32(text, uint32(len(extras)+len(key)+len(value)))
 	text = binary.BigEndian.AppendUint32(text, c.opaque)
 	text = binary.BigEndian.AppendUint64(text, 0)
-	return append(append(append(text, extras...), key...), value...)
+	text = append(append(append(text, extras...), key...), value...)
+	c.wants[len(c.wants)-1].end = len(text)
+	return text
 }
 
-// hears processes the bytes that the engine has for it.
-func (c *caller) hears() {
-	n := 0
-	for _, b := range c.link.Pending(nil) {
-		c.got = append(c.got, b...)
-		n += len(b)
-	}
-	c.d.e.Wrote(c.link, n, false)
+// hears processes bytes from the engine.
+func (c *caller) hears(b []byte) {
+	c.got = append(c.got, b...)
 	for len(c.got) > 0 && c.f.broken == "" {
 		if len(c.wants) == 0 {
 			c.f.wrong("", "c%d p%d gets %.100q, and every command has its reply", c.id, c.s.id, c.got)
@@ -721,6 +816,9 @@ func (c *caller) hears() {
 		size, done := c.take(&c.wants[0])
 		if size == 0 && !done {
 			return
+		}
+		if w := &c.wants[0]; size > 0 && done && w.end > c.sent && !w.early(c.got) { // a value may be rejected before it has arrived
+			c.f.wrong("", "c%d p%d gets %.60q as the reply to %s, which it has not sent", c.id, c.s.id, c.got, w)
 		}
 		c.got = c.got[size:]
 		if done {
@@ -757,26 +855,38 @@ func (c *caller) take(w *want) (size int, done bool) {
 	}
 	good := false
 	switch {
+	case w.line != nil && w.wrote != nil:
+		good, done = w.line.MatchString(line) || failed && !c.f.faultless(), true
+		c.judgeWrite(w.effects, failed)
 	case w.line != nil:
 		good, done = w.line.MatchString(line), true
 	case w.read:
-		done = word == "END" || failed
+		done = word == "END" || failed && !c.f.faultless()
 		good = done || word == "VALUE"
+		if at := strings.Fields(line); word == "VALUE" {
+			c.judgeValue(w.reads, at[1], at[2], c.got[end+2:size-2])
+		} else if word == "END" {
+			c.judgeMisses(w.reads)
+		}
 	case w.stats:
 		done = word == "END" || failed || word == "RESET" || word == "ERROR"
 		good = done || word == "STAT"
 	case w.group != nil && line == "MN":
 		good, done = true, true
+		c.judgeQuiet(w.group)
 	case w.group != nil && failed:
-		good = len(w.group) > 0
+		good = len(w.group) > 0 && !(c.f.faultless() && w.group[0].touches())
 		w.group = w.group[min(1, len(w.group)):]
 	case w.group != nil:
 		i := slices.IndexFunc(w.group, func(q quietMeta) bool { return slices.Contains(strings.Fields(line), q.opaque) })
 		if good = i >= 0 && !w.group[i].hides(word); good {
+			c.judgeMeta(w.group[i].effects, line, c.got[end+2:size])
+			c.judgeQuiet(w.group[:i])
 			w.group = w.group[i+1:]
 		}
 	default:
-		good, done = failed || word == "EN" || word == "NF" || slices.Contains(strings.Fields(line), w.opaque), true
+		good, done = failed && !(c.f.faultless() && w.touches()) || word == "EN" || word == "NF" || slices.Contains(strings.Fields(line), w.opaque), true
+		c.judgeMeta(w.effects, line, c.got[end+2:size])
 	}
 	if !good {
 		c.f.wrong("", "c%d p%d gets %.100q as the reply to %s", c.id, c.s.id, c.got[:min(size, len(c.got))], w)
@@ -811,6 +921,7 @@ func (c *caller) takeFrame(w *want) (size int, done bool) {
 	}
 	switch opaque := binary.BigEndian.Uint32(c.got[12:]); {
 	case opaque != w.frame && w.quiet:
+		c.judgeFrame(w, nil)
 		return 0, true
 	case opaque != w.frame || c.got[0] != 0x81 || c.got[1] != w.opcode:
 		c.f.wrong("", "c%d p%d gets a frame of opcode %#x and opaque %d as the reply to %s", c.id, c.s.id, c.got[1], opaque, w)
@@ -822,5 +933,6 @@ func (c *caller) takeFrame(w *want) (size int, done bool) {
 	if reads := slices.Contains([]byte{0x09, 0x0d, 0x1e, 0x24}, w.opcode); w.quiet && (reads && status == 1 || !reads && status == 0) {
 		c.f.wrong("", "c%d p%d gets a frame of status %d as the reply to the quiet %s", c.id, c.s.id, status, w)
 	}
+	c.judgeFrame(w, c.got[:24+body])
 	return 24 + body, w.opcode != 0x10 || body == 0 || status != 0
 }

@@ -30,15 +30,6 @@ func (p *pen) Ready() bool { panic("of a client") }
 
 func (p *pen) Unsent() int { panic("of a client") }
 
-func (p *pen) hears() {
-	n := 0
-	for _, b := range p.link.Pending(nil) {
-		p.got = append(p.got, b...)
-		n += len(b)
-	}
-	p.d.e.Wrote(p.link, n, false)
-}
-
 // ask sends text, which must end with a command that has the reply end, and returns the replies before
 // that.
 func (p *pen) ask(f *fleet, text, end string) string {
