@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"testing"
 
 	"ringside/internal/testenv"
@@ -60,69 +59,33 @@ const fillCopy = 3
 
 type fillExplorer struct {
 	without fillAblation
-	seed    maphash.Seed
-	seen    map[uint64]struct{}
-	limit   int
-	path    []string
-	what    string
-	before  uint32 // the value of the source; 0: none
+	search
+	before uint32 // the value of the source; 0: none
+}
+
+func (x *fillExplorer) fail(s *fillRun, what string) {
+	x.search.fail(what, slices.Clone(s.w.items[:]), s.all[:3])
 }
 
 func (x *fillExplorer) digest(s *fillRun) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)
-	for m := range s.w.items {
-		it := s.w.items[m]
-		it.cas = 0
-		h.Write(raw(&it))
+	for _, it := range s.w.items {
+		digestItem(&h, it)
 	}
 	h.Write(raw(&s.fillState))
 	for i := range s.all {
 		c := &s.all[i]
-		h.Write(raw(&c.moverState))
-		if !c.runs {
-			continue
-		}
-		h.Write(c.rule.bytes())
-		for a, e := range c.rule.asks[:c.rule.n] {
-			b := byte(0)
-			if it := s.w.items[e.replica]; it.has && it.cas == c.cas[a] {
-				b = 1
-			}
-			h.WriteByte(b)
-			if e.step == Fetch && e.kind == Hit {
-				h.WriteByte(byte(c.fetched[a]))
-			}
-		}
+		c.digest(&h, func(ask int) (item, bool) { return s.w.items[c.rule.asks[ask].replica], true })
 	}
 	return h.Sum64()
 }
 
-func (x *fillExplorer) fail(s *fillRun, what string) {
-	if x.what != "" {
-		return
-	}
-	text := fmt.Sprintf("%s; items %+v", what, s.w.items)
-	for i := range 3 {
-		if c := &s.all[i]; c.begun {
-			text += fmt.Sprintf("\n  %d: op %d verdict %d %s value %d failed %v told %v", i, c.op, c.verdict, kindNames[c.kind], c.got, c.failed, c.told)
-		}
-	}
-	x.what = fmt.Sprintf("%s\n\t(%d steps) %s", text, len(x.path), strings.Join(x.path, "\n\t"))
-}
-
 func (x *fillExplorer) visit(s fillRun, what string) {
-	if x.what != "" || x.limit > 0 && len(x.seen) >= x.limit {
-		return
+	if !x.isOver() && x.enters(x.digest(&s), what) {
+		x.expand(&s)
+		x.leave()
 	}
-	h := x.digest(&s)
-	if _, ok := x.seen[h]; ok {
-		return
-	}
-	x.seen[h] = struct{}{}
-	x.path = append(x.path, what)
-	x.expand(&s)
-	x.path = x.path[:len(x.path)-1]
 }
 
 func (x *fillExplorer) expand(s *fillRun) {
@@ -208,13 +171,8 @@ func (x *fillExplorer) expand(s *fillRun) {
 
 // owned reports whether a command at work has the placeholder at the owner.
 func (x *fillExplorer) owned(s *fillRun) bool {
-	return slices.ContainsFunc(s.all[:], func(c mover) bool {
-		for a, e := range c.rule.asks[:c.rule.n] {
-			if c.runs && !c.fails && e.replica == newOwner && e.step.LeavesTombstone() && e.kind == Stored && c.cas[a] == s.w.items[0].cas {
-				return true
-			}
-		}
-		return false
+	return owned(s.all[:], func(i, ask int) bool {
+		return s.all[i].rule.asks[ask].replica == newOwner && s.all[i].cas[ask] == s.w.items[0].cas
 	})
 }
 
@@ -233,11 +191,7 @@ func (x *fillExplorer) advance(n *fillRun, i int) {
 	c := &n.all[i]
 	r := &c.rule
 	if said, ok := r.Settled(); ok && i < 3 && !c.told {
-		k := pending
-		if said.Answer >= 0 {
-			k = r.asks[said.Answer].kind
-		}
-		n.end(i, said.Verdict, k)
+		n.end(i, said.Verdict, c.kindOf(said))
 		if b := &n.all[fillCopy]; said.Repair != 0 && !b.runs {
 			*b = mover{client: client{rule: FillKey()}, moverState: moverState{proxy: c.proxy, runs: true}}
 			x.advance(n, fillCopy)
@@ -252,26 +206,10 @@ func (x *fillExplorer) advance(n *fillRun, i int) {
 	}
 }
 
-func (n *fillRun) rest(i int) {
-	c := &n.all[i]
-	state := c.moverState
-	if state.runs, state.fails = false, false; i >= 3 {
-		state = moverState{}
-	}
-	*c = mover{client: client{own: c.own}, moverState: state}
-}
+func (n *fillRun) rest(i int) { n.all[i].rest(i < 3) }
 
 func (n *fillRun) end(i int, v Verdict, k Kind) {
-	c := &n.all[i]
-	c.told, c.verdict, c.kind = true, v, k
-	c.failed = v == Unmet || v == Refused || v == Held
-	switch c.op {
-	case Get, Gets:
-		c.got = c.read
-	case Incr:
-		c.got = c.number
-	}
-	if !c.failed {
+	if n.all[i].end(v, k) {
 		n.ended |= 1 << i
 	}
 }
@@ -379,41 +317,24 @@ func (x *fillExplorer) orders(s *fillRun, has bool, value uint32, done uint8, fi
 // fillCase is a mix of commands on a key of a pool that fills.
 type fillCase struct {
 	fault  fillFault
-	ops    [3]Op
+	ops    mix
 	before uint32 // the value of the source; 0: none
 	paused int    // this number of proxies does not ask the source
 }
 
 func (k fillCase) String() string {
-	var b strings.Builder
-	for _, op := range k.ops {
-		if op != NumOps {
-			b.WriteString(opNames[op] + " ")
-		}
-	}
-	return fmt.Sprintf("%s, %s, %d paused, source %d", strings.TrimSpace(b.String()), fillFaultNames[k.fault], k.paused, k.before)
+	return fmt.Sprintf("%v, %s, %d paused, source %d", k.ops, fillFaultNames[k.fault], k.paused, k.before)
 }
 
 func (k fillCase) explore(without fillAblation, limit int) (what string, states int) {
-	x := &fillExplorer{without: without, limit: limit, before: k.before, seen: map[uint64]struct{}{}, seed: maphash.MakeSeed()}
+	x := &fillExplorer{without: without, search: newSearch(limit), before: k.before}
 	var s fillRun
 	s.fault = k.fault
 	if k.before != 0 {
 		s.w.put(1, k.before)
 	}
 	s.paused = [2]bool{k.paused > 1, k.paused > 0}
-	for i := range s.all {
-		s.all[i].op = NumOps
-		if i < 3 {
-			s.all[i].op, s.all[i].value = k.ops[i], uint32(20*(i+1))
-			switch k.ops[i] {
-			case Append:
-				s.all[i].value = uint32(1 + i)
-			case Incr:
-				s.all[i].value = 1
-			}
-		}
-	}
+	k.ops.load(s.all[:])
 	x.visit(s, "")
 	return x.what, len(x.seen)
 }
@@ -447,9 +368,7 @@ func TestFills(t *testing.T) {
 // For each rule that is left out, a case finds an error.
 func TestFillAblations(t *testing.T) {
 	is := func(before uint32, f fillFault, ops ...Op) fillCase {
-		k := fillCase{fault: f, ops: [3]Op{NumOps, NumOps, NumOps}, before: before}
-		copy(k.ops[:], ops)
-		return k
+		return fillCase{fault: f, ops: mixOf(ops...), before: before}
 	}
 	for _, a := range []struct {
 		name    string
@@ -466,12 +385,7 @@ func TestFillAblations(t *testing.T) {
 		{"an incr that ignores the source", fillIncrFirst, is(old, fillNoFault, Incr)},
 	} {
 		what, n := a.finds.explore(a.without, 100000)
-		if what == "" {
-			t.Errorf("%s: nothing is found in %d states", a.name, n)
-			continue
-		}
-		what, _, _ = strings.Cut(what, ";")
-		t.Logf("%s, after %d states: %s", a.name, n, what)
+		finds(t, a.name, what, n)
 	}
 }
 
@@ -479,45 +393,16 @@ func TestFillAblations(t *testing.T) {
 func TestFillTakesEveryOutcome(t *testing.T) {
 	visited := 0
 	visit := func(c Command, owner OldOwner, begin Rule) {
-		seen := map[string]bool{}
-		var visit func(r Rule, rounds int)
-		visit = func(r Rule, rounds int) {
-			state := string(r.bytes())
-			if seen[state] {
-				return
-			}
-			seen[state] = true
-			visited++
-			var room [maxAsks]Ask
-			for _, a := range r.Next(room[:0]) {
-				changes := a.Step == Forward || a.Step == Join || a.Step == Store || a.Step == Extend
+		visited += everyOutcome(t, c, begin, func(r *Rule, asks []Ask) {
+			for _, a := range asks {
 				switch {
 				case a.Replica == oldOwner && a.Step != Fetch && (a.Step != Forward || c.Op != Get), a.Replica == oldOwner && owner != Asked:
-					t.Errorf("%+v %d: %s", c, owner, history(&r))
-				case !c.Reads() && changes && (!r.OldIsEmpty() && owner != Empty || !r.Acted()):
-					t.Errorf("%+v changes the owner before the source is hidden: %s", c, history(&r))
+					t.Errorf("%+v %d: %s", c, owner, history(r))
+				case !c.Reads() && changesOwner(a.Step) && (!r.OldIsEmpty() && owner != Empty || !r.Acted()):
+					t.Errorf("%+v changes the owner before the source is hidden: %s", c, history(r))
 				}
 			}
-			if r.open == 0 && !r.IsDone() {
-				t.Errorf("%+v is stuck: %s", c, history(&r))
-			}
-			for i := range int(r.n) {
-				if r.asks[i].kind != pending {
-					continue
-				}
-				for _, o := range outcomes(c, r.asks[i].step, false) {
-					next, n := r, rounds
-					if next.HandleOutcome(i, o); next.given == 0 {
-						n++
-					}
-					if n < 2 {
-						visit(next, n)
-					}
-				}
-				break // the asks in flight are at one server, which replies in order
-			}
-		}
-		visit(begin, 0)
+		})
 	}
 	for _, c := range commands() {
 		if c.Op == Flush { // a pool that fills rejects it

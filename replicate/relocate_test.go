@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"testing"
 
 	"ringside/internal/testenv"
@@ -56,28 +55,6 @@ var (
 	// do so by the new owner or not at all.
 	flushed = resizePlan{"there and back again in mode flush", []planned{{stStable, 0, 0}, {stAnnounce, 0, 1}, {stDark, 0, 1}, {stStable, 1, 1}, {stAnnounce, 1, 0}, {stDark, 1, 0}, {stStable, 0, 0}}}
 )
-
-// mover is a command, the walker or a backfill.
-type mover struct {
-	client
-	moverState
-}
-
-type moverState struct {
-	op      Op
-	proxy   uint8
-	began   uint8 // the stage in which the command began, an index in the plan
-	issued  uint8 // the stage of its proxy when its last requests were sent
-	runs    bool
-	begun   bool  // the command has begun, perhaps again
-	told    bool  // the client has its reply
-	failed  bool  // the reply is an error
-	fails   bool  // its client has got an error, and its requests in flight may still arrive
-	before  uint8 // commands that had ended when this one began, a mask
-	verdict Verdict
-	kind    Kind
-	got     uint32 // the value that a get has read, or the result of an incr
-}
 
 const (
 	walker   = 3
@@ -155,57 +132,30 @@ const (
 type resizeExplorer struct {
 	plan    []planned
 	without resizeAblation
-	seed    maphash.Seed
-	seen    map[uint64]struct{}
-	limit   int
+	search
 	proxies int
-	path    []string
-	what    string
 	rooms   []*resizing
 	flushes bool   // mode flush: the plan has no stage move
 	before  uint32 // the value before; 0: none
 }
 
 func (x *resizeExplorer) fail(s *resizing, what string) {
-	if x.what == "" {
-		text := fmt.Sprintf("%s; servers %+v", what, s.w.items[:2])
-		for i := range 3 {
-			if c := &s.all[i]; c.begun {
-				text += fmt.Sprintf("\n  %d: op %d verdict %d %s value %d failed %v told %v", i, c.op, c.verdict, kindNames[c.kind], c.got, c.failed, c.told)
-			}
-		}
-		x.what = fmt.Sprintf("%s\n\t(%d steps) %s", text, len(x.path), strings.Join(x.path, "\n\t"))
-	}
+	x.search.fail(what, slices.Clone(s.w.items[:2]), s.all[:3])
 }
 
-// digest covers of a cas only whether the item still has it.
 func (x *resizeExplorer) digest(s *resizing) uint64 {
 	var h maphash.Hash
 	h.SetSeed(x.seed)
-	for m := range 2 {
-		it := s.w.items[m]
-		it.cas = 0
-		h.Write(raw(&it))
+	for _, it := range s.w.items[:2] {
+		digestItem(&h, it)
 	}
 	h.Write(raw(&s.resizeState))
 	for i := range s.all {
 		c := &s.all[i]
-		h.Write(raw(&c.moverState))
-		if !c.runs {
-			continue
-		}
-		h.Write(c.rule.bytes())
-		for a, e := range c.rule.asks[:c.rule.n] {
-			m := x.serverOf(s, i, e.replica)
-			b := byte(0)
-			if it := s.w.items[m]; it.has && it.cas == c.cas[a] && c.life[a] == s.w.life[m] {
-				b = 1
-			}
-			h.WriteByte(b)
-			if e.step == Fetch && e.kind == Hit {
-				h.WriteByte(byte(c.fetched[a]))
-			}
-		}
+		c.digest(&h, func(ask int) (item, bool) {
+			m := x.serverOf(s, i, c.rule.asks[ask].replica)
+			return s.w.items[m], c.life[ask] == s.w.life[m]
+		})
 	}
 	return h.Sum64()
 }
@@ -236,12 +186,6 @@ func (x *resizeExplorer) serverOf(s *resizing, i int, replica uint8) int {
 	return p.server(replica)
 }
 
-func (x *resizeExplorer) run(s resizing) {
-	x.seen = map[uint64]struct{}{}
-	x.seed = maphash.MakeSeed()
-	x.visit(&s, 0, "")
-}
-
 func (x *resizeExplorer) copyOf(s *resizing, depth int) *resizing {
 	if depth == len(x.rooms) {
 		x.rooms = append(x.rooms, new(resizing))
@@ -251,17 +195,10 @@ func (x *resizeExplorer) copyOf(s *resizing, depth int) *resizing {
 }
 
 func (x *resizeExplorer) visit(s *resizing, depth int, what string) {
-	if x.what != "" || x.limit > 0 && len(x.seen) >= x.limit {
-		return
+	if !x.isOver() && x.enters(x.digest(s), what) {
+		x.expand(s, depth)
+		x.leave()
 	}
-	h := x.digest(s)
-	if _, ok := x.seen[h]; ok {
-		return
-	}
-	x.seen[h] = struct{}{}
-	x.path = append(x.path, what)
-	x.expand(s, depth)
-	x.path = x.path[:len(x.path)-1]
 }
 
 func (x *resizeExplorer) expand(s *resizing, depth int) {
@@ -361,18 +298,10 @@ func (s *resizing) lose() {
 
 // owned reports whether a command at work has the placeholder at server m.
 func (x *resizeExplorer) owned(s *resizing, m int) bool {
-	for i := range s.all {
+	return owned(s.all[:], func(i, ask int) bool {
 		c := &s.all[i]
-		if !c.runs || c.fails {
-			continue
-		}
-		for a, e := range c.rule.asks[:c.rule.n] {
-			if e.step.LeavesTombstone() && e.kind == Stored && x.serverOf(s, i, e.replica) == m && c.cas[a] == s.w.items[m].cas && c.life[a] == s.w.life[m] {
-				return true
-			}
-		}
-	}
-	return false
+		return x.serverOf(s, i, c.rule.asks[ask].replica) == m && c.cas[ask] == s.w.items[m].cas && c.life[ask] == s.w.life[m]
+	})
 }
 
 func (x *resizeExplorer) faults(s *resizing, try func(string, func(*resizing))) {
@@ -457,11 +386,7 @@ func (x *resizeExplorer) advance(n *resizing, i int) {
 	c := &n.all[i]
 	r := &c.rule
 	if said, ok := r.Settled(); ok && i < 3 && !c.told {
-		k := pending
-		if said.Answer >= 0 {
-			k = r.asks[said.Answer].kind
-		}
-		n.end(i, said.Verdict, k)
+		n.end(i, said.Verdict, c.kindOf(said))
 		x.note(n, i)
 		if b := &n.all[backfill]; said.Repair != 0 && !b.runs && x.plan[n.knows[c.proxy]].stage == stMove && x.plan[c.began].stage == stMove && n.knows[c.proxy] == c.began {
 			*b = mover{client: client{rule: Mend(0, 1, false, false)}, moverState: moverState{proxy: c.proxy, began: c.began, issued: c.began, runs: true}}
@@ -517,28 +442,11 @@ func (x *resizeExplorer) abort(n *resizing, i int) {
 	}
 }
 
-// rest ends a mover.
-func (n *resizing) rest(i int) {
-	c := &n.all[i]
-	state := c.moverState
-	if state.runs, state.fails, state.began, state.issued = false, false, 0, 0; i >= 3 {
-		state = moverState{}
-	}
-	*c = mover{client: client{own: c.own}, moverState: state}
-}
+func (n *resizing) rest(i int) { n.all[i].rest(i < 3) }
 
 // end tells a client the result.
 func (n *resizing) end(i int, v Verdict, k Kind) {
-	c := &n.all[i]
-	c.told, c.verdict, c.kind = true, v, k
-	c.failed = v == Unmet || v == Refused || v == Held
-	switch {
-	case c.op == Get || c.op == Gets:
-		c.got = c.read
-	case c.op == Incr:
-		c.got = c.number
-	}
-	if !c.failed {
+	if n.all[i].end(v, k) {
 		n.ended |= 1 << i
 	}
 }
@@ -822,45 +730,11 @@ func (s *resizing) orders(has bool, value uint32, done uint8, finalHas bool, fin
 	return !rest && has == finalHas && (!has || value == final)
 }
 
-// apply returns the value after the command, and whether its reply is right.
-func (c *mover) apply(has bool, value uint32) (after bool, to uint32, right bool) {
-	switch c.op {
-	case Get, Gets:
-		hit := c.verdict == Answered && c.kind == Hit
-		return has, value, !hit || has && c.got == value
-	case Set:
-		return true, c.value, true
-	case Delete:
-		gone := c.verdict == Done || c.verdict == Answered && c.kind == Deleted
-		return false, 0, gone == has
-	case Add:
-		stored := c.verdict == Answered && c.kind == Stored
-		if has {
-			return true, value, !stored
-		}
-		return true, c.value, stored
-	case Incr:
-		counted := c.verdict == Answered && c.kind == Number
-		if !has {
-			return false, 0, !counted
-		}
-		return true, value + 1, counted && c.got == value+1
-	case Flush:
-		return false, 0, true
-	case Append:
-		stored := c.verdict == Answered && c.kind == Stored
-		return has, value*10 + c.value, stored == has
-	case Touch:
-		return has, value, (c.verdict == Answered && c.kind == Touched) == has
-	}
-	panic("no such command")
-}
-
 // resizeCase is a mix of commands during a plan.
 type resizeCase struct {
 	plan    resizePlan
 	fault   resizeFault
-	ops     [3]Op
+	ops     mix
 	before  [2]uint32 // what the servers have before; 0: nothing
 	proxies int
 }
@@ -869,7 +743,7 @@ func (k resizeCase) explore(without resizeAblation, limit int) (what string, sta
 	plan := slices.DeleteFunc(slices.Clone(k.plan.stages), func(p planned) bool {
 		return without == noPause && (p.stage == stPause || p.stage == stDark) || without == noTurn && p.stage == stTurn || without == noSettle && (p.stage == stSettle || p.stage == stCool) || without == noCool && p.stage == stCool
 	})
-	x := &resizeExplorer{plan: plan, without: without, limit: limit, proxies: k.proxies, before: k.before[0], flushes: !slices.ContainsFunc(plan, func(p planned) bool { return p.stage == stMove })}
+	x := &resizeExplorer{plan: plan, without: without, search: newSearch(limit), proxies: k.proxies, before: k.before[0], flushes: !slices.ContainsFunc(plan, func(p planned) bool { return p.stage == stMove })}
 	var s resizing
 	s.fault = k.fault
 	for m, v := range k.before {
@@ -877,44 +751,16 @@ func (k resizeCase) explore(without resizeAblation, limit int) (what string, sta
 			s.w.put(m, v)
 		}
 	}
-	for i := range s.all {
-		s.all[i].op = NumOps
-		if i < 3 {
-			s.all[i].op, s.all[i].value = k.ops[i], uint32(20*(i+1))
-			if k.ops[i] == Incr || k.ops[i] == Append {
-				s.all[i].value = uint32(1 + i)
-			}
-			if k.ops[i] == Incr {
-				s.all[i].value = 1
-			}
-		}
-	}
+	k.ops.load(s.all[:])
 	if without == ownFile {
 		s.knows[1] = uint8(len(plan) - 1)
 	}
-	x.run(s)
+	x.visit(&s, 0, "")
 	return x.what, len(x.seen)
 }
 
-var opNames = map[Op]string{Get: "get", Set: "set", Add: "add", Delete: "delete", Incr: "incr", Gets: "gets", Append: "append", Touch: "touch", Flush: "flush"}
-
 func (k resizeCase) String() string {
-	var b strings.Builder
-	for _, op := range k.ops {
-		if op != NumOps {
-			b.WriteString(opNames[op] + " ")
-		}
-	}
-	return fmt.Sprintf("%s, %s, %s, %v", strings.TrimSpace(b.String()), k.plan.name, faultNames[k.fault], k.before)
-}
-
-// mixes are the commands of the cases.
-var mixes = [][3]Op{
-	{Get, Set, NumOps}, {Get, Delete, NumOps}, {Get, Add, NumOps}, {Get, Incr, NumOps}, {Set, Set, NumOps}, {Set, Delete, NumOps}, {Set, Incr, NumOps},
-	{Add, Set, NumOps}, {Add, Delete, NumOps}, {Add, Add, NumOps}, {Incr, Incr, NumOps}, {Delete, Incr, NumOps}, {Delete, Delete, NumOps},
-	{Append, Append, NumOps}, {Append, Delete, NumOps}, {Append, Set, NumOps}, {Touch, Delete, NumOps}, {Touch, Add, NumOps}, {Gets, Set, NumOps},
-	{Flush, Get, NumOps}, {Flush, Set, NumOps}, {Flush, Incr, NumOps},
-	{Get, Get, Set}, {Get, Get, Delete}, {Flush, Get, Get}, {Set, Set, Add}, {Delete, Add, Add}, {Delete, Add, Get}, {Delete, Incr, Add}, {Set, Delete, Incr}, {Incr, Incr, Get},
+	return fmt.Sprintf("%v, %s, %s, %v", k.ops, k.plan.name, faultNames[k.fault], k.before)
 }
 
 // TestRelocations explores all mixes in the full tier, and all states of them in a soak. Otherwise it
@@ -965,9 +811,7 @@ const stray = 7 // a value that the new owner has before the resize
 // For each rule that is left out, a case finds an error.
 func TestRelocationAblations(t *testing.T) {
 	is := func(v uint32, plan resizePlan, f resizeFault, ops ...Op) resizeCase {
-		k := resizeCase{plan: plan, fault: f, ops: [3]Op{NumOps, NumOps, NumOps}, before: [2]uint32{v, 0}, proxies: 2}
-		copy(k.ops[:], ops)
-		return k
+		return resizeCase{plan: plan, fault: f, ops: mixOf(ops...), before: [2]uint32{v, 0}, proxies: 2}
 	}
 	dirty := is(old, there, noFault, Get, Set)
 	dirty.before[1] = stray
@@ -1010,12 +854,7 @@ func TestRelocationAblations(t *testing.T) {
 		{"a started proxy goes by its own file", ownFile, is(old, there, noFault, Get, Set)},
 	} {
 		what, n := a.finds.explore(a.without, 100000)
-		if what == "" {
-			t.Errorf("%s: nothing is found in %d states", a.name, n)
-			continue
-		}
-		what, _, _ = strings.Cut(what, ";")
-		t.Logf("%s, after %d states: %s", a.name, n, what)
+		finds(t, a.name, what, n)
 	}
 }
 
@@ -1027,46 +866,17 @@ func TestRelocateTakesEveryOutcome(t *testing.T) {
 			continue
 		}
 		for _, owner := range []OldOwner{Asked, Emptied, Empty} {
-			seen := map[string]bool{}
-			var visit func(r Rule, rounds int)
-			visit = func(r Rule, rounds int) {
-				state := string(r.bytes())
-				if seen[state] {
-					return
-				}
-				seen[state] = true
-				visited++
-				var room [maxAsks]Ask
-				for _, a := range r.Next(room[:0]) {
-					changes := a.Step == Forward || a.Step == Join || a.Step == Store || a.Step == Extend
+			visited += everyOutcome(t, c, Relocate(c, owner), func(r *Rule, asks []Ask) {
+				for _, a := range asks {
 					switch {
 					case owner == Empty && a.Replica != newOwner, owner == Emptied && a.Replica == oldOwner && a.Step == Fetch:
-						t.Errorf("%+v %d: %s", c, owner, history(&r))
-					case r.class == relocates && changes && owner != Empty && (!r.OldIsEmpty() || !r.Acted()):
-						t.Errorf("%+v changes the new owner before the old owner is empty: %s", c, history(&r))
+						t.Errorf("%+v %d: %s", c, owner, history(r))
+					case r.class == relocates && changesOwner(a.Step) && owner != Empty && (!r.OldIsEmpty() || !r.Acted()):
+						t.Errorf("%+v changes the new owner before the old owner is empty: %s", c, history(r))
 					}
 				}
-				if r.open == 0 && !r.IsDone() {
-					t.Errorf("%+v is stuck: %s", c, history(&r))
-				}
-				withdraws(t, r)
-				for i := range int(r.n) {
-					if r.asks[i].kind != pending {
-						continue
-					}
-					for _, o := range outcomes(c, r.asks[i].step, false) {
-						next, n := r, rounds
-						if next.HandleOutcome(i, o); next.given == 0 {
-							n++
-						}
-						if n < 2 {
-							visit(next, n)
-						}
-					}
-					break // the asks in flight are at one server, which replies in order
-				}
-			}
-			visit(Relocate(c, owner), 0)
+				withdraws(t, *r)
+			})
 		}
 	}
 	t.Log(visited, "states")
