@@ -54,29 +54,30 @@ type without struct {
 	notReply bool // a reply counts although the keys move meanwhile
 }
 
-// explore returns the number of worlds, and the events that lead to a violation.
-func explore(o without, forced uint8) (worlds int, trace []string) {
+// breadthFirst visits first and all states that follow it. next passes each state that follows w to add, with its event,
+// and with what the event violates; empty: nothing. end returns what a state violates that only leads to itself.
+// breadthFirst returns the number of states, and the events that lead to a violation.
+func breadthFirst[W comparable](first W, next func(w W, add func(w W, what, broken string)), end func(w W) (broken string)) (states int, trace []string) {
 	type step struct {
 		from int
 		what string
 	}
-	first := world{record: First(1), forced: forced}
-	for i := range first.at {
-		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1}}
-	}
 	seed := maphash.MakeSeed()
-	queue, steps, seen := []world{first}, []step{{-1, ""}}, map[uint64]bool{}
+	queue, steps, seen := []W{first}, []step{{-1, ""}}, map[uint64]bool{}
 	for at := 0; at < len(queue); at++ {
-		bad := ""
-		queue[at].events(o, func(w world, what string, broken bool) {
-			if broken && bad == "" {
-				bad = what
+		bad, more := "", false
+		next(queue[at], func(w W, what, broken string) {
+			if more = more || w != queue[at]; broken != "" && bad == "" {
+				bad = what + ": " + broken
 			}
 			if h := maphash.Comparable(seed, w); !seen[h] {
 				seen[h] = true
 				queue, steps = append(queue, w), append(steps, step{at, what})
 			}
 		})
+		if !more && bad == "" {
+			bad = end(queue[at])
+		}
 		if bad != "" {
 			trace = []string{bad}
 			for i := at; i > 0; i = steps[i].from {
@@ -86,6 +87,33 @@ func explore(o without, forced uint8) (worlds int, trace []string) {
 		}
 	}
 	return len(queue), nil
+}
+
+// finds checks that an exploration without a clause finds a violation.
+func finds(t *testing.T, name string, states int, trace []string) {
+	t.Helper()
+	if trace == nil {
+		t.Errorf("%s: nothing found in %d states", name, states)
+		return
+	}
+	t.Logf("%s: %d steps in %d states: %q", name, len(trace), states, trace)
+}
+
+// explore returns the number of worlds, and the events that lead to a violation.
+func explore(o without, forced uint8) (worlds int, trace []string) {
+	first := world{record: First(1), forced: forced}
+	for i := range first.at {
+		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1}}
+	}
+	return breadthFirst(first, func(w world, add func(w world, what, broken string)) {
+		w.events(o, func(w world, what string, broken bool) {
+			if broken {
+				add(w, what, "an older value than before")
+			} else {
+				add(w, what, "")
+			}
+		})
+	}, func(world) string { return "" })
 }
 
 // events passes each world that follows w to add, with the event that leads to it. broken means that the
@@ -221,10 +249,7 @@ func TestExplore(t *testing.T) {
 		if c.forced > 2 && !testenv.Full() {
 			continue
 		}
-		if worlds, trace := explore(c.o, c.forced); trace == nil {
-			t.Errorf("%s: nothing found in %d worlds", c.name, worlds)
-		} else {
-			t.Logf("%s: %d steps in %d worlds: %q", c.name, len(trace), worlds, trace)
-		}
+		worlds, trace := explore(c.o, c.forced)
+		finds(t, c.name, worlds, trace)
 	}
 }

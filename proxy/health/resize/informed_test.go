@@ -8,7 +8,6 @@ package resize
 
 import (
 	"fmt"
-	"hash/maphash"
 	"testing"
 	"time"
 
@@ -143,43 +142,19 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 
 // exploreInformed returns the number of states, and the events that lead to a violation.
 func exploreInformed(o unless, forced uint8) (states int, trace []string) {
-	type step struct {
-		from int
-		what string
-	}
 	first := peers{record: First(1), forced: forced}
 	for i := range first.at {
 		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1, Warm: true}}
 	}
-	seed := maphash.MakeSeed()
-	queue, steps, seen := []peers{first}, []step{{-1, ""}}, map[uint64]bool{}
-	for at := 0; at < len(queue); at++ {
-		bad, more := "", false
-		queue[at].next(o, func(w peers, what, broken string) {
-			if more = more || w != queue[at]; broken != "" && bad == "" {
-				bad = what + ": " + broken
-			}
-			if h := maphash.Comparable(seed, w); !seen[h] {
-				seen[h] = true
-				queue, steps = append(queue, w), append(steps, step{at, what})
-			}
-		})
-		if a := queue[at].at; !more && a[0].Required() == a[1].Required() && a[0].Required() == a[2].Required() {
-			for i := range a {
-				if a[i].Serves() != All || a[i].Mine != a[i].Required() {
-					bad = fmt.Sprintf("p%d serves no keys in the end: %+v", i, a[i].Status)
-				}
+	return breadthFirst(first, func(w peers, add func(w peers, what, broken string)) { w.next(o, add) }, func(w peers) string {
+		a := w.at
+		for i := range a {
+			if a[0].Required() == a[1].Required() && a[0].Required() == a[2].Required() && (a[i].Serves() != All || a[i].Mine != a[i].Required()) {
+				return fmt.Sprintf("p%d serves no keys in the end: %+v", i, a[i].Status)
 			}
 		}
-		if bad != "" {
-			trace = []string{bad}
-			for i := at; i > 0; i = steps[i].from {
-				trace = append([]string{steps[i].what}, trace...)
-			}
-			return len(queue), trace
-		}
-	}
-	return len(queue), nil
+		return ""
+	})
 }
 
 func TestExploreInformed(t *testing.T) {
@@ -199,10 +174,7 @@ func TestExploreInformed(t *testing.T) {
 		{"votes without knowledge", unless{informs: true}},
 		{"a list is dropped at once", unless{keeps: true}},
 	} {
-		if states, trace := exploreInformed(c.o, 4); trace == nil {
-			t.Errorf("%s: nothing found in %d states", c.name, states)
-		} else {
-			t.Logf("%s: %d steps in %d states: %q", c.name, len(trace), states, trace)
-		}
+		states, trace := exploreInformed(c.o, 4)
+		finds(t, c.name, states, trace)
 	}
 }
