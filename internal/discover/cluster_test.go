@@ -17,33 +17,18 @@ import (
 	"time"
 
 	"ringside/config"
+	"ringside/internal/testenv"
 )
 
 // endpointOf starts a server that replies to config get cluster as the function says, and returns its
 // address.
 func endpointOf(t *testing.T, reply func() string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				line, _ := bufio.NewReader(c).ReadString('\n')
-				if line == "config get cluster\r\n" {
-					fmt.Fprint(c, reply())
-				}
-			}()
+	return testenv.Serve(t, "127.0.0.1", func(c net.Conn) {
+		if line, _ := bufio.NewReader(c).ReadString('\n'); line == "config get cluster\r\n" {
+			fmt.Fprint(c, reply())
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // clusterReply returns a reply as an ElastiCache endpoint sends it.

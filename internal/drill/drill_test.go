@@ -178,25 +178,12 @@ func (l *liar) answer(f []string, body string, n int) string {
 // start runs l and returns the options of a drill against it.
 func (l *liar) start(t *testing.T) Options {
 	l.items, l.allowed = map[string][]string{}, true
-	cache, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cache.Close() })
-	go func() {
-		for {
-			c, err := cache.Accept()
-			if err != nil {
-				return
-			}
-			go l.serve(c)
-		}
-	}()
+	cache := Address{Network: "tcp", Address: testenv.Serve(t, "127.0.0.1", l.serve)}
 	h := httptest.NewServer(l)
 	t.Cleanup(h.Close)
 	control := admin.NewClient("tcp", h.Listener.Addr().String())
 	t.Cleanup(control.Close)
-	return Options{Through: []Address{{Network: "tcp", Address: cache.Addr().String()}, {Network: "tcp", Address: cache.Addr().String()}}, Control: []*admin.Client{control}, Server: "s1",
+	return Options{Through: []Address{cache, cache}, Control: []*admin.Client{control}, Server: "s1",
 		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: testenv.Hang,
 		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
 }
@@ -316,21 +303,14 @@ func TestOtherRingsideEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer other.Close()
 	var mu sync.Mutex
 	var conns []net.Conn
-	go func() {
-		for {
-			c, err := other.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, c)
-			mu.Unlock()
-			go l.serve(c)
-		}
-	}()
+	testenv.ServeOn(t, other, func(c net.Conn) {
+		mu.Lock()
+		conns = append(conns, c)
+		mu.Unlock()
+		l.serve(c)
+	})
 	o.Through[1] = Address{Network: "tcp", Address: other.Addr().String()}
 	o.Settle, o.Return = time.Second, 3*time.Second
 	o.Progress = func(p Progress) {
@@ -364,35 +344,23 @@ func TestOtherRingsideEnds(t *testing.T) {
 func TestOtherRingsideHangs(t *testing.T) {
 	l := &liar{}
 	o := l.start(t)
-	other, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer other.Close()
 	var hangs atomic.Bool
-	go func() {
+	o.Through[1] = Address{Network: "tcp", Address: testenv.Serve(t, "127.0.0.1", func(c net.Conn) {
+		here, there := net.Pipe()
+		go l.serve(there)
+		go io.Copy(c, here)
+		b := make([]byte, 4096)
 		for {
-			c, err := other.Accept()
-			if err != nil {
+			n, err := c.Read(b)
+			if hangs.Load() {
+				<-t.Context().Done()
+			}
+			if err != nil || hangs.Load() {
 				return
 			}
-			defer c.Close()
-			here, there := net.Pipe()
-			go l.serve(there)
-			go io.Copy(c, here)
-			go func() {
-				b := make([]byte, 4096)
-				for {
-					n, err := c.Read(b)
-					if err != nil || hangs.Load() {
-						return
-					}
-					here.Write(b[:n])
-				}
-			}()
+			here.Write(b[:n])
 		}
-	}()
-	o.Through[1] = Address{Network: "tcp", Address: other.Addr().String()}
+	})}
 	o.Return = 2 * time.Second
 	o.Progress = func(p Progress) {
 		if p.Stage == "during" {

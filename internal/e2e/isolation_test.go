@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // TestIsolation runs attackers that send odd commands, next to a victim that checks each
@@ -309,29 +311,14 @@ func TestServerThatLies(t *testing.T) {
 // lines of asked, except mn, which Ringside does not forward.
 func startLiar(t testing.TB, asked, lie string) (address string) {
 	lines := strings.Count(strings.TrimSuffix(asked, "\r\nmn"), "\r\n") + 1
-	l, err := net.Listen("tcp", ownHost()+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
+	return testenv.Serve(t, ownHost(), func(c net.Conn) {
+		in := bufio.NewScanner(c)
+		for n := 0; in.Scan(); {
+			if in.Text() == "version" {
+				io.WriteString(c, "VERSION 1.6.18\r\n")
+			} else if n++; n == lines {
+				io.WriteString(c, lie+"\r\n")
 			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewScanner(c)
-				for n := 0; in.Scan(); {
-					if in.Text() == "version" {
-						io.WriteString(c, "VERSION 1.6.18\r\n")
-					} else if n++; n == lines {
-						io.WriteString(c, lie+"\r\n")
-					}
-				}
-			}()
 		}
-	}()
-	return l.Addr().String()
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	proxywire "ringside/proxy/wire"
 )
 
@@ -59,30 +60,12 @@ func (d *tardy) holds(b []byte) chan struct{} {
 // address.
 func (d *tardy) before(t testing.TB, to string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(ownHost(), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", to)
-			if err != nil {
-				client.Close()
-				continue
-			}
+	return testenv.Serve(t, ownHost(), func(client net.Conn) {
+		if server, err := net.Dial("tcp", to); err == nil {
 			go d.deliver(client, server)
-			go func() {
-				carryAll(server, client)
-				client.Close()
-			}()
+			carryAll(server, client)
 		}
-	}()
-	return l.Addr().String()
+	})
 }
 
 // carryAll copies data from one connection to the other until either fails.

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // door is an address whose server can be changed.
@@ -28,27 +30,19 @@ func (d *door) open(t testing.TB, server string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listen.Close() })
 	d.listen, d.address = listen, listen.Addr().String()
-	go func() {
-		for {
-			from, err := listen.Accept()
-			if err != nil {
-				return
-			}
-			to, err := net.Dial("tcp", server)
-			if err != nil {
-				from.Close()
-				continue
-			}
-			d.mu.Lock()
-			d.conns = append(d.conns, from, to)
-			d.mu.Unlock()
-			carry := func(a, b net.Conn) { io.Copy(a, b); a.Close(); b.Close() }
-			go carry(from, to)
-			go carry(to, from)
+	testenv.ServeOn(t, listen, func(from net.Conn) {
+		to, err := net.Dial("tcp", server)
+		if err != nil {
+			return
 		}
-	}()
+		d.mu.Lock()
+		d.conns = append(d.conns, from, to)
+		d.mu.Unlock()
+		carry := func(a, b net.Conn) { io.Copy(a, b); a.Close(); b.Close() }
+		go carry(from, to)
+		carry(to, from)
+	})
 }
 
 // shut closes all connections and stops listening.

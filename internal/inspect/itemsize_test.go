@@ -110,22 +110,12 @@ func TestAskItemSize(t *testing.T) {
 		{"STAT maxbytes 67108864\r\nEND\r\n", settings{}},
 		{"ERROR\r\n", settings{}},
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			defer conn.Close()
+		at := testenv.Serve(t, "127.0.0.1", func(conn net.Conn) {
 			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "stats settings\r\n" {
 				io.WriteString(conn, c.answer)
 			}
-		}()
-		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: l.Addr().String()}, new(table.Pool), l.Addr().String(), false)
-		l.Close()
+		})
+		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: at}, new(table.Pool), at, false)
 		if got != c.want || (err == nil) != (c.want.itemSize > 0) {
 			t.Errorf("%q gives %v, %v; want %v", c.answer, got, err, c.want)
 		}
@@ -137,22 +127,12 @@ func TestAskItemSizeWithLogin(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users")
 	testenv.WriteFile(t, users, []byte("app:s3cret\n"))
 	guarded, open := testenv.StartMemcached(t, "-Y", users, "-I", "2m"), testenv.StartMemcached(t)
-	closes, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closes.Close()
-	go func() { // as a memcached with -S, which accepts only the binary protocol
-		if c, err := closes.Accept(); err == nil {
-			bufio.NewReader(c).ReadString('\n')
-			c.(*net.TCPConn).CloseWrite()
-		}
-	}()
+	closes := testenv.Serve(t, "127.0.0.1", func(c net.Conn) { bufio.NewReader(c).ReadString('\n') }) // as a memcached with -S, which accepts only the binary protocol
 	for _, c := range []struct{ at, password, want string }{
 		{guarded.Address, "s3cret", "stores items of up to 2097152 bytes"},
 		{guarded.Address, "wrong", "login: it rejects the login of user app: CLIENT_ERROR authentication failure"},
 		{open.Address, "s3cret", "login: it does not ask for a login: start it with -Y"},
-		{closes.Addr().String(), "s3cret", "login: the server closes the connection. If it was started with -S (SASL), it speaks only the binary protocol"},
+		{closes, "s3cret", "login: the server closes the connection. If it was started with -S (SASL), it speaks only the binary protocol"},
 	} {
 		list := ItemSizes(t.Context(), &table.Table{Limits: table.Limits{Value: 1 << 20}, Pools: []*table.Pool{{
 			Servers: []table.Target{{Network: "tcp", Address: c.at}}, Login: table.Login{User: "app", Password: c.password}}}}, nil)

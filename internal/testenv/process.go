@@ -307,3 +307,32 @@ func (m *Memcached) Restart(t testing.TB) {
 		t.Fatal(err)
 	}
 }
+
+// Serve starts a server on a free port of host, and returns its address. For each connection, it calls serve and then
+// closes the connection.
+func Serve(t testing.TB, host string, serve func(c net.Conn)) (address string) {
+	t.Helper()
+	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ServeOn(t, l, serve)
+	return l.Addr().String()
+}
+
+// ServeOn is Serve for a listener. It ends when the listener is closed, at the latest with the test.
+func ServeOn(t testing.TB, l net.Listener, serve func(c net.Conn)) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				serve(c)
+			}()
+		}
+	}()
+}

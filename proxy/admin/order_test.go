@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/health"
 	"ringside/proxy/live"
@@ -162,17 +163,10 @@ func TestClientHearsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				http.ReadRequest(bufio.NewReader(c))
-				io.WriteString(c, answer)
-				c.Close()
-			}
-		}()
+		testenv.ServeOn(t, l, func(c net.Conn) {
+			http.ReadRequest(bufio.NewReader(c))
+			io.WriteString(c, answer)
+		})
 		c := NewClient("tcp", l.Addr().String())
 		if _, err := c.Order(t.Context(), "", "one", "drain", false); !unsure(err) {
 			t.Errorf("%s: %v", what, err)

@@ -34,7 +34,7 @@ func awaits(t *testing.T, request time.Duration, servers ...string) (dial func()
 // the connection.
 func scripted(t *testing.T, f func(c net.Conn, r *bufio.Reader)) string {
 	t.Helper()
-	return listening(t, func(c net.Conn) {
+	return testenv.Serve(t, "127.0.0.1", func(c net.Conn) {
 		r := bufio.NewReader(c)
 		r.ReadString('\n')
 		fmt.Fprint(c, "VERSION 1.6.18\r\n")

@@ -83,7 +83,7 @@ func epollOf(t *testing.T, server string) (*Driver, *epoll) {
 // the loop awake.
 func TestClientOfAListener(t *testing.T) {
 	asked := make(chan struct{})
-	server := listening(t, func(c net.Conn) { // it never replies to a get
+	server := testenv.Serve(t, "127.0.0.1", func(c net.Conn) { // it never replies to a get
 		for r := bufio.NewScanner(c); r.Scan(); {
 			if strings.HasPrefix(r.Text(), "get") {
 				close(asked)

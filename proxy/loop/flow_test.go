@@ -29,7 +29,7 @@ func (m slowServer) start(t *testing.T) (addr string) {
 	t.Helper()
 	m.end = make(chan struct{})
 	t.Cleanup(func() { close(m.end) })
-	return listening(t, m.serve)
+	return testenv.Serve(t, "127.0.0.1", m.serve)
 }
 
 func (m slowServer) serve(c net.Conn) {

@@ -19,7 +19,7 @@ import (
 func TestKeepalive(t *testing.T) {
 	eachAtOnce(t, func(t *testing.T, o Options) {
 		pings := make(chan string, 100)
-		tab := tableOf(listening(t, func(c net.Conn) {
+		tab := tableOf(testenv.Serve(t, "127.0.0.1", func(c net.Conn) {
 			lines := bufio.NewScanner(c)
 			for n := 0; lines.Scan(); n++ {
 				if n == 0 {

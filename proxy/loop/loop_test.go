@@ -38,30 +38,6 @@ func memcached(t *testing.T) string {
 	return testenv.StartMemcached(t, "-I", "8m", "-m", "128").Address
 }
 
-// listening starts a server on a free port that calls serve for each connection, and then closes the
-// connection. It returns its address.
-func listening(t *testing.T, serve func(c net.Conn)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				serve(c)
-			}()
-		}
-	}()
-	return l.Addr().String()
-}
-
 // Timeouts of requests: for tests where nothing must time out, and for tests that wait for a
 // timeout.
 var (

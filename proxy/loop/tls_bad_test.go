@@ -81,31 +81,22 @@ func answering(t *testing.T, certificate tls.Certificate, answer string) (at str
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { l.Close() })
 	lines = make(chan string, 100)
-	go func() {
-		for {
-			c, err := l.Accept()
+	testenv.ServeOn(t, l, func(c net.Conn) {
+		defer c.(*tls.Conn).NetConn().Close()
+		for r := bufio.NewReader(c); ; {
+			line, err := r.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.(*tls.Conn).NetConn().Close()
-				for r := bufio.NewReader(c); ; {
-					line, err := r.ReadString('\n')
-					if err != nil {
-						return
-					}
-					lines <- line
-					if line != "version\r\n" {
-						io.WriteString(c, answer)
-						return
-					}
-					io.WriteString(c, "VERSION 1.6.18\r\n")
-				}
-			}()
+			lines <- line
+			if line != "version\r\n" {
+				io.WriteString(c, answer)
+				return
+			}
+			io.WriteString(c, "VERSION 1.6.18\r\n")
 		}
-	}()
+	})
 	return l.Addr().String(), lines
 }
 
@@ -186,7 +177,7 @@ func TestServerHandshakesTakeTurns(t *testing.T) {
 		ca := testenv.NewCA(t, "ca")
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Named(t, "127.0.0.1").Certificate(t)}}
 		var running, together, resumed, done atomic.Int32
-		tab := tableOf(listening(t, func(raw net.Conn) {
+		tab := tableOf(testenv.Serve(t, "127.0.0.1", func(raw net.Conn) {
 			first := make([]byte, 1)
 			if _, err := io.ReadFull(raw, first); err != nil { // the client has begun its handshake
 				return

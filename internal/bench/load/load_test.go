@@ -166,22 +166,12 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	go func() {
-		for {
-			client, err := l.Accept()
-			if err != nil {
-				return
-			}
-			behind, err := net.Dial("tcp", server.Addr)
-			if err != nil {
-				client.Close()
-				return
-			}
+	testenv.ServeOn(t, l, func(client net.Conn) {
+		if behind, err := net.Dial("tcp", server.Addr); err == nil {
 			go func() { io.Copy(behind, client); behind.Close() }()
-			go func() { io.Copy(client, behind); client.Close() }()
+			io.Copy(client, behind)
 		}
-	}()
+	})
 	to := Target{Addr: l.Addr().String(), CA: roots}
 	for _, change := range []func(*Workload){
 		func(w *Workload) { w.Depth = 16 },
@@ -205,53 +195,38 @@ func TestTLS(t *testing.T) {
 // connection. It passes that reply through lie; if lie returns nil, it closes the connection.
 func liar(t *testing.T, from int, lie func(reply string) *string) Target {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
 	d := newData(base)
-	go func() {
-		for {
-			c, err := listener.Accept()
+	return Target{Addr: testenv.Serve(t, "127.0.0.1", func(c net.Conn) {
+		in := bufio.NewReader(c)
+		for n := 1; ; n++ {
+			line, err := in.ReadString('\n')
 			if err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for n := 1; ; n++ {
-					line, err := in.ReadString('\n')
-					if err != nil {
-						return
-					}
-					reply := "END\r\n"
-					words := strings.Fields(line)
-					var i int
-					switch _, err := fmt.Sscanf(strings.TrimLeft(words[1], "k"), "%d", &i); {
-					case words[0] == "set":
-						reply = "STORED\r\n"
-						if _, err := in.Discard(d.size + 2); err != nil {
-							return
-						}
-					case err == nil:
-						reply = hit(d, i) + reply
-					}
-					if n >= from {
-						changed := lie(reply)
-						if changed == nil {
-							return
-						}
-						reply = *changed
-					}
-					if _, err := c.Write([]byte(reply)); err != nil {
-						return
-					}
+			reply := "END\r\n"
+			words := strings.Fields(line)
+			var i int
+			switch _, err := fmt.Sscanf(strings.TrimLeft(words[1], "k"), "%d", &i); {
+			case words[0] == "set":
+				reply = "STORED\r\n"
+				if _, err := in.Discard(d.size + 2); err != nil {
+					return
 				}
-			}()
+			case err == nil:
+				reply = hit(d, i) + reply
+			}
+			if n >= from {
+				changed := lie(reply)
+				if changed == nil {
+					return
+				}
+				reply = *changed
+			}
+			if _, err := c.Write([]byte(reply)); err != nil {
+				return
+			}
 		}
-	}()
-	return Target{Addr: listener.Addr().String()}
+	})}
 }
 
 func TestRunFindsTheLiar(t *testing.T) {
