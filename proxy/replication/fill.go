@@ -178,12 +178,5 @@ func (e *Replicator) copyFound(t *task.Task, found *command) {
 
 // countFill returns the counts of the pool of c.
 func (e *Replicator) countFill(c *command) *stats.FillCounters {
-	name := c.replicas[fillOwner].Pool.Pool.Name
-	if e.fills == nil {
-		e.fills = map[string]*stats.FillCounters{}
-	}
-	if e.fills[name] == nil {
-		e.fills[name] = &stats.FillCounters{}
-	}
-	return e.fills[name]
+	return stats.Entry(&e.fills, c.replicas[fillOwner].Pool.Pool.Name)
 }

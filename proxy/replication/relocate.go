@@ -302,15 +302,7 @@ func (e *Replicator) runMove(rt *routing.Route, key []byte, replicas []replica, 
 // is the number of keys in a second. A token bucket for the server holds the tokens of a tenth of a second. This caller
 // has one of `shares` equal shares of the rate.
 func (e *Replicator) mayMove(pool string, i, rate, shares int) bool {
-	if e.rates == nil {
-		e.rates = map[string]*bucket{}
-	}
-	name := fmt.Sprint(pool, " ", i, " ", shares)
-	b := e.rates[name]
-	if b == nil {
-		b = &bucket{}
-		e.rates[name] = b
-	}
+	b := stats.Entry(&e.rates, fmt.Sprint(pool, " ", i, " ", shares))
 	each := float64(rate) / float64(shares)
 	b.tokens = min(each/10+1, b.tokens+each*float64(e.Now-b.filledAt)/1e9)
 	if b.filledAt = e.Now; b.tokens < 1 {

@@ -627,11 +627,5 @@ func (e *Replicator) addResize(into *stats.Snapshot) {
 
 // countKeys returns the counts of keys of a pool.
 func (e *Replicator) countKeys(pool string) *stats.ResizeKeys {
-	if e.resizeKeys == nil {
-		e.resizeKeys = map[string]*stats.ResizeKeys{}
-	}
-	if e.resizeKeys[pool] == nil {
-		e.resizeKeys[pool] = &stats.ResizeKeys{}
-	}
-	return e.resizeKeys[pool]
+	return stats.Entry(&e.resizeKeys, pool)
 }

@@ -21,15 +21,7 @@ func (c *FillCounters) Add(n *FillCounters) {
 }
 
 // Fill returns the counters of a pool that fills. It creates them if there are none.
-func (s *Snapshot) Fill(pool string) *FillCounters {
-	if s.Fills == nil {
-		s.Fills = map[string]*FillCounters{}
-	}
-	if s.Fills[pool] == nil {
-		s.Fills[pool] = &FillCounters{}
-	}
-	return s.Fills[pool]
-}
+func (s *Snapshot) Fill(pool string) *FillCounters { return Entry(&s.Fills, pool) }
 
 // Metrics of each pool with fill_from.
 var (

@@ -83,15 +83,7 @@ type ResizeKeys struct {
 }
 
 // Resize returns the state of a change of the pool's servers. It creates one if there is none.
-func (s *Snapshot) Resize(pool string) *ResizeSnapshot {
-	if s.Resizes == nil {
-		s.Resizes = map[string]*ResizeSnapshot{}
-	}
-	if s.Resizes[pool] == nil {
-		s.Resizes[pool] = &ResizeSnapshot{}
-	}
-	return s.Resizes[pool]
-}
+func (s *Snapshot) Resize(pool string) *ResizeSnapshot { return Entry(&s.Resizes, pool) }
 
 // Metrics of each pool with `resize.mode` flush or warm.
 var (

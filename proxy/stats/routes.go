@@ -74,16 +74,21 @@ func (into *RouteCounters) Add(o *RouteCounters) {
 // AddRoute adds what one engine has counted for a route, to the route and to the total of all
 // routes. The Counters of the engine do not include these counts.
 func (s *Snapshot) AddRoute(name RouteName, c *RouteCounters) {
-	if s.Routes == nil {
-		s.Routes = map[RouteName]*RouteCounters{}
-	}
-	sum := s.Routes[name]
-	if sum == nil {
-		sum = new(RouteCounters)
-		s.Routes[name] = sum
-	}
-	sum.Add(c)
+	Entry(&s.Routes, name).Add(c)
 	s.RouteCounters.Add(c)
+}
+
+// Entry returns the entry of a key in a map. It creates the map and the entry if they are missing.
+func Entry[K comparable, V any](of *map[K]*V, key K) *V {
+	if *of == nil {
+		*of = map[K]*V{}
+	}
+	v := (*of)[key]
+	if v == nil {
+		v = new(V)
+		(*of)[key] = v
+	}
+	return v
 }
 
 // Report appends lines with the route's counters to a reply to `stats routes`.
