@@ -33,21 +33,32 @@ func (e *Replicator) repair(t *task.Task, hash uint64, from, to replica, overwri
 }
 
 // hasRoom reports whether one more copy to the replica may start now. The loop must have fewer
-// than `limit` copies in progress, and the replica must have a token of its token bucket. The
-// bucket holds the tokens of a tenth of a second. If the ledger has to wait for a token (limit is
-// background), hasRoom schedules the next call of tend.
+// than `limit` copies in progress, and the replica must have a token. If the ledger has to wait for
+// one (limit is background), hasRoom schedules the next call of tend.
 func (m *replicaState) hasRoom(e *Replicator, limit int) bool {
 	loops, _ := e.Loops.Count(e.Tasks)
 	each := float64(m.ledger.rate) / float64(loops) // the rate is the limit of the whole process
-	m.tokens = min(each/10+1, m.tokens+each*float64(e.Now-m.filledAt)/1e9)
-	m.filledAt = e.Now
+	has := m.fill(e.Now, each)
 	switch {
 	case each == 0 || e.Copying >= limit: // when a copy ends, finish schedules the next call of tend
 		return false
-	case m.tokens < 1 && limit == background:
+	case !has && limit == background:
 		e.At(link.ResyncTimer, e.Now+max(int64((1-m.tokens)/each*1e9), int64(time.Millisecond)))
 	}
-	return m.tokens >= 1
+	return has
+}
+
+// bucket is a token bucket. It holds the tokens of a tenth of a second, and one more.
+type bucket struct {
+	tokens   float64
+	filledAt int64 // time at which tokens was computed
+}
+
+// fill adds the tokens since the last call, at `each` tokens per second, and reports whether there is one.
+func (b *bucket) fill(now int64, each float64) bool {
+	b.tokens = min(each/10+1, b.tokens+each*float64(now-b.filledAt)/1e9)
+	b.filledAt = now
+	return b.tokens >= 1
 }
 
 // copyKey copies a key from one replica to another, as a command with the rule replicate.Mend.

@@ -37,8 +37,7 @@ type replicaState struct {
 	flushPending bool         // the keepers of another pool with the same server are about to flush it
 	left         bool         // in a handover: all keys that the server must give up have been moved to other servers
 
-	tokens   float64 // token bucket: number of copies that the server may receive now
-	filledAt int64   // time at which tokens was computed
+	bucket // its tokens: how many copies the server may receive now
 }
 
 const incompleteTime = time.Minute // how long a server counts as incomplete if repairs are off

@@ -299,21 +299,13 @@ func (e *Replicator) runMove(rt *routing.Route, key []byte, replicas []replica, 
 }
 
 // mayMove reports whether one more key may leave server i of a pool now, or be read from server i of its source. rate
-// is the number of keys in a second. A token bucket for the server holds the tokens of a tenth of a second. This caller
-// has one of `shares` equal shares of the rate.
+// is the number of keys in a second. This caller has one of `shares` equal shares
+// of the rate.
 func (e *Replicator) mayMove(pool string, i, rate, shares int) bool {
 	b := stats.Entry(&e.rates, fmt.Sprint(pool, " ", i, " ", shares))
-	each := float64(rate) / float64(shares)
-	b.tokens = min(each/10+1, b.tokens+each*float64(e.Now-b.filledAt)/1e9)
-	if b.filledAt = e.Now; b.tokens < 1 {
+	if !b.fill(e.Now, float64(rate)/float64(shares)) {
 		return false
 	}
 	b.tokens--
 	return true
-}
-
-// bucket is a token bucket.
-type bucket struct {
-	tokens   float64
-	filledAt int64
 }
