@@ -130,6 +130,9 @@ func (s *sidecar) die() {
 	for _, row := range s.f.paths[s.id] {
 		for _, c := range row.pipes {
 			c.over = true
+			for _, k := range c.sent {
+				k.arrived = s.f.now
+			}
 			c.sent, c.rcv, c.back = nil, nil, nil
 		}
 		row.pipes = nil
