@@ -80,8 +80,8 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	f.run(f.now + 2*second)
 	until := f.now + 20*second
 	switch {
-	case f.decisions != nil:
-		until = f.now + second
+	case f.decisions != nil: // a fuzzer plays many runs
+		until = f.now + 200*milli
 	case f.bare:
 		until = f.now + 4*second
 	case os.Getenv("RINGSIDE_FULL") != "":
@@ -106,7 +106,9 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 		f.run(f.now + f.upTo(cmp.Or(2*f.apart, 4*second)))
 	}
 	f.run(max(f.now, f.trouble))
-	f.run(f.now + 5*second)
+	if f.decisions == nil {
+		f.run(f.now + 5*second)
+	}
 	f.quiet = true
 	f.run(f.now + 30*second)
 	for _, c := range f.clients {
