@@ -532,7 +532,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			m := stats.PhaseSnapshot{
 				Pool: w.Pool, Target: w.Servers[i], Gutter: i >= w.OwnServers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(v.Lease - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(max(v.Lease, w.Began) - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

@@ -75,7 +75,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	switch {
 	case s.UsesOwn():
 		is.Step, is.Level = differing, Warn
-		is.Why, is.Remedy = "the server list of this instance is not that of its peers", "Give all instances the same configuration, and reload them"
+		is.Why, is.Remedy = "the server list of this instance is not that of its peers", "Reload this instance with the file of its peers, or restart them with its file"
 	case s.Serves() == resize.Nothing:
 		is.Step, is.Level = unknown, Bad
 		is.Why, is.Remedy = "The server list of this instance is not that of its peers", "Give all instances the same configuration, and reload them"

@@ -32,7 +32,7 @@ func TestResizeSentences(t *testing.T) {
 		{"none", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: old}}, ""},
 		{"not known yet", stats.ResizeSnapshot{Status: resize.Status{Lists: both}}, ""},
 		{"uses its own list", stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1, Warm: true, Own: true}}},
-			"warn: This instance uses other servers than its peers, so reads can be old. Give all instances the same configuration, and reload them."},
+			"warn: This instance uses other servers than its peers, so reads can be old. Reload this instance with the file of its peers, or restart them with its file."},
 		{"waits", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second},
 			"good: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s."},
 		{"waits for a server", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second, Waits: "server a is OUT"},

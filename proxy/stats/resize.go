@@ -93,8 +93,8 @@ var (
 			"again. 5: keys have moved, and the change ends soon. 6: keys that move are not served. 7: this instance serves no key, "+
 			"because it does not know the list in force. Absent without resize.mode flush or warm.")
 	resizeWaiting = PerPool.Gauge("resize_waiting",
-		"1 if a change of the pool's servers can't go on, as far as this instance knows; else 0. The dashboard, ringside top and "+
-			"ringside server list have the cause. Absent without resize.mode flush or warm.")
+		"1 if a change of the pool's servers can't go on, as far as this instance knows, or if this instance uses other servers than its peers; else 0. "+
+			"The dashboard, ringside top and ringside server list have the cause. Absent without resize.mode flush or warm.")
 	resizeKeys = PerPool.Counter("resize_keys_total",
 		"Keys that this instance has handled in changes of the pool's servers with resize.mode warm, by result. moved: moved by the "+
 			"instance that lists the old servers. copied: copied by a read; they are later in moved, too. removed: removed from a server "+
@@ -118,7 +118,7 @@ func (s *ResizeSnapshot) Figures() []Figure {
 		left = s.Work.Left
 	}
 	waiting := 0
-	if s.Waiting() != "" {
+	if s.Waiting() != "" || s.UsesOwn() {
 		waiting = 1
 	}
 	return []Figure{

@@ -3,6 +3,8 @@ package stats
 import (
 	"strings"
 	"testing"
+
+	"ringside/proxy/health/resize"
 )
 
 // TestResizeWork checks the text by which instances exchange the progress of a change of servers.
@@ -15,5 +17,22 @@ func TestResizeWork(t *testing.T) {
 		if got := ParseResizeWork([]byte(text)); got != (ResizeWork{}) {
 			t.Errorf("%.40q became %+v", text, got)
 		}
+	}
+}
+
+// TestOwnListWaits checks that an instance that uses other servers than its peers counts as one whose change can't go
+// on, so that the alert fires.
+func TestOwnListWaits(t *testing.T) {
+	waits := func(own bool) int {
+		s := &ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1, Warm: true, Own: own}}}
+		for _, f := range s.Figures() {
+			if f.Metric == resizeWaiting {
+				return f.Value.(int)
+			}
+		}
+		return 2
+	}
+	if own, not := waits(true), waits(false); own != 1 || not != 0 {
+		t.Errorf("%d and %d", own, not)
 	}
 }
