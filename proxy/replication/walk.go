@@ -256,6 +256,7 @@ func (k *walk) concerns(key []byte) bool {
 
 func (k *walk) allListed(d *dump, ok bool, why string) {
 	k.dump = nil
+	k.ratedAt, k.rated = k.e.Now, k.progress.Done // the time of the listing does not count
 	if !ok {
 		k.later(why)
 		return
@@ -579,10 +580,11 @@ func (k *walk) begin() {
 	}
 }
 
-// rate computes how many keys are handled in a second, and logs the progress from time to time.
+// rate computes how many keys are handled in a second while no server is being listed, and logs the progress from time
+// to time.
 func (k *walk) rate() {
 	p, now := &k.progress, k.e.Now
-	if now > k.ratedAt {
+	if now > k.ratedAt && k.dump == nil {
 		p.Rate = float64(p.Done-k.rated) * 1e9 / float64(now-k.ratedAt)
 		k.ratedAt, k.rated = now, p.Done
 	}
