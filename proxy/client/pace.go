@@ -37,16 +37,19 @@ type pacing struct {
 	Stalled bool // parsing stopped at a limit, or at a flush_all
 	waking  bool // the client is in Clients.ToWake
 
-	turn   turn   // the work that the client may still use in this wakeup
-	round  uint64 // number of the wakeup in which turn was set
-	more   int    // keys in flight beyond the first of each command: see Exchange.AddWork
-	window int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
-	before uint64 // result of Session.made when window was last set
-	rests  int    // number of the client's exchanges with keys that were not requested yet
-	tasks  int    // number of keys of multi-key reads that needed tasks since the last piece
-	small  bool   // a piece of a multi-key read has at most TaskKeys keys, because an eighth of the keys of the last one, or more, needed tasks
-	piece  int    // number of keys that the last piece could have
-	bulky  bool   // the client should use the connections of bulky clients
+	turn      turn   // the work that the client may still use in this wakeup
+	round     uint64 // number of the wakeup in which turn was set
+	more      int    // keys in flight beyond the first of each command: see Exchange.AddWork
+	window    int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
+	before    uint64 // result of Session.made when window was last set
+	sizedAt   uint64 // number of replies when size was computed from sizeReplies of them
+	sizedFrom uint64 // result of Session.made at that time
+	rests     int    // number of the client's exchanges with keys that were not requested yet
+	tasks     int    // number of keys of multi-key reads that needed tasks since the last piece
+	small     bool   // a piece of a multi-key read has at most TaskKeys keys, because an eighth of the keys of the last one, or more, needed tasks
+	piece     int    // number of keys that the last piece could have
+	size      int    // mean size of the last replies to the client, in bytes; 0: there was none
+	bulky     bool   // the client should use the connections of bulky clients
 }
 
 // behind reports whether the client does not read its replies. The parameter `more` is the size
@@ -102,7 +105,7 @@ func (s *Session) MayGoOn() bool {
 	case s.Tail != nil && s.Tail.Op == wire.Stats: // after stats nothing is parsed until its reply is complete: see Session.fenced
 		return false
 	}
-	keys, tasks := s.e.inFlight()
+	keys, tasks := s.inFlight()
 	return s.InFlight+s.more <= keys/2 && s.Tasks <= tasks/2
 }
 

@@ -45,6 +45,12 @@ const (
 	// start, while the loop is not busy.
 	clientTasks = RoundTasks
 
+	// FirstTasks is the maximum number of tasks of a new client, before it has a reply.
+	FirstTasks = 16
+
+	// sizeReplies is the number of replies of which the mean size is that of a client's next replies.
+	sizeReplies = 16
+
 	// keyBytes is the number of bytes of a request that count as one more key.
 	keyBytes = 4 << 10
 
@@ -103,16 +109,26 @@ func (e *Clients) busy() bool {
 
 // mayAdd reports whether s may have one more command in flight.
 func (s *Session) mayAdd() bool {
-	keys, tasks := s.e.inFlight()
+	keys, tasks := s.inFlight()
 	return s.InFlight+s.more < keys && s.Tasks < tasks
 }
 
-// inFlight returns how many keys and how many tasks a client may have in flight now.
-func (e *Clients) inFlight() (keys, tasks int) {
-	if e.busy() {
-		return e.Share, ShareTasks
+// inFlight returns how many keys and how many tasks s may have in flight now. A task's reply can't be
+// taken back from its connection, and delays the others there. So the tasks are few until the size of replies
+// to s is known, and their replies together then have about limits.output bytes.
+func (s *Session) inFlight() (keys, tasks int) {
+	if s.e.busy() {
+		return s.e.Share, ShareTasks
 	}
-	return e.Limits.InFlight, clientTasks
+	answered := s.requests - uint64(s.InFlight)
+	if n := answered - s.sizedAt; n >= sizeReplies || n > 0 && s.sizedAt == 0 {
+		s.size = int((s.made() - s.sizedFrom) / n)
+		if n >= sizeReplies {
+			s.sizedAt, s.sizedFrom = answered, s.made()
+		}
+	}
+	tasks = int(min(clientTasks, FirstTasks+answered))
+	return s.e.Limits.InFlight, min(tasks, max(1, s.e.Limits.Output/max(1, s.size)))
 }
 
 // BeginRound starts a round of the loop: see RoundKeys.
