@@ -284,6 +284,9 @@ func (d *driver) carryOut() {
 			return
 		}
 	}
+	if asks, ready := d.e.Clients.TaskAsks, d.e.Clients.ReadyTasks; asks < 0 || asks > d.e.Outstanding || ready != d.e.Runnable.Len() {
+		d.f.wrong("", "p%d: %d requests of tasks are counted, and %d are in flight; %d tasks are counted, and %d wait for their start", d.s.id, asks, d.e.Outstanding, ready, d.e.Runnable.Len())
+	}
 }
 
 // sends moves the bytes that the engine has for a peer into its socket, and passes them to moved. In a bare

@@ -78,8 +78,9 @@ func TestGuardedMissing(t *testing.T) {
 		t.Fatal(servers.err)
 	}
 	commands := missingCommands()
-	var adjusted, look []string
+	var adjusted, look, sets []string
 	for _, c := range commands {
+		sets = append(sets, "set K 0 0 1\r\n1\r\n")
 		adjusted = append(adjusted, testenv.For1618(c))
 		look = append(look, "mg K v f\r\n")
 	}
@@ -92,7 +93,8 @@ func TestGuardedMissing(t *testing.T) {
 		if v.casless { // Ringside learns from the first reply that the server has no cas
 			newAsker(t, v, v.address).pipeline(t, prefix, []string{"get K\r\n"}, true)
 		}
-		misses := v // the instance through which the first client reads
+		newAsker(t, v, v.address).pipeline(t, prefix+"used:", sets, false) // so no item of the guard has the cas 1, which commands name
+		misses := v                                                        // the instance through which the first client reads
 		if v.guard == guardHide {
 			misses = crews[2].fronts[0]
 			misses.start(t)
