@@ -303,9 +303,7 @@ routes: [{prefix: m, pool: modulo}, {pool: ketama}]
 		t.Error(is, states())
 	}
 	s.reloads(0, "--accept")
-	if is := names(); is != [2]string{"abe", "cdfg"} || states() != "ok ok" {
-		t.Error(is, states())
-	}
+	eventually(t, "the list is accepted", func() bool { return names() == [2]string{"abe", "cdfg"} && states() == "ok ok" })
 	if n := strings.Count(s.journal.String(), "the servers of a source stay as they are"); n != 1 {
 		t.Errorf("%d warnings: %s", n, s.journal.String())
 	}
