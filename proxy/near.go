@@ -9,7 +9,6 @@ package proxy
 import (
 	"ringside/proxy/client"
 	"ringside/proxy/guard"
-	"ringside/proxy/link"
 	"ringside/proxy/near"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -101,10 +100,7 @@ func (e nearHandler) Handle(t *task.Task) {
 	v, how := rt.Near.Find(e.hash(t.Key), t.Key, false)
 	switch {
 	case how == near.Wait:
-		rt.Near.Await(v, func() {
-			e.tasks.Ready(t)
-			e.tasks.Soon(link.NearTimer) // makes the loop call End soon, which runs the waiting task
-		})
+		rt.Near.Await(v, func() { e.tasks.Ready(t) })
 		return
 	case how == near.Give && (v.Known || t.Req.Dialect == wire.Text):
 		b := append(append([]byte(nil), v.Block...), wire.EndLine...)

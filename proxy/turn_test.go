@@ -36,6 +36,17 @@ func event(s *conversation.Harness, f func()) {
 	}
 }
 
+// twoReplicas returns an engine with a route of replicated keys on two servers.
+func twoReplicas(t *testing.T, more ...string) *conversation.Harness {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool(append([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"}, more...))
+	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
+		s.Line(line)
+	}
+	return s
+}
+
 // manyKeys returns a get of n keys of the only server.
 func manyKeys(n int) []byte { return []byte("get" + strings.Repeat(" k1", n) + "\r\n") }
 
@@ -294,12 +305,7 @@ func TestPieces(t *testing.T) {
 // TestPiecesOfTasks reads many keys, each of which needs a task because the first replica misses. A piece
 // has at most client.TaskKeys keys. Each piece has the whole deadline.
 func TestPiecesOfTasks(t *testing.T) {
-	s := conversation.New(t)
-	s.Quiet = true
-	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s", "get_errors=error"})
-	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
-		s.Line(line)
-	}
+	s := twoReplicas(t, "get_errors=error")
 	c, first, second := s.Endpoint("c1"), s.Endpoint("s1"), s.Endpoint("s2")
 	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
 	for _, srv := range []*conversation.Endpoint{first, second} {
@@ -331,12 +337,7 @@ func TestPiecesOfTasks(t *testing.T) {
 // wakeup, before most of these tasks start. A client that pipelines sets of replicated keys gets
 // client.TaskKeys of them in one wakeup.
 func TestTasksBound(t *testing.T) {
-	s := conversation.New(t)
-	s.Quiet = true
-	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
-	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
-		s.Line(line)
-	}
+	s := twoReplicas(t)
 	innocent, first, second := s.Endpoint("c900"), s.Endpoint("s1"), s.Endpoint("s2")
 	answer := func(srv *conversation.Endpoint) (keys int) {
 		keys = bytes.Count(srv.Got.Bytes(), []byte("get k1"))
@@ -392,12 +393,7 @@ func TestTasksBound(t *testing.T) {
 // TestClientsTasks checks how many commands that need several requests the clients have in flight. Further
 // ones stay in the clients' input, so they use no memory.
 func TestClientsTasks(t *testing.T) {
-	s := conversation.New(t)
-	s.Quiet = true
-	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
-	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
-		s.Line(line)
-	}
+	s := twoReplicas(t)
 	const clients, most = 90, 1024 + 90*client.ShareTasks // a task counts as 16 of 16,384 keys until the loop is busy
 	first, second := s.Endpoint("s1"), s.Endpoint("s2")
 	pipeline := func(c *conversation.Endpoint, command string) {
@@ -423,12 +419,7 @@ func TestClientsTasks(t *testing.T) {
 // TestFewTasksFirst checks that the only command of a client does not wait for those that other clients have
 // sent before. All keys are missing at the first replica, so its replies start a task for each.
 func TestFewTasksFirst(t *testing.T) {
-	s := conversation.New(t)
-	s.Quiet = true
-	s.Pool([]string{"main", "servers=s1,s2", "queue=1000000", "gets=single", "deadline=2s"})
-	for _, line := range []string{"route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8"} {
-		s.Line(line)
-	}
+	s := twoReplicas(t)
 	first, second, innocent := s.Endpoint("s1"), s.Endpoint("s2"), s.Endpoint("c900")
 	const clients = 4 * client.RoundTasks / client.TaskKeys
 	all := hogs(s, clients)

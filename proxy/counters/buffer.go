@@ -212,7 +212,6 @@ func (e *Counters) release(s *sum) {
 			e.Ready(t)
 		}
 		s.queue = nil
-		e.Wake()
 	case s.at == 0:
 		delete(e.sums, s.id)
 		e.Buffers.Hold(-sumSize - 3*len(s.id))

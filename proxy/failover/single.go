@@ -281,7 +281,7 @@ func (l *single) dispatchLater(t *task.Task) {
 	t.Open++ // the wait counts as a request in flight, so the task does not end before it
 	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
 		t.Open--
-		t.Loop.DispatchAgain(t)
+		t.Loop.Ready(t)
 	})
 }
 
@@ -412,7 +412,7 @@ func (l *single) end(t *task.Task) {
 	number := l.Place(l.from).Number
 	switch sure := l.Sure(t); {
 	case l.read && !sure && l.InTransition() && t.Open == 0 && t.Loop.Now < t.Deadline:
-		t.Loop.DispatchAgain(t) // the client's later commands on the key still wait for t
+		t.Loop.Ready(t) // the client's later commands on the key still wait for t
 	case l.read && !sure:
 		t.Fail("the server may not have the key any more, so its reply does not count", stats.Unavailable)
 	case l.failed == nil && sure && l.told != wire.NoReply:

@@ -258,7 +258,7 @@ func (q *poll) startAgain() {
 	for len(q.held) > 0 {
 		h := q.take(0)
 		h.l.fast = FastAnswer{}
-		q.g.DispatchAgain(h.t)
+		q.g.Ready(h.t)
 	}
 	q.g.Soon(link.GuardTimer)
 }

@@ -11,6 +11,7 @@ import (
 
 // filling describes what a pool did with its source between two samples.
 type filling struct {
+	pool    string   // name of the pool that fills
 	source  string   // name of the pool that is the source
 	hits    float64  // reads per second that found a value at the source
 	asked   float64  // reads per second of the source
@@ -28,7 +29,7 @@ func fillingOf(before, after *Sample, p *table.Pool) *filling {
 	if p.Fill == nil || p.Fill.Rate == 0 {
 		return nil
 	}
-	f := &filling{source: p.Fill.From.Name}
+	f := &filling{pool: p.Name, source: p.Fill.From.Name}
 	is, was := after.Sum.Fill(p.Name), &stats.FillCounters{}
 	if before.Sum.Fills[p.Name] != nil {
 		was = before.Sum.Fills[p.Name]
@@ -62,7 +63,7 @@ func (f *filling) show(h *Health) {
 		h.warn(fmt.Sprintf("The pool fills from pool %s, where %s of %s reads/s fail. Check the load of its servers, and whether they can be reached from here. %s",
 			f.source, Count(f.failed), Count(f.asked), effect))
 	default:
-		h.Text += fmt.Sprintf(" The pool fills from pool %s: %s reads/s there, %s hits/s, %s copies/s.", f.source, Count(f.asked), Count(f.hits), Count(f.copied))
+		h.Text += fmt.Sprintf(" Pool %s fills from pool %s: %s reads/s there, %s hits/s, %s copies/s.", f.pool, f.source, Count(f.asked), Count(f.hits), Count(f.copied))
 		if f.limited > 0 {
 			h.Text += fmt.Sprintf(" %s more reads/s miss because of fill_from.rate.", Count(f.limited))
 		}

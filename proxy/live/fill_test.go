@@ -1,6 +1,7 @@
 package live
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -18,9 +19,9 @@ func TestFillingInHealth(t *testing.T) {
 		down []string // addresses
 		want string   // level, title and text
 	}{
-		{"serves", stats.FillCounters{Hits: 60, Misses: 40, Copied: 50}, nil, "good: All is well. Clients are served. The pool fills from pool far: 100 reads/s there, 60 hits/s, 50 copies/s."},
+		{"serves", stats.FillCounters{Hits: 60, Misses: 40, Copied: 50}, nil, "good: All is well. Clients are served. Pool main fills from pool far: 100 reads/s there, 60 hits/s, 50 copies/s."},
 		{"is limited", stats.FillCounters{Hits: 60, Limited: 7}, nil,
-			"good: All is well. Clients are served. The pool fills from pool far: 60 reads/s there, 60 hits/s, 0 copies/s. 7 more reads/s miss because of fill_from.rate."},
+			"good: All is well. Clients are served. Pool main fills from pool far: 60 reads/s there, 60 hits/s, 0 copies/s. 7 more reads/s miss because of fill_from.rate."},
 		{"one is down", stats.FillCounters{Hits: 5, Failed: 5}, []string{"tcp 10.0.0.9:1"},
 			"warn: The pool fills from pool far, where x refuses connections. Start memcached there (10.0.0.9:1). To go on without it, set fill_from.rate to 0." + effect},
 		{"all are down", stats.FillCounters{}, []string{"tcp 10.0.0.9:1", "tcp 10.0.0.8:1"},
@@ -39,6 +40,13 @@ func TestFillingInHealth(t *testing.T) {
 		if got := h.Level + ": " + h.Title + ". " + h.Text; got != test.want {
 			t.Errorf("%s:\n%s, not\n%s", test.name, got, test.want)
 		}
+	}
+	// The views also show it if there are several pools and all are healthy.
+	pool.Servers = []table.Target{{Name: "a"}}
+	now := &Sample{At: time.Unix(1001, 0), Sum: &stats.Snapshot{}, Routes: &Counts{}, Servers: []ServerState{{State: Up}, {State: Up}},
+		Table: &table.Table{Pools: []*table.Pool{pool, {Name: "other", Servers: []table.Target{{Name: "b"}}}}}}
+	if h := ticksBetween(now, now)[0].Health; h.Level != Good || !strings.Contains(h.Text, "Pool main fills from pool far: 0 reads/s there") {
+		t.Error(h)
 	}
 	pool.Fill.Rate = 0
 	if fillingOf(nil, nil, pool) != nil {

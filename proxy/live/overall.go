@@ -136,7 +136,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 			failing = failing || StateOf(s).Away && !t.S.byOperator(i)
 		}
 	}
-	resizes := []Resize{}
+	resizes, fill := []Resize{}, []*filling(nil)
 	for i, pool := range pools {
 		health[i] = ticks[i].health(pool, len(pools), failing)
 		if is := after.Sum.Resizes[pool.Name]; is != nil && is.Mine != 0 && is.N == 0 && health[i].Level != Bad {
@@ -160,9 +160,15 @@ func ticksBetween(before, after *Sample) []*Tick {
 		health[i].warnOfSources(after.Sources, pool.Name)
 		if f := fillingOf(before, after, pool); f != nil {
 			f.show(&health[i])
+			fill = append(fill, f)
 		}
 	}
 	is := overall(pools, ticks, health)
+	if is.Health.Level == Good && len(pools) > 1 { // then the text is not that of a pool
+		for _, f := range fill {
+			f.show(&is.Health)
+		}
+	}
 	is.Resizes = resizes
 	if after.Refused {
 		is.Health.warn("The configuration read last was refused; the old one is in force.")

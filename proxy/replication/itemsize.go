@@ -91,7 +91,7 @@ func (w *weighing) proceed(t *task.Task) {
 	default:
 		w.c.weighed = true
 		t.Rule = w.c
-		w.c.e.DispatchAgain(t)
+		w.c.e.Ready(t)
 	}
 }
 

@@ -216,7 +216,7 @@ func (c *command) stop(t *task.Task) {
 	case c.isRepair || t.ClientDone:
 		c.endMoving(t, replicate.Settlement{Verdict: replicate.Unmet, Source: -1}, false)
 	case !c.moving.acted && c.e.Now < t.Deadline:
-		t.Loop.DispatchAgain(t)
+		t.Loop.Ready(t)
 	default:
 		t.Fail("the key moves to another server: try again", stats.Unavailable)
 	}

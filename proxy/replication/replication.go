@@ -573,7 +573,7 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 	if told && !c.sure(t, s) {
 		switch e := c.e; {
 		case (!c.writes || c.rejected(t, s)) && c.rule.IsDone() && e.Now < t.Deadline:
-			e.DispatchAgain(t)
+			e.Ready(t)
 		case !c.writes:
 			t.Fail(unconfirmed, stats.Unavailable)
 		case c.rule.Withdraw():

@@ -339,7 +339,7 @@ func (e *Tasks) Unclaim(t *Task, name Line) {
 // in it.
 func (e *Tasks) advance(name Line, l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
-		e.ready(next)
+		e.Ready(next)
 	}
 	if l.reads == 0 && l.alone == nil {
 		delete(e.Lines, name)
@@ -378,11 +378,6 @@ func (e *Tasks) expire() {
 	}
 }
 
-// DispatchAgain starts t again, with the current state. None of its asks may be in flight.
-func (e *Tasks) DispatchAgain(t *Task) {
-	e.ready(t)
-}
-
 // start starts t now or, if enough tasks have started in this wakeup, in a later one.
 func (e *Tasks) start(t *Task) {
 	if len(*e.Runnable.of(t)) == 0 && e.mayStart() {
@@ -390,7 +385,7 @@ func (e *Tasks) start(t *Task) {
 		return
 	}
 	t.WaitReason = cmp.Or(t.WaitReason, overloaded)
-	e.ready(t)
+	e.Ready(t)
 }
 
 // mayStart counts a task that is about to start, and reports whether it may: see client.RoundTasks.
@@ -414,12 +409,9 @@ func (e *Tasks) startedNow() int {
 // of clients with many, so that a client does not wait for all commands of another one that pipelines. But a
 // quarter of the tasks of each wakeup are those of clients with many.
 type Runnable struct {
-	few  []*Task // tasks of clients with at most fewTasks tasks, and of Ringside itself
+	few  []*Task // tasks of clients with at most client.FirstTasks tasks and as many keys in the command, and of Ringside itself
 	many []*Task // tasks of other clients
 }
-
-// fewTasks is the most tasks of a client, or keys of a command, that start before those of clients with more.
-const fewTasks = 16
 
 // Len returns the number of the tasks.
 func (r *Runnable) Len() int { return len(r.few) + len(r.many) }
@@ -427,22 +419,18 @@ func (r *Runnable) Len() int { return len(r.few) + len(r.many) }
 // of returns the list to which t belongs. While t waits, the client's tasks on the same key wait in a line for it, so
 // their order does not depend on the list.
 func (r *Runnable) of(t *Task) *[]*Task {
-	if t.x != nil && t.ClientLoop == t.Loop && (t.x.Keys > fewTasks || t.x.Session != nil && t.x.Session.Tasks > fewTasks) {
+	if t.x != nil && t.ClientLoop == t.Loop && (t.x.Keys > client.FirstTasks || t.x.Session != nil && t.x.Session.Tasks > client.FirstTasks) {
 		return &r.many
 	}
 	return &r.few
 }
 
-// Ready makes t start in this wakeup or a later one: see DispatchRunnable. The caller makes the loop call End soon.
+// Ready makes t start in this wakeup or a later one, with the state of that time: see DispatchRunnable. None of its asks
+// may be in flight.
 func (e *Tasks) Ready(t *Task) {
 	list := e.Runnable.of(t)
 	*list = append(*list, t)
 	e.Clients.ReadyTasks++
-}
-
-// ready makes t start in this wakeup or the next ones.
-func (e *Tasks) ready(t *Task) {
-	e.Ready(t)
 	e.Wake()
 }
 
