@@ -86,7 +86,7 @@ func TestHealth(t *testing.T) {
 		{"wants a login", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) {
 			k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is CLIENT_ERROR unauthenticated"
 		},
-			Health{Bad, "b answers with an error", "Set auth of its pool, or start memcached there without -Y: Ringside does the rest. Its first reply is CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
+			Health{Bad, "b answers with an error", "Set auth of its pool and reload, or start memcached there without -Y: Ringside does the rest. Its first reply is CLIENT_ERROR unauthenticated, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"is full, and out", table.Rehash, [3]string{Up, "out", Up}, func(k *Tick) {
 			k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR Too many open connections"
 		},
@@ -277,6 +277,31 @@ func TestUnits(t *testing.T) {
 }
 
 // TestRemedyHasTheAddress checks that the remedy for one server has its address, unless the name begins it.
+// Each reason that package upstream or the driver gives for a server has a title that is true.
+func TestProblems(t *testing.T) {
+	for why, does := range map[string]string{
+		"it rejects the login of user u: CLIENT_ERROR authentication failure":         "rejects the login",
+		"it does not ask for a login: start it with -Y, or remove auth from its pool": "does not ask for a login",
+		"it does not speak TLS":                                             "does not speak TLS",
+		"x509: certificate has expired":                                     "has no certificate that its pool accepts",
+		"remote error: tls: certificate required":                           "rejects the TLS handshake",
+		"the other end has closed the connection":                           "breaks connections",
+		"tls: server selected unsupported protocol version 302":             "fails the TLS handshake",
+		"lookup mc-1: no such host":                                         "has a name without an address",
+		"it sent an invalid reply to version":                               "breaks the protocol",
+		"it sent a reply without a request":                                 "breaks the protocol",
+		"it sent more than 1 MiB in reply to a request of Ringside's own":   "breaks the protocol",
+		"it replied with another key or opaque than requested":              "breaks the protocol",
+		"it did not end its reply to a request of Ringside's own within 2s": "breaks the protocol",
+		"no connection within the connect timeout":                          "does not answer",
+		"no answer within 1s of connecting":                                 "does not answer",
+	} {
+		if got := problemOf(why).does; got != does {
+			t.Errorf("%s: it %s, want: it %s", why, got, does)
+		}
+	}
+}
+
 func TestRemedyHasTheAddress(t *testing.T) {
 	pool := &table.Pool{Servers: []table.Target{{Name: "cache1", Address: "10.0.0.1:11211"}, {Name: "cache2", Address: "cache2:11211"}, {Name: "cache3", Address: "cache3:11211"}}}
 	w := wording{Tick: &Tick{S: Columns{Why: []string{"connection refused", "no answer", "no answer"}}}, pool: pool}

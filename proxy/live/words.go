@@ -5,6 +5,8 @@ package live
 import (
 	"slices"
 	"strings"
+
+	"ringside/proxy/secure"
 )
 
 // Words are the words of all views for what a state, a reason or a letter means. The dashboard gets
@@ -89,12 +91,23 @@ const greets = "its first reply is "
 
 // problems are all kinds of reasons. The first one that fits counts, and the last one always fits.
 var problems = []problem{
-	{[]string{greets, "unauthenticated"}, "answers with an error", "Set auth of its pool, or start memcached there without -Y"},
+	{[]string{greets, "unauthenticated"}, "answers with an error", "Set auth of its pool and reload, or start memcached there without -Y"},
 	{[]string{greets, "Too many open connections"}, "answers with an error", "Raise memcached's limit of connections there (-c), or close some"},
 	{[]string{greets}, "answers with an error", "Check that memcached runs at its address"},
+	{[]string{"it rejects the login"}, "rejects the login", "Correct auth of its pool and reload, or memcached's file of users there"},
+	{[]string{"it does not ask for a login"}, "does not ask for a login", "Start memcached there with -Y, or remove auth from its pool and reload"},
+	{[]string{secure.ErrNoTLS.Error()}, "does not speak TLS", "Start memcached there with -Z, or remove tls from its pool and reload"},
+	{[]string{"remote error: tls"}, "rejects the TLS handshake", "Check cert and key in tls of its pool and reload, or the CAs that memcached has there"},
+	{[]string{"x509: "}, "has no certificate that its pool accepts", "Correct tls of its pool and reload, or the certificate there"},
+	{[]string{"tls: "}, "fails the TLS handshake", "Compare tls of its pool with memcached's options there"},
+	{[]string{"no such host"}, "has a name without an address", "Check its address, and DNS"},
 	{[]string{"refused"}, "refuses connections", "Start memcached there"},
 	{[]string{"reset by peer"}, "breaks connections", "Check that memcached runs there"},
+	{[]string{"the other end has closed the connection"}, "breaks connections", "Check that memcached runs there, with -Z if its pool has tls"},
 	{[]string{"closed by the server"}, "breaks connections", "Check that memcached runs there"},
+	{[]string{"it sent "}, "breaks the protocol", "Check that memcached runs at its address"},
+	{[]string{"it replied with another key"}, "breaks the protocol", "Check that memcached runs at its address"},
+	{[]string{"it did not end its reply"}, "breaks the protocol", "Check that memcached runs at its address"},
 	{nil, "does not answer", "Check that its host runs and can be reached from here"},
 }
 
