@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -440,5 +441,63 @@ func TestFewTasksFirst(t *testing.T) {
 	before, total := bytes.Count(got[:max(0, bytes.Index(got, []byte("get other1")))], []byte("get k1")), bytes.Count(got, []byte("get k1"))
 	if total < clients*client.TaskKeys-1 || before == 0 || before > 5*client.RoundTasks/4 {
 		t.Errorf("the second replica was asked for the other client's key after %d of %d keys", before, total)
+	}
+}
+
+// TestWakeupsBound checks that a wakeup handles a limited number of requests that Ringside answers itself, in one event for
+// each of many clients, and that a client with one request is answered before those that wait.
+func TestWakeupsBound(t *testing.T) {
+	const clients, events = 400, 256
+	near := []byte("get" + strings.Repeat(" k1", 1000) + "\r\n")
+	for _, what := range []struct {
+		name    string
+		text    []byte
+		reply   string
+		replies int // for each client
+	}{
+		{"version", bytes.Repeat([]byte("version\r\n"), 3000), "VERSION", 3000},
+		{"mn", bytes.Repeat([]byte("mn\r\n"), 3000), "MN", 3000},
+		{"version of binary clients", bytes.Repeat([]byte("\x80\x0b"+strings.Repeat("\x00", 22)), 3000), "\x81\x0b", 3000},
+		{"multi-gets of values that Ringside has", bytes.Repeat(near, 3), "VALUE", 3000},
+	} {
+		t.Run(what.name, func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet = true
+			s.Pool([]string{"main", "servers=s1"})
+			s.Line("route - main near=10s")
+			s.Table.Limits.Clients, s.Table.Limits.Memory = 2*clients, 1<<30
+			s.Begin()
+			list, victim, srv := hogs(s, clients), s.Endpoint("cvictim"), s.Endpoint("s1")
+			s.Wakeup(func() { s.Engine.Bytes(victim.Link, []byte("get k1\r\n")) })
+			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("VALUE k1 0 1\r\nv\r\nEND\r\n")) })
+			rest, all := slices.Clone(list), 0
+			for round := 0; len(rest) > 0 || s.Engine.HasBacklog(); round++ {
+				s.Now += int64(time.Millisecond)
+				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
+				n := min(len(rest), events)
+				for _, c := range rest[:n] {
+					event(s, func() { s.Engine.Bytes(c.Link, what.text) })
+				}
+				rest = rest[n:]
+				victim.Got.Reset()
+				event(s, func() { s.Engine.Bytes(victim.Link, []byte("version\r\n")) })
+				s.End()
+				if !strings.HasPrefix(victim.Got.String(), "VERSION") {
+					t.Fatalf("wakeup %d: another client got %q", round, victim.Got.String())
+				}
+				n = 0
+				for _, c := range list {
+					n += bytes.Count(c.Got.Bytes(), []byte(what.reply))
+					c.Got.Reset()
+				}
+				if most := 3*client.RoundKeys + 2*client.TurnKeys; n > most {
+					t.Fatalf("wakeup %d: %d requests are answered, want at most %d", round, n, most)
+				}
+				all += n
+			}
+			if want := clients * what.replies; all != want {
+				t.Errorf("%d requests are answered, want %d", all, want)
+			}
+		})
 	}
 }

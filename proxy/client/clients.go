@@ -42,6 +42,7 @@ type Clients struct {
 	TaskAsks   int    // number of requests of tasks in flight; package task owns it
 	smallUntil int64  // until then, the first pieces of new clients are small: see smallPieces
 	left       turn   // the work that is left in this round of the loop, for all clients
+	resumed    uint64 // number of the wakeup in which Resume last began a round
 	restLine   []byte // scratch: the next piece of a multi-key read
 
 	// Accepts has the limits with which requests from clients are parsed. It is set from the

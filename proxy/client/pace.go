@@ -130,6 +130,7 @@ func (s *Session) chooseConns() {
 // askRest requests the next of the remaining keys of the first exchange.
 func (s *Session) askRest() {
 	x, e := s.Head, s.e
+	s.turn.keys--
 	x.endWork()
 	e.restLine = append(e.restLine[:0], x.Rest[:x.restHead]...)
 	keys := x.Rest[x.restAt:]
@@ -170,7 +171,7 @@ func (s *Session) Window(n int) int { return min(n, s.mayAsk()) }
 
 // mayAsk returns how many keys one read may request at once; at least one.
 func (s *Session) mayAsk() int {
-	most := TurnKeys
+	most := max(1, s.turn.keys+2) // the first key is already subtracted, and the turn is over at -1
 	if s.small = s.tasks >= TaskKeys || s.small && 8*s.tasks >= s.piece; s.small {
 		most = TaskKeys
 		s.e.smallUntil = s.e.Now + smallPieces

@@ -16,11 +16,15 @@ import "time"
 // sending it, a loop handles at most two rounds of other clients: one of new input and one of
 // clients that waited. Each may exceed its limit by one turn and one command line.
 //
-// A multi-key read is sent in pieces of TurnKeys keys, or of what is left of Share while the
-// loop is busy. The rest waits in Exchange.Rest until the piece before is answered. A loop is
-// busy while busyKeys keys are in flight at its servers. A client may then have only Share keys
-// in flight. So a request waits at its server for a limited number of keys of each other
-// client, whatever they send.
+// While clients wait, the turn for new input is small: FirstKeys keys or FirstBytes bytes. So clients
+// with few requests pass those that wait, and a wakeup takes about as long as two rounds, however many
+// clients send. That also bounds how long the reply of a server waits in its socket, which matters for
+// requests that Ringside answers itself: nothing of them is in flight.
+//
+// A multi-key read is sent in pieces: of what is left of the turn, or of Share while the loop is busy.
+// The rest waits in Exchange.Rest until the piece before is answered. A loop is busy while busyKeys keys
+// are in flight at its servers. A client may then have only Share keys in flight. So a request waits at
+// its server for a limited number of keys of each other client, whatever they send.
 //
 // A key that needs a task is about twenty times as much work, so it counts as taskWork keys. Only its
 // reply may show that it does. So after a piece with many such keys, the client's next piece has at most
@@ -37,6 +41,8 @@ const (
 	TurnBytes  = 256 << 10
 	RoundKeys  = 4 * TurnKeys
 	RoundBytes = 4 * TurnBytes
+	FirstKeys  = RoundKeys / 256 // a driver handles at most 256 events in a wakeup
+	FirstBytes = RoundBytes / 256
 	busyKeys   = 16 * TurnKeys
 	ShareKeys  = 64
 	ShareTasks = ShareKeys / taskWork
@@ -68,7 +74,9 @@ func (t *turn) over() bool { return t.keys|t.bytes < 0 }
 // beginTurn sets how much work the loop may do for s in this wakeup, unless that is already set.
 func (s *Session) beginTurn() {
 	if now := s.e.Count.Wakeups; s.round != now {
-		s.round, s.turn = now, turn{TurnKeys - 1, TurnBytes - 1}
+		if s.round, s.turn = now, (turn{TurnKeys - 1, TurnBytes - 1}); len(s.e.ToWake) > 0 && !s.waking {
+			s.turn = turn{FirstKeys - 1, FirstBytes - 1}
+		}
 	}
 }
 
@@ -147,12 +155,16 @@ func (e *Clients) Spent() bool { return e.left.over() }
 // HasBacklog reports whether clients wait for their turn.
 func (e *Clients) HasBacklog() bool { return len(e.ToWake) > 0 }
 
-// Resume continues with the clients that wait for their turn, for one round.
+// Resume continues with the clients that wait for their turn. All calls in a wakeup together do at most one
+// round, because the driver calls End again as long as there are effects.
 func (e *Clients) Resume() {
 	if len(e.ToWake) == 0 {
 		return
 	}
-	e.BeginRound()
+	if now := e.Count.Wakeups; e.resumed != now {
+		e.resumed = now
+		e.BeginRound()
+	}
 	i, keep := 0, 0
 	for ; i < len(e.ToWake) && !e.Spent(); i++ { // ToWake may grow meanwhile, because a parsed request can be answered at once
 		s := e.ToWake[i]
