@@ -18,7 +18,8 @@
 //     the caller does not send the ask and reports Exists;
 //   - sends a Fetch only while no instance may have skipped the replica in a write: it is In,
 //     Warming or Settling, and with strict consistency there is a lease on it. Otherwise it
-//     reports Unsent, because a value that missed a delete would restore the key;
+//     reports Unsent, because a value that missed a delete would restore the key. An ask that
+//     Compares has no such condition;
 //   - reports Late for an outcome that arrives so long after the others that another command
 //     may have run in between;
 //   - opens a client's cas token for the Authority, and seals the cas of the reply that the

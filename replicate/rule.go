@@ -444,6 +444,8 @@ func (r *Rule) Next(dst []Ask) []Ask {
 		switch e.step {
 		case Forward, Store, Join, Fill:
 			a.Chosen = r.chosen
+		case Fetch:
+			a.Compares = r.levels() && r.copy.targets.Has(a.Replica)
 		}
 		dst = append(dst, a)
 	}

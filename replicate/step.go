@@ -55,4 +55,8 @@ type Ask struct {
 	// Forward, Store and Join of one command all carry the same cas, which the caller
 	// of the rule chooses. Fill carries the cas that was fetched.
 	Chosen bool
+
+	// Compares says that a Fetch is only compared with the primary's: nothing is copied from the replica. So
+	// its state does not matter.
+	Compares bool
 }

@@ -134,7 +134,7 @@ func (c *command) refusal(t *task.Task, ask replicate.Ask) (why string, o stats.
 		moves = !settled
 	}
 	again := t.Op == wire.Delete && !t.ClientDone && (ask.Step == replicate.Look || ask.Step == replicate.PlaceTombstone)
-	fetches := ask.Step == replicate.Fetch && !c.filling()
+	fetches := ask.Step == replicate.Fetch && !ask.Compares && !c.filling()
 	if !moves && !again && !fetches {
 		return "", stats.Okay
 	}
