@@ -47,6 +47,8 @@ func (s *Session) waits() stats.Wait {
 		return stats.Wait{}
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a rejected command", s.Swallow)
+	case s.In != nil && s.Stalled:
+		return wait(stats.Turn, "its turn: the loop handles other clients first; %d bytes of its commands have arrived", s.In.Len())
 	case s.In != nil && s.Need > s.In.Len():
 		return wait(stats.Command, "the rest of a command: %d of %d bytes have arrived", s.In.Len(), s.Need)
 	case s.In != nil:

@@ -472,7 +472,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	case now+foreignPings/2*int64(k.pace()) < k.foreignUntil && k.copies && k.removed(i):
 		// A proxy without the server does not write to it. Such a proxy is noticed again within half of
 		// foreignPings. A longer wait would end after the keys of a server that is added again have moved.
-		s.step = "stays out: another instance has no such server in the pool"
+		s.step = "stays out: an instance had no such server in the pool some seconds ago"
 	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
 	case k.set.OnRejoin == Hold && !s.restored && now < held:

@@ -71,7 +71,7 @@ func TestRemovedServerStaysOut(t *testing.T) {
 			w.stays(3, Out, 6*sec)
 		}
 		for _, p := range w.proxies {
-			if got := p.k.servers[3].step; got != "stays out: another instance has no such server in the pool" {
+			if got := p.k.servers[3].step; got != "stays out: an instance had no such server in the pool some seconds ago" {
 				t.Errorf("p%d says %q", p.id, got)
 			}
 		}

@@ -233,7 +233,7 @@ func (w *wording) unsure() []int {
 
 // whys returns why the servers in bad do not serve. If the reasons differ, each has the names of its servers.
 func (w *wording) whys(bad []int) string {
-	list := w.grouped(bad, func(i int) string { return cmp.Or(unnamed(w.S.Why[i]), "no answer") })
+	list := w.grouped(bad, func(i int) string { return cmp.Or(unnamed(w.S.Why[i]), "no reason is known") })
 	text := list[0].text
 	if len(list) > 1 {
 		var parts []string

@@ -37,6 +37,7 @@ const (
 	Login   = "login"   // Ringside waits until the client has logged in
 	Command = "command" // Ringside waits for the rest of the client's command
 	Client  = "client"  // Ringside waits until the client reads its replies
+	Turn    = "turn"    // commands have arrived, but the loop handles those of other clients first
 	Connect = "connect" // the command waits for a connection to the server
 	Send    = "send"    // the command waits until the server accepts the request
 	Queue   = "queue"   // the command waits until the server has replied to earlier requests on the connection
