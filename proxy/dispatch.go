@@ -36,6 +36,20 @@ func (d *handler) NeedsFence() bool { return d.Moves }
 // NoMemory rejects a storage command when there is no memory for its data block.
 func (d *handler) NoMemory(s *client.Session, raw []byte, rest int) { d.refuseMemory(s, raw, rest) }
 
+// ConnOf returns the connection on which a storage command would be sent: see client.Handler. For a key
+// with several replicas it is that to the first one.
+func (d *handler) ConnOf(s *client.Session, raw []byte) *upstream.Conn {
+	r := &d.Req
+	if !r.Op.Stores() || r.Flags&wire.TooLarge != 0 {
+		return nil
+	}
+	_, srv, _ := d.place(d.Listener, d.tags.Bare(d.Listener, r.Key.Of(raw)))
+	if srv == nil || srv.Down || d.refusal != "" {
+		return nil
+	}
+	return srv.ConnFor(s.ID)
+}
+
 // Serve handles the request in e.Req, which has the bytes raw. It reports whether it
 // has moved those bytes out of the client's input buffer.
 func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {

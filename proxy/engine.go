@@ -192,6 +192,7 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.DispatchRunnable()
+	e.WakeLarge()
 	e.Resume()
 	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests, and these must be translated for older servers
 		e.TranslateHeld()
@@ -255,7 +256,7 @@ func (e *Engine) Asked() uint64 { return e.Requests }
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {
-	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() { // late deletes, buffered increments or requests in the input would be lost if connections were closed now
+	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() || e.HasLarge() { // late deletes, buffered increments or requests in the input would be lost if connections were closed now
 		return false
 	}
 	for s := range e.Sessions {

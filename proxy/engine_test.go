@@ -44,16 +44,15 @@ func TestMemoryOfWholeBodies(t *testing.T) {
 	s.SetLimits([]string{"memory=1000000"})
 	s.Begin()
 	s.Endpoint("s1").Mode = "hangs"
-	c := s.Endpoint("c1")
 	set := []byte("set a1 0 0 60000 noreply\r\n" + strings.Repeat("x", 60000) + "\r\n")
-	for range 100 {
+	for _, c := range hogs(s, 100) {
 		s.Wakeup(func() { s.Engine.Bytes(c.Link, set) })
+		if c.State != "" {
+			t.Errorf("the client is %s", c.State)
+		}
 	}
 	if held := s.Engine.Buffers.Held; held > 1_200_000 {
 		t.Errorf("%d bytes are held", held)
-	}
-	if c.State != "" {
-		t.Errorf("the client is %s", c.State)
 	}
 }
 

@@ -32,6 +32,7 @@ type Clients struct {
 	Sessions   map[*Session]struct{} // the sessions of all connected clients
 	ToWake     []*Session            // sessions that stopped parsing and may continue
 	Held       HoldList              // sessions with replies that wait so that further replies are sent with them in one write
+	large      waitingRoom
 	slow       slowLog
 	pacedUntil int64  // clients that connect earlier than this are paced: see pace.go
 	Awaiting   int    // number of sessions that wait for a reply
@@ -101,6 +102,10 @@ type Handler interface {
 	// NoMemory rejects a storage command if there is no memory for its data block. rest bytes
 	// of the block are still to come.
 	NoMemory(s *Session, raw []byte, rest int)
+
+	// ConnOf returns the connection on which the storage command in Clients.Req, which has the bytes raw,
+	// would be sent to a server. It returns nil for another command, and if the command would fail.
+	ConnOf(s *Session, raw []byte) *upstream.Conn
 
 	// LoggedIn is called when the client has logged in.
 	LoggedIn(s *Session)

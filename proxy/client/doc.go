@@ -35,6 +35,7 @@
 //	waiting    its turn is used up: see turn.go              its next turn, in the next wakeup
 //	stalled    limits.in_flight or limits.output is reached  half of that is gone
 //	           a flush_all waits for earlier commands        all of these are answered
+//	           a large request waits: see large.go           its server reads, or memory is free
 //	paced      it, or another client, does not read          it has requested much and read it: see pace.go
 //	held       its output waits for the rest of a group      the group is complete, or Tune.GroupWait is over
 //	quitting   quit, end of input, idle, drained, rejected   all is answered and sent; then Close

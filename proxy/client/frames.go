@@ -88,7 +88,14 @@ const maxSpelled = 512
 func (s *Session) shortFrame(buf []byte) {
 	e := s.e
 	s.Need = e.Frame.Need
-	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 || !e.Scarce(s.Need) {
+	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 {
+		return
+	}
+	if s.waitsForMemory(s.Need - len(buf)) {
+		s.Need = 0
+		return
+	}
+	if !e.Scarce(s.Need) {
 		return
 	}
 	s.endBatch() // the quiet gets that were collected before are sent first

@@ -34,8 +34,7 @@ const (
 
 // pacing decides whether a client may send more requests now, and for how many keys.
 type pacing struct {
-	Stalled bool // parsing stopped at a limit, or at a flush_all
-	waking  bool // the client is in Clients.ToWake
+	waking bool // the client is in Clients.ToWake
 
 	turn      turn   // the work that the client may still use in this wakeup
 	round     uint64 // number of the wakeup in which turn was set

@@ -45,6 +45,10 @@ func (s *Session) waits() stats.Wait {
 		return wait(stats.Login, "the client to log in")
 	case s.Head != nil: // the client waits for servers, or for its other commands on the key: not reported here
 		return stats.Wait{}
+	case s.room.waits && s.room.conn != nil:
+		return wait(stats.Send, "server %s to read %d bytes before a large value is sent", s.room.conn.Server.Label(), s.room.conn.Out.Size)
+	case s.room.waits:
+		return wait(stats.Command, "memory for a large value: half of limits.memory is in use")
 	case s.Swallow > 0:
 		return wait(stats.Command, "%d more bytes of a rejected command", s.Swallow)
 	case s.In != nil && s.Stalled:

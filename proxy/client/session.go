@@ -39,6 +39,7 @@ type Session struct {
 	Swallow int64 // bytes still to come of a rejected data block
 
 	pacing
+	room
 
 	spoken    bool  // the client has sent something
 	binary    bool  // the client's first byte was that of a binary frame
@@ -184,6 +185,9 @@ func (s *Session) parseLines() {
 			s.stall()
 			break
 		}
+		if n >= largeRequest && s.waitsForServer(buf[:n]) {
+			break
+		}
 		s.turn.keys--
 		s.turn.bytes -= n
 		if !s.Front.Serve(s, buf[:n]) {
@@ -239,6 +243,10 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
+	if s.waitsForMemory(s.Need - have) {
+		s.Need = 0
+		return
+	}
 	if e := s.e; e.Scarce(s.Need) {
 		rest := s.Need - have
 		s.Need = 0
@@ -264,7 +272,7 @@ func (s *Session) unstall() {
 // until the client has read Out, Out is sent at once.
 func (s *Session) wake() {
 	switch {
-	case s.waking:
+	case s.waking, s.room.waits:
 	case s.MayGoOn():
 		s.waking = true
 		s.e.ToWake = append(s.e.ToWake, s)

@@ -121,6 +121,9 @@ func (io *IO) Soon(t Timer) { io.At(t, io.Now) }
 // may not reach any more.
 func (io *IO) Wake() { io.Soon(wakeTimer) }
 
+// WakeAt makes the driver call End at the time when, or earlier.
+func (io *IO) WakeAt(when int64) { io.At(wakeTimer, when) }
+
 // Fire calls do for each timer that is due. It disarms the timer first.
 func (io *IO) Fire(do func(t Timer)) {
 	for t := range io.Timers {
@@ -132,10 +135,14 @@ func (io *IO) Fire(do func(t Timer)) {
 	io.First = slices.Min(io.Timers[:])
 }
 
-// Space returns the buffer for the driver's next read from l.
+// Space returns the buffer for the driver's next read from l. In the middle of a large request or reply it
+// has little room beyond the end of it, so that a link which then waits keeps little of the next one.
 func (io *IO) Space(l *Link) []byte {
-	if l.In != nil && l.In.free() > 0 {
-		return l.In.Data[l.In.End:]
+	if in := l.In; in != nil && in.free() > 0 {
+		if n := max(l.Need-in.Len(), BigSpan); l.Need > 0 && n < in.free() {
+			return in.Data[in.End : in.End+n]
+		}
+		return in.Data[in.End:]
 	}
 	return io.Scratch.Data
 }
@@ -211,6 +218,10 @@ func (io *IO) Leave(l *Link) {
 		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
 		l.In.End = copy(l.In.Data, c.Bytes())
 		c.Start, c.End = 0, 0
+	case l.Need == 0 && rest <= BigSpan && len(c.Data) > ScratchSize: // the chunk was for a large request
+		l.In = io.Buffers.Get(rest + rest/2 + 256)
+		l.In.End = copy(l.In.Data, c.Bytes())
+		io.Buffers.Put(c)
 	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
 		if len(c.Data) >= l.Need && rest < c.Start { // move the rest to the start: cheaper than another chunk
 			c.End = copy(c.Data, c.Bytes())

@@ -41,6 +41,7 @@ type Link struct {
 
 	pendingFlush bool   // the link is in IO.PendingFlush
 	Full         bool   // the socket did not accept all bytes; the driver reports when it accepts more
+	Stalled      bool   // the End handles no further input for now, so the driver should not read more in this wakeup
 	Paused       bool   // the driver was told to stop reading
 	Closed       bool   // Close or Abort was requested, or the driver has reported the end
 	BytesIn      uint64 // bytes read from the socket

@@ -317,7 +317,7 @@ func (d *epoll) read(s *sock) {
 			return
 		}
 		d.engine.Filled(s.link, int(n))
-		if int(n) < len(buf) || s.state != sockOpen {
+		if int(n) < len(buf) || s.state != sockOpen || s.link.Stalled {
 			if s.low > 1 && s.state == sockOpen && s.owes() { // more replies are due: expect sets the watermark for them
 				d.expect(s)
 			}

@@ -139,7 +139,7 @@ func (d *epoll) readSealed(s *sock) {
 		default:
 			s.tls.Feed(buf[:n])
 		}
-		if d.decrypt(s); n == 0 || int(n) < len(buf) || s.state != sockOpen || s.events&unix.EPOLLIN == 0 {
+		if d.decrypt(s); n == 0 || int(n) < len(buf) || s.state != sockOpen || s.link.Stalled || s.events&unix.EPOLLIN == 0 {
 			if s.low > 1 && s.state == sockOpen && s.owes() {
 				d.expect(s)
 			}

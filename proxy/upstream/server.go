@@ -216,6 +216,15 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	return c, "", 0
 }
 
+// ConnFor returns the connection that Pick would return for a request of the client with that number, or
+// nil if it does not exist yet.
+func (srv *Server) ConnFor(client uint64) *Conn {
+	if client&Bulky != 0 && len(srv.Conns) == srv.Connections {
+		return nil
+	}
+	return srv.connOf(client)
+}
+
 // Bulky is a bit in the number of a client. It means that the replies to the client are so large that
 // other clients should not wait for them: see package client. All clients with this bit share a
 // separate connection to each server, which is created for the first request.
