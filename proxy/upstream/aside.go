@@ -3,9 +3,38 @@ package upstream
 // This file handles connections that are blocked by a client that does not read its replies.
 
 import (
+	"math"
+	"slices"
+
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
 )
+
+// spareConn is the number of the dedicated connection that replaces a blocked one as soon as the server has replied
+// on it. Until then the blocked connection stays in use. So nothing fails if the server accepts no further
+// connection, for example because it has reached its limit.
+const spareConn = math.MaxUint32
+
+// hasSpare reports whether the server has replied to the greeting on its spare connection. Without a spare connection it dials one.
+func (srv *Server) hasSpare() bool {
+	c := srv.DedicatedConn(spareConn)
+	if c.State == ConnIdle && c.dialAt <= srv.e.Now && !srv.Down {
+		c.isSpare = true
+		c.dial()
+	}
+	return c.State == ConnUp && c.Features != 0
+}
+
+// useSpare is called when the server's release is known on its spare connection. The connection replaces one that is
+// blocked, or is closed if none is blocked any more.
+func (srv *Server) useSpare() {
+	for _, c := range slices.Clone(srv.Conns) {
+		if a := c.Head; a != nil && a.Begun {
+			c.setAside(a)
+		}
+	}
+	srv.CloseDedicated(spareConn)
+}
 
 // setAside replaces c with a new connection if the client of a does not read its replies. a is
 // the request that the server is replying to. Without a new connection, all other requests on c
@@ -21,7 +50,7 @@ import (
 func (c *Conn) setAside(a *Attempt) {
 	srv := c.Server
 	to, ok := a.To.(Streamer)
-	if !ok || !to.IsSlow() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections {
+	if !ok || !to.IsSlow() || c.Lingering || srv.Draining() || srv.Lingering >= LingeringPerConn*srv.Connections || !srv.hasSpare() {
 		return
 	}
 	srv.e.Log.Debug("server connection no longer shared: a client does not read its replies", "server", srv.Target.Name, "address", srv.Address(), "requests", c.Length)
@@ -40,7 +69,8 @@ func (c *Conn) setAside(a *Attempt) {
 	}
 	c.dropUnsent()
 	c.Until = srv.e.Now + int64(lingerTime)
-	c.linger("")
+	c.stepAside()
+	srv.e.Mark(&c.Link)
 	srv.e.At(link.RequestTimer, c.Until)
 }
 

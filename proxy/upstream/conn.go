@@ -61,6 +61,8 @@ type alone struct {
 	dialAt int64  // for a connection for clients' requests: when it may be dialed again; 0: at once
 	wait   int64  // time from the last failure to dialAt
 	why    string // the error line for requests before dialAt
+
+	isSpare bool // the connection is the server's spare one: see hasSpare
 }
 
 // life distinguishes the current connection from earlier ones of the same Conn.
@@ -224,6 +226,9 @@ func (c *Conn) Flush() {
 		return
 	}
 	if c.Out.Size == 0 || c.Full || c.held != nil && c.held.Start == c.Taken {
+		if c.isSpare && c.Features != 0 {
+			c.Server.useSpare()
+		}
 		return
 	}
 	if t := e.Tune; t.HoldDue > 0 && !c.answered && c.holding < t.HoldMax && !c.Lingering { // requests on a lingering connection are not held, because no further requests join them

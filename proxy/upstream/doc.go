@@ -31,6 +31,8 @@
 //   - A request that may have run is not sent again. The exception is a plain get or gets: when
 //     its connection is blocked by a client that does not read (aside.go), or when the
 //     connection is dead (keepalive.go).
+//   - A connection that is blocked by a client that does not read is replaced when the server has
+//     replied on a new one, not before.
 //   - A client that has large replies and does not read them gets a connection that only such
 //     clients use.
 //

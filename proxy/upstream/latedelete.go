@@ -157,8 +157,13 @@ func (c *Conn) linger(why string) {
 func (c *Conn) stepAside() (fresh *Conn) {
 	srv := c.Server
 	e := srv.e
-	fresh = srv.newConn()
-	fresh.lastIn, fresh.alone = c.lastIn, c.alone
+	if fresh = srv.Dedicated[spareConn]; fresh != nil && fresh.Features != 0 {
+		delete(srv.Dedicated, spareConn)
+		fresh.isSpare = false
+	} else {
+		fresh = srv.newConn()
+		fresh.lastIn, fresh.alone = c.lastIn, c.alone
+	}
 	srv.Conns[slices.Index(srv.Conns, c)] = fresh
 	if srv.wantsConn() {
 		e.Mark(&fresh.Link)

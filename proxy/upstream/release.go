@@ -88,6 +88,9 @@ func (c *Conn) learnRelease(line []byte) {
 // requests are sent.
 func (c *Conn) speaks(f wire.Features) {
 	c.Features = f
+	if c.isSpare {
+		c.Server.e.Mark(&c.Link)
+	}
 	if c.held != nil {
 		c.Server.e.ToTranslate = append(c.Server.e.ToTranslate, c)
 	}
