@@ -3,6 +3,7 @@ package table
 // This file defines the types of a table: the configuration as plain data for the engines.
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -184,6 +185,7 @@ type Timeouts struct {
 	Request  time.Duration // maximum time in which a server sends nothing: before the first byte of a reply, or between two bytes
 	Deadline time.Duration // maximum time from a client's command to the first byte of its reply, whatever the command waits for
 	Total    time.Duration // maximum time from a client's command to the last byte of its reply; 0: unlimited
+	Whole    time.Duration // Deadline of the whole command, if Within has subtracted a part of it; else 0
 	Cut      bool          // Request is less than half of what is configured, because a command is near its Deadline: a server that exceeds it may be healthy
 }
 
@@ -196,6 +198,7 @@ func (t *Timeouts) Within(left time.Duration) *Timeouts {
 		return t
 	}
 	less := *t
+	less.Whole = cmp.Or(t.Whole, t.Deadline)
 	less.Deadline -= gone
 	less.Request = min(less.Request, less.Deadline)
 	less.Cut = less.Request < t.Request/2

@@ -175,7 +175,11 @@ func (c *Conn) overdue(a *Attempt) string {
 	if a.takenAt > 0 && a.limits != nil && a.Deadline < since+int64(a.limits.Deadline) { // the timeout counts from takenAt: before that, the request waited in Ringside
 		since = a.takenAt
 	}
-	return fmt.Sprintf("did not answer within %v", time.Duration(a.Deadline-since))
+	had := time.Duration(a.Deadline - since)
+	if l := a.limits; l != nil && l.Whole > 0 && l.Request == l.Deadline { // the command's deadline was near when the request was made
+		return fmt.Sprintf("did not answer within timeouts.deadline, %v since the command began; this request had %v", l.Whole, had)
+	}
+	return fmt.Sprintf("did not answer within %v", had)
 }
 
 // dropUnsent removes the expired requests of which the socket has no byte from the queue, so
