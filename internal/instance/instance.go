@@ -34,6 +34,7 @@ import (
 	"ringside/proxy"
 	"ringside/proxy/admin"
 	"ringside/proxy/event"
+	"ringside/proxy/failover"
 	"ringside/proxy/fault"
 	"ringside/proxy/link"
 	"ringside/proxy/live"
@@ -377,7 +378,33 @@ func (r *Instance) ready() error {
 	if r.stopping.Load() {
 		return errors.New("stopping")
 	}
-	return r.unready()
+	if err := r.unready(); err != nil {
+		return err
+	}
+	return uncertain(r.proxy.Agents(), time.Since(r.proxy.Started))
+}
+
+// certainWait is how long after its start an instance may be not ready because it has no lease yet. It is a
+// limit because servers may be down, and other instances must be replaced then, too.
+const certainWait = 10 * time.Second
+
+// uncertain returns an error if an instance that was started this time ago serves no key of a pool yet, because
+// of strict consistency: it has not had a lease for any of the servers.
+func uncertain(agents map[*table.Pool]*failover.Agent, ago time.Duration) error {
+	if ago >= certainWait {
+		return nil
+	}
+	var names []string
+	for p, a := range agents {
+		if p.Failover.Strict && !a.View.HadLease() {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("it is not certain yet which servers of %s are in use", strings.Join(names, ", "))
 }
 
 func (r *Instance) reloaded() live.Reload {

@@ -93,6 +93,16 @@ func (v *View) Renamed(i int) uint32 { return v.servers[i].renamed.Load() }
 // consistency, in nanoseconds on the keeper's clock.
 func (v *View) ValidUntil(i int) int64 { return v.servers[i].validUntil.Load() }
 
+// HadLease reports whether there has been a lease for any server.
+func (v *View) HadLease() bool {
+	for i := range v.servers {
+		if v.ValidUntil(i) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // KnownUntil returns until when no other proxy is more than one phase ahead of this view, as far as
 // the keys of server i depend on it, in nanoseconds on the keeper's clock. The caller must call
 // KnownUntil before it reads the phases. Without strict consistency, the result is only an estimate
