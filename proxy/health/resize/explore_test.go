@@ -152,6 +152,9 @@ func (w world) events(o without, add func(w world, what string, broken bool)) {
 			p.State = Merge(p.State, w.record)
 			p.Status, p.cut = p.Status.settled(), false
 		}), say("reads the record"), false)
+		if p.Lacks() != nil {
+			add(change(func(w *world, p *instance) { p.Status = p.Status.learned() }), say("learns the lists of its peers"), false)
+		}
 		if w.forced > 0 && !p.cut {
 			add(change(func(w *world, p *instance) { p.cut, w.forced = true, w.forced-1 }), say("loses its leases"), false)
 		}

@@ -43,6 +43,18 @@ func (s Status) dropped() Status {
 	return s.settled()
 }
 
+// learned returns s after the process has learned the lists that it lacks: see table.Table.Advance.
+func (s Status) learned() Status {
+	if s.Lacks() == nil {
+		return s
+	}
+	own := s.Mine
+	if s.Mine, s.Wish, s.Later = s.List, own, 0; s.Next != 0 && s.Next != own {
+		s.Wish, s.Later = s.Next, own
+	}
+	return s
+}
+
 const informedLists = 3
 
 type peer struct {
@@ -60,6 +72,18 @@ type peers struct {
 type unless struct {
 	informs bool // a vote does not say whether its instance knows the lists
 	keeps   bool // a reload replaces the list Wish at once
+	items   bool // the lists are not on the servers, so an instance that lacks them can't learn them
+	learns  bool // an instance that lacks lists learns them at once
+	partly  bool // the same, but it learns only the list in force
+}
+
+// settle returns s after the loops use the list in force, or what the process has learned.
+func (o unless) settle(s Status) Status {
+	s = s.settled()
+	if lacks := s.Lacks(); !o.learns || o.partly && (len(lacks) != 1 || lacks[0] != s.List) {
+		return s
+	}
+	return s.learned()
 }
 
 // next passes each state that follows w to add, with its event. broken is not empty if the event is wrong.
@@ -69,6 +93,9 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 		change := func(f func(w *peers, p *peer), what, broken string) {
 			next := w
 			f(&next, &next.at[i])
+			if o.learns && next.at[i].N != 0 && next.at[i].Serves() == Nothing && broken == "" {
+				broken = "it serves no keys, although it can know the lists"
+			}
 			next.at[i].anew = next.at[i].anew && (next.at[i].Serves() == Nothing || next.at[i].State != next.record)
 			if broken == "" && !next.at[i].anew && next.at[i].Serves() == Nothing {
 				broken = "it serves no keys"
@@ -103,8 +130,11 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 		if p.State != w.record {
 			change(func(w *peers, p *peer) {
 				p.State = Merge(p.State, w.record)
-				p.Status = p.Status.settled()
+				p.Status = o.settle(p.Status)
 			}, "reads the record", "")
+		}
+		if p.Lacks() != nil && !o.items && !o.learns {
+			change(func(w *peers, p *peer) { p.Status = p.Status.learned() }, "learns the lists of its peers", "")
 		}
 		agreed, all, informed := true, true, false
 		for j, q := range w.at {
@@ -128,10 +158,13 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 			change(func(w *peers, p *peer) {
 				p.State = r.State
 				w.record = Merge(w.record, r.State)
-				p.Status = p.Status.settled()
+				p.Status = o.settle(p.Status)
 			}, fmt.Sprint("begins stage ", r.N), "")
 		case sweeps:
 			broken := ""
+			if o.learns && p.Serves() == Nothing {
+				broken = "values are lost, although all instances can know the lists"
+			}
 			if informed && p.Serves() == Nothing {
 				broken = "values are lost"
 			}
@@ -162,17 +195,20 @@ func TestExploreInformed(t *testing.T) {
 	if testenv.Full() {
 		forced = 6
 	}
-	states, trace := exploreInformed(unless{}, forced)
-	if trace != nil {
-		t.Errorf("%d states: %q", states, trace)
+	for _, o := range []unless{{}, {items: true}, {learns: true}} {
+		states, trace := exploreInformed(o, forced)
+		if trace != nil {
+			t.Errorf("%+v, %d states: %q", o, states, trace)
+		}
+		t.Logf("%+v: %d states", o, states)
 	}
-	t.Logf("%d states", states)
 	for _, c := range []struct {
 		name string
 		o    unless
 	}{
 		{"votes without knowledge", unless{informs: true}},
 		{"a list is dropped at once", unless{keeps: true}},
+		{"only the list in force is learned", unless{learns: true, partly: true}},
 	} {
 		states, trace := exploreInformed(c.o, 4)
 		finds(t, c.name, states, trace)

@@ -32,8 +32,10 @@
 // A proxy that is started with the list in force and the next one (table.Pool.From) is like one that was reloaded.
 // If other lists turn out to be in use, it forgets the first one, and is like one that was started with the second one only.
 //
-// A proxy that does not know the list in force serves no key. This happens to a proxy that was started
-// with another list than that of its peers. When all proxies wish its list, one of them begins the next
+// A proxy that is started with another list than that of its peers learns the lists that are in use from the servers
+// (Status.Lacks, package health). It is then like one that had these lists and was reloaded with its own.
+//
+// A proxy that can't learn the list in force serves no key. When all proxies wish its list, one of them begins the next
 // stage. If all proxies are in this state, none knows which servers gain keys. After a longer
 // time one of them flushes all servers. The same happens in the stages of mode warm, if no proxy knows
 // both lists. Clear follows then, until no placeholder can live. In mode warm, the vote of a proxy says
@@ -201,6 +203,22 @@ func (s Status) UsesOwn() bool {
 // use only the list Wish. The process is then like one that was started with that list.
 func (s Status) Forgets() bool {
 	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && (s.List != s.Mine || s.Stage() != Stable && s.Next != s.Wish)
+}
+
+// Lacks returns the hashes of the lists by which the peers of this process serve, and which it does not know: the list in
+// force and, while keys move, the next one. It returns none if the process serves keys, or can't serve them by these lists.
+// When the process has learned them, its list Mine is the list in force, and it votes for its former list Mine.
+func (s Status) Lacks() (lists []uint32) {
+	if s.N == 0 || s.Mine == 0 || s.Mine != s.Wish || s.Serves() != Nothing || s.Next == s.List {
+		return nil
+	}
+	if s.List != s.Mine {
+		lists = append(lists, s.List)
+	}
+	if s.Next != 0 && s.Next != s.Mine {
+		lists = append(lists, s.Next)
+	}
+	return lists
 }
 
 // Holds reports whether the keys of this process still have their servers by the list Mine. If they do,
