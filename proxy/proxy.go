@@ -128,14 +128,29 @@ func (p *Proxy) part() {
 // resized publishes the current table again. Pools whose new servers are in force use them.
 func (p *Proxy) resized() {
 	old := p.published.Load()
-	next := old.Table.Advance(func(pool *table.Pool) (due, drops bool) {
+	p.replace(old, old.Table.Advance(func(pool *table.Pool) (due, drops bool) {
 		w := old.Agents[pool]
 		if w == nil {
 			return false, false
 		}
 		is := w.View.Resize()
 		return is.Superseded() || is.Forgets(), is.Drops
-	})
+	}))
+}
+
+// learnLists publishes the current table again. The pool of w serves by the lists of its peers from then on: see table.Table.Learn.
+func (p *Proxy) learnLists(w *failover.Agent, list, next *table.List) {
+	old := p.published.Load()
+	for pool, is := range old.Agents {
+		if is == w {
+			p.replace(old, old.Table.Learn(pool, list, next))
+			return
+		}
+	}
+}
+
+// replace publishes the table next in place of old, unless next is nil or a reload publishes a table at the same time.
+func (p *Proxy) replace(old *failover.Published, next *table.Table) {
 	if next == nil {
 		return
 	}

@@ -441,7 +441,7 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, plain", ablations{}, resizes(func(c *scenario) { c.resize = table.ResizePlain })},
 		{"resize, no flush", ablations{Set: ablation.Set{Sweep: true}}, resizes(nil)},
 		{"resize, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(nil)},
-		{"resize, its own list", ablations{Set: ablation.Set{Force: true}}, resizes(func(c *scenario) { c.faults = []string{"resize, restart"} })},
+		{"resize, its own list", ablations{Set: ablation.Set{Force: true}, items: true}, resizes(func(c *scenario) { c.faults = []string{"resize, restart"} })},
 		{"resize, warm, no walk", ablations{Set: ablation.Set{Sweep: true}}, resizes(func(c *scenario) { c.resize, c.pace = table.ResizeWarm, 60*milli })},
 		{"resize, warm, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},

@@ -138,6 +138,7 @@ type ablations struct {
 	late    bool // no delete after late sets
 	sameKey bool // diverted keys of different outages have the same name
 	former  bool // an instance that starts does not know the former servers
+	items   bool // server lists are not stored on the servers
 	spoiled spoiler
 }
 

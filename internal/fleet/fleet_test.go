@@ -134,7 +134,8 @@ type fleet struct {
 	quiet    bool      // apps send no new requests
 	history
 	layout
-	won map[string]win // by key, used by herds
+	won   map[string]win         // by key, used by herds
+	lists map[string]*table.List // lists of servers by their texts
 
 	top      []uint32 // highest phase number of each server at any keeper
 	flushing int64    // until when a client's flush_all may run
@@ -285,7 +286,7 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(&decisions{c.decisions, *rand.NewPCG(seed, 1)}), sum: xxhash.New(), won: map[string]win{}}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(&decisions{c.decisions, *rand.NewPCG(seed, 1)}), sum: xxhash.New(), won: map[string]win{}, lists: map[string]*table.List{}}
 	f.layout = layout{gone: -1}
 	f.grace = 10*milli + c.far
 	if slices.Contains(c.faults, "slow") {

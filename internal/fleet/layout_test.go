@@ -65,6 +65,8 @@ func (s *sidecar) table() *table.Table {
 				p.Servers = append(p.Servers, m)
 			}
 		}
+		p.Text = fmt.Appendf(nil, "%+v %+v", r, p.Servers)
+		f.lists[string(p.Text)] = p.List()
 		return p
 	}
 	if f.features != nil {
@@ -87,6 +89,17 @@ func (s *sidecar) table() *table.Table {
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
+	if p.Resize != table.ResizePlain && !f.ablate.items {
+		p.ReadList = func(text []byte) (*table.List, error) {
+			l := f.lists[string(text)]
+			if l == nil {
+				return nil, fmt.Errorf("no list: %q", text)
+			}
+			is := *l
+			is.Without = p.Without
+			return &is, nil
+		}
+	}
 	if f.fill {
 		p.Fill = &table.Fill{From: pool("source", f.servers, f.servers, -1), Rate: cmp.Or(f.rate, 1_000_000), Remember: time.Hour}
 	}

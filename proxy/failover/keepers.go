@@ -29,10 +29,11 @@ import (
 // fields belong to the loop that runs the keepers.
 type Agent struct {
 	Pool     string
-	Servers  []table.Target       // the pool's servers, then those that only the list Next has, in mode ResizeWarm, or those of its gutter
-	failover table.Failover       // the pool's failover settings when the agent was created
-	print    string               // fingerprints of the distributions of the pool and of its gutter
-	departed map[string]departure // states of the servers that reloads have removed from the pool, by name
+	read     func(text []byte) (*table.List, error) // as in table.Pool
+	Servers  []table.Target                         // the pool's servers, then those that only the list Next has, in mode ResizeWarm, or those of its gutter
+	failover table.Failover                         // the pool's failover settings when the agent was created
+	print    string                                 // fingerprints of the distributions of the pool and of its gutter
+	departed map[string]departure                   // states of the servers that reloads have removed from the pool, by name
 
 	coordinates bool // changes of the server list are coordinated: package health/resize
 
@@ -49,7 +50,8 @@ type Agent struct {
 	// unknown which servers are ejected until more than half of the first pings have got replies, or
 	// all have ended. Before that, a server that replies may have old values.
 	pinged         []bool
-	ended, brought int // ended: number of servers whose first ping has ended; brought: number of first pings that got a reply
+	learned        []bool // for each server, whether only a learned list has it: see table.Pool.IsLearned
+	ended, brought int    // ended: number of servers whose first ping has ended; brought: number of first pings that got a reply
 
 	// parting is set if the pool needs its keeper only until an ejected server has rejoined
 	// by the phases. No other server is ejected then.
@@ -76,6 +78,7 @@ type Keepers struct {
 	StartedAnew   func(srv *upstream.Server)                                        // called if a restarted process of a server replies, which has lost all items
 	Resized       func()                                                            // publishes the table again, with the servers that the configuration requires, because they are in force
 	Walk          func(w *Agent, bp *routing.BoundPool, change [2]uint32, due bool) // in mode ResizeWarm, does the work on the servers that is due for a change, or ends it
+	Learned       func(w *Agent, list, next *table.List)                            // publishes the table again, with the lists of the peers that a pool has learned
 	Parted        func()                                                            // publishes the table again, without the keepers that are no longer needed
 }
 
@@ -113,7 +116,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			}
 			w.start(pool, before, seed, without)
 		}
-		w.View.SetLists(lists(pool), func(i int) bool { return pool.Next != nil && find(pool.Next.Servers, w.Servers[i]) < 0 })
+		w.View.SetLists(lists(pool), texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Next.Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)
@@ -136,7 +139,7 @@ func (l *Published) Agent(name string) *Agent {
 // newAgent creates the agent of a pool, without a keeper yet. stays means that the pool has a keeper only to
 // coordinate changes of its servers.
 func newAgent(pool *table.Pool, stays bool) *Agent {
-	w := &Agent{Pool: pool.Name, Servers: slices.Clone(pool.Servers), failover: pool.Failover,
+	w := &Agent{Pool: pool.Name, read: pool.ReadList, Servers: slices.Clone(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
 	if pool.Resize == table.ResizeWarm && pool.Next != nil {
 		w.Servers = append(w.Servers, joining(pool)...)
@@ -299,7 +302,8 @@ func (l *Published) hasRoute(pool *table.Pool) bool {
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
 	servers := make([]health.Server, len(w.Servers))
 	for i, m := range w.Servers {
-		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers}
+		w.learned = append(w.learned, pool.IsLearned(m))
+		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers, Learned: w.learned[i]}
 	}
 	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
 	// pool must share are appended to the first address, so that the hash includes them, too.
@@ -343,7 +347,11 @@ func (w *Agent) depart(before *Agent) {
 
 // publish makes the keeper's decisions visible to all loops.
 func (w *Agent) publish() {
-	w.View.Publish(w.Keeper, w.Keeper.ListsKnown() && (2*w.brought > len(w.pinged) || w.ended == len(w.pinged)))
+	known := w.Keeper.ListsKnown() && (2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
+	for i, learned := range w.learned { // such a server is not used before its first ping has ended
+		known = known && (!learned || w.pinged[i])
+	}
+	w.View.Publish(w.Keeper, known)
 }
 
 // firstPing records that a request of the keeper to a server has ended, with a reply or without. The

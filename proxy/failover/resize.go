@@ -69,6 +69,10 @@ func (e *Keepers) followResize(w *Agent) {
 		e.Resized()
 		return
 	}
+	if texts := w.Keeper.Learned(); texts != nil {
+		e.learn(w, texts)
+		return
+	}
 	w.logWait(e)
 	change, due := w.Keeper.Sweeps()
 	if bp := e.bound(w); bp != nil && bp.Next != nil && w.View.Resize().Warm {
@@ -276,6 +280,42 @@ func lists(pool *table.Pool) (l resize.Lists) {
 	l.Warm = l.Mine != 0 && pool.Resize == table.ResizeWarm
 	l.Own = l.Warm && pool.ResizeUsual
 	return l
+}
+
+// texts returns the lists of a pool as texts, for its keeper. They are not on the servers of a pool that does not coordinate
+// changes.
+func texts(pool *table.Pool) *health.Texts {
+	if pool.ReadList == nil {
+		return &health.Texts{}
+	}
+	return &health.Texts{Lists: pool.Texts(), Hash: func(text []byte) (uint32, error) {
+		l, err := pool.ReadList(text)
+		if err != nil {
+			return 0, err
+		}
+		return l.Print(), nil
+	}}
+}
+
+// learn lets the pool of w serve by the lists of its peers, whose texts its keeper has read: the list in force and the next
+// one, as far as the pool does not have them.
+func (e *Keepers) learn(w *Agent, texts [][]byte) {
+	is := w.View.Resize()
+	var list, next *table.List
+	for _, text := range texts {
+		l, err := w.read(text)
+		if err != nil { // the keeper has checked it
+			return
+		}
+		l.Learned = true
+		if l.Print() == is.List {
+			list = l
+		} else {
+			next = l
+		}
+	}
+	e.LogLimited(slog.LevelInfo, w.Pool+" learned", "this instance has learned the server list of its peers, and serves by it until all instances have its own list", event.Other.Attr(), "pool", w.Pool, "item", w.Keeper.Lacking())
+	e.Learned(w, list, next)
 }
 
 // find returns the index in list of the server with the address of m; -1: there is none.

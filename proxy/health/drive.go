@@ -58,6 +58,7 @@ func (k *Keeper) step(now int64) {
 	}
 	k.advanceHandover(now)
 	k.advanceResize(now)
+	k.driveLists(now)
 	k.vote(now)
 	k.callRoll(now)
 	k.ping(now)
@@ -73,6 +74,9 @@ func (k *Keeper) schedule(now int64) {
 	}
 	if k.roll.self.ID != 0 {
 		k.next = min(k.next, k.roll.at)
+	}
+	if k.resize.Seeks && now < k.search.until {
+		k.next = min(k.next, k.search.until)
 	}
 	for i := range k.servers {
 		s := &k.servers[i]

@@ -20,6 +20,7 @@ type Server struct {
 	Name    string // identifies the server in the view record; must not change while the server has the same keys
 	Address string // address of the server, only for comparison: proxies with different addresses have different server lists
 	Gutter  bool   // the server belongs to the pool's gutter, so it only serves keys of ejected servers
+	Learned bool   // only a list that this process has learned from the servers names the server: see lists.go
 }
 
 // Request is one memcached request for the caller to send. The caller must report its
@@ -100,6 +101,8 @@ type Keeper struct {
 	asWhole
 	roll     rollCall
 	told     removal
+	texts    Texts
+	search   search
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
@@ -132,6 +135,7 @@ type server struct {
 	suspicion
 	contact
 	identity
+	listed
 	flush flushing
 	warm  warmth
 
@@ -186,6 +190,13 @@ type contact struct {
 	complaint string // the last logged problem with the server's record
 }
 
+// listed is the state of the server lists on the server.
+type listed struct {
+	unverified    bool   // the server gets no requests but pings: see Server.Learned
+	listsAt       int64  // when the lists of this process are checked on the server
+	listComplaint string // the last logged problem with a list
+}
+
 // writer is what a view record says about the proxy that has written it last.
 type writer struct {
 	hash           uint64 // hash of its server list
@@ -215,6 +226,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 	names := make([]string, len(members))
 	for i, m := range members {
 		k.index[m.Name], names[i] = i, m.Name
+		k.servers[i].unverified = m.Learned
 	}
 	k.keys = makeRecordKeys(pool, names)
 	return k
@@ -452,7 +464,7 @@ func (k *Keeper) Verdict(server int) Verdict {
 	s := &k.servers[server]
 	v := Verdict{
 		N:          s.n,
-		Suspect:    s.suspect && !k.set.Stays,
+		Suspect:    s.suspect && !k.set.Stays || s.unverified,
 		Why:        s.why,
 		Since:      s.since,
 		InPhase:    s.since,
@@ -462,8 +474,11 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Until:      s.until,
 		Lease:      s.lease,
 	}
-	if v.Suspect {
+	switch {
+	case s.suspect && v.Suspect:
 		v.Why, v.Since = s.suspectWhy, s.suspectSince
+	case v.Suspect:
+		v.Why = unverified
 	}
 	return v
 }

@@ -29,6 +29,7 @@ type recordKeys struct {
 	View     string
 	Live     string
 	Roll     string
+	List     string   // prefix of the keys of server lists; the hash of the list is appended
 	Suspects []string // for each server, the key of the counter of proxies that suspect the server
 	Refused  []string // for each server, the key of the counter of proxies that the server refuses
 	Flush    string   // prefix of the key of the election token for a flush; the server's phase number is appended
@@ -37,7 +38,7 @@ type recordKeys struct {
 // makeRecordKeys returns the keys of the items that keepers store, for the pool and its servers with
 // these names.
 func makeRecordKeys(pool string, servers []string) recordKeys {
-	k := recordKeys{View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), Flush: makeKey("fl", pool)}
+	k := recordKeys{View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), List: makeKey("list__", pool) + ":", Flush: makeKey("fl", pool)}
 	for _, name := range servers {
 		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
 		k.Refused = append(k.Refused, makeKey("ref", pool, name))

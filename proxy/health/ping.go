@@ -21,6 +21,7 @@ type ask struct {
 	about   int    // the server that the request is about; a vote is sent to another server than the server that it is about
 	n       uint32 // phase number of the server that the request is about, at the time of sending; a flush ignores the reply if the phase number has changed since
 	round   uint32 // for a request of a flush: number of failed attempts to flush the server, at the time of sending; the reply is ignored if that has changed since
+	list    uint32 // for a request about a server list: its hash
 	sent    int64
 	written record // for a write of a view record (askWrite): the record in the request
 }
@@ -34,6 +35,9 @@ const (
 	askMemory                   // stats settings: read whether the server has restartable memory
 	askRoll                     // mg: read the list of instances (package roll)
 	askRollWrite                // ms: write the list of instances (package roll)
+	askList                     // mg: read a list of this process, to restore it
+	askLack                     // mg: read a list that this process lacks
+	askListWrite                // ms: write a list of this process
 	askLive                     // ma: count this proxy as alive
 	askVote                     // ma: count that this proxy suspects another server
 	askDoubt                    // mg: read how many proxies suspect another server
@@ -75,9 +79,11 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.rolled(a, answer, now)
 	case askRollWrite:
 		k.rollWritten(a, answer, now)
+	case askList, askLack:
+		k.listAnswered(a, answer, now)
 	case askLive, askVote, askDoubt, askRefused:
 		k.counted(a, answer, now)
-	case askDiscard:
+	case askDiscard, askListWrite:
 	default:
 		k.flushAnswered(a, answer, now)
 	}
@@ -95,7 +101,9 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 		k.servers[a.server].asking = false
 	case askMemory:
 		k.servers[a.server].asks = false
-	case askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
+	case askLack:
+		k.search.open--
+	case askList, askListWrite, askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
 		return false
 	default:
 		k.flushUnanswered(a, now)
@@ -137,6 +145,10 @@ func (k *Keeper) pingTime() int64 {
 func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 	i, s := a.server, &k.servers[a.server]
 	s.pinging = false
+	if s.unverified && !k.verifies(i, answer) {
+		k.unpinged(i, false, unverified, now)
+		return
+	}
 	value, cas, ok := MetaValue(answer)
 	switch {
 	case ok && cas == 0: // each item has this cas, so a view record can't be replaced
@@ -349,6 +361,7 @@ func (k *Keeper) unhold(i int) {
 			s.held[i] = 0
 		}
 	}
+	k.servers[i].listsAt = 0
 }
 
 // write sends to server i a view record with everything that this proxy knows. It replaces the

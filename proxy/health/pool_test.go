@@ -45,6 +45,7 @@ type world struct {
 	flushes int
 	log     []string
 	asked   func(p *proxy, r Request) // called for every request of a keeper, if set
+	started func(k *Keeper)           // called for every new keeper, if set
 }
 
 // proxy is one keeper and its driver.
@@ -149,6 +150,9 @@ func (w *world) start(p *proxy) {
 	p.k = New("p", w.members(), set, w.seed*100+uint64(p.id)*10+uint64(p.life))
 	p.conns = make(map[[2]int]*conn)
 	p.tickAt = 0
+	if w.started != nil {
+		w.started(p.k)
+	}
 	w.input(p, func() { p.k.Tick(w.now) })
 }
 

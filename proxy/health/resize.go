@@ -102,8 +102,8 @@ func (k *Keeper) permits(i int) bool {
 	return false
 }
 
-// ListsKnown reports whether the keeper knows which list of servers is in force.
-func (k *Keeper) ListsKnown() bool { return k.resize.Mine == 0 || k.resize.N != 0 }
+// ListsKnown reports whether the keeper knows which list of servers is in force, and does not search for its text.
+func (k *Keeper) ListsKnown() bool { return k.resize.Mine == 0 || k.resize.N != 0 && !k.resize.Seeks }
 
 // readResize handles the state and the wish in the view record r.
 func (k *Keeper) readResize(r record, now int64) {
@@ -118,8 +118,9 @@ func (k *Keeper) readResize(r record, now int64) {
 	}
 }
 
-// firstList puts the list of this process in force if the pool has none: most view servers have
-// replied, or all others are unreachable, and no record names one.
+// firstList puts the list of this process in force if the pool has none: each view server was tried, most have
+// replied, or all others are unreachable, and no record names one. One server may be enough to learn that the pool
+// has another list.
 func (k *Keeper) firstList(now int64) {
 	if k.resize.Mine == 0 || k.resize.N != 0 {
 		return
@@ -130,6 +131,8 @@ func (k *Keeper) firstList(now int64) {
 			heard++
 		} else if s.suspect {
 			gone++
+		} else if s.soft == 0 {
+			return
 		}
 	}
 	if heard >= majorityOf(k.view()) || heard+gone == k.view() {
@@ -170,6 +173,16 @@ func (k *Keeper) advanceResize(now int64) {
 func (k *Keeper) resized(before resize.Status, now int64) {
 	k.gen++
 	k.pingAllNow(now)
+	k.driveLists(now)
+	if !k.resize.Seeks {
+		k.tellResized(before)
+	} else if !before.Seeks {
+		k.search.before = before
+	}
+}
+
+// tellResized logs what has changed for clients since the state before.
+func (k *Keeper) tellResized(before resize.Status) {
 	from := "resizing"
 	switch was := before.Serves(); {
 	case before.N == 0:
@@ -193,8 +206,8 @@ func (k *Keeper) resized(before resize.Status, now int64) {
 	case s.Serves() == resize.Paused:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
 	case s.UsesOwn() && from != "outdated":
-		k.event(-1, from, "outdated", "the instances use another server list, which this instance does not have: it uses its own, so reads can be old until all instances have the same configuration")
+		k.event(-1, from, "outdated", "the instances use another server list, and no server has its text ("+k.Lacking()+"): this instance uses its own, so reads can be old until all instances have the same configuration")
 	case s.Serves() == resize.Nothing && (from != "outdated" || before.UsesOwn() && !s.UsesOwn()):
-		k.event(-1, from, "outdated", "the instances use another server list, which this instance does not have: it serves no keys until all instances have the same configuration")
+		k.event(-1, from, "outdated", "the instances use another server list, and no server has its text ("+k.Lacking()+"): this instance serves no keys until all instances have the same configuration")
 	}
 }

@@ -24,6 +24,7 @@ type View struct {
 	moves    atomic.Bool // not all keys are served by the list of this process
 	resize   atomic.Pointer[resize.Status]
 	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
+	texts    atomic.Pointer[Texts]        // their texts
 	Handover barrier.Published            // handover state exchanged by the loops and the keeper
 	servers  []published
 }
@@ -190,14 +191,15 @@ func (v *View) SetResize(is resize.Status, force bool) {
 	v.resize.Store(&is)
 }
 
-// SetLists passes the lists of this process to the keeper. The zero Lists are those of a pool that does not
+// SetLists passes the lists of this process, and their texts, to the keeper. The zero Lists are those of a pool that does not
 // coordinate changes. The function goes reports whether the list that the configuration requires lacks
 // server i.
-func (v *View) SetLists(l resize.Lists, goes func(i int) bool) {
+func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 	for i := range v.servers {
 		v.servers[i].goes.Store(goes(i))
 	}
 	v.lists.Store(&l)
+	v.texts.Store(texts)
 }
 
 // Name returns the name of this process in the list of instances; empty: it has none.
@@ -223,6 +225,9 @@ func (v *View) Tell(k *Keeper, now int64) {
 		k.resize.Set(*l, now)
 		k.gen++
 		k.next = now
+	}
+	if t := v.texts.Swap(nil); t != nil {
+		k.SetTexts(t)
 	}
 	k.copies = v.copies.Load()
 	for i := range k.servers {

@@ -44,7 +44,7 @@ func (k *Keeper) vote(now int64) {
 		k.voteAt = now + k.voteTime()
 	}
 	for i := range k.servers {
-		if v := &k.servers[i]; v.suspect || v.lacks != "" {
+		if v := &k.servers[i]; v.suspect || v.lacks != "" || v.unverified {
 			continue
 		}
 		k.send(ask{kind: askLive, server: i, about: i}, now, metaAdd(k.keys.Live, countLife))

@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"slices"
 
 	"ringside/ring"
 )
@@ -45,10 +46,12 @@ type List struct {
 	Servers []Target
 	Place   ring.Placement
 	Without func(out []bool) (ring.Ring, error) // as in Pool
+	Text    []byte                              // as in Pool
+	Learned bool                                // as in Pool
 }
 
 // List returns the list that p uses.
-func (p *Pool) List() *List { return &List{p.Servers, p.Place, p.Without} }
+func (p *Pool) List() *List { return &List{p.Servers, p.Place, p.Without, p.Text, p.Learned} }
 
 // Begin makes the pools of t use the lists From, if they have any, until all instances change to the lists of
 // the configuration.
@@ -65,7 +68,39 @@ func (p *Pool) begin() {
 	}
 }
 
-func (p *Pool) use(l *List) { p.Servers, p.Place, p.Without = l.Servers, l.Place, l.Without }
+func (p *Pool) use(l *List) {
+	p.Servers, p.Place, p.Without, p.Text, p.Learned = l.Servers, l.Place, l.Without, l.Text, l.Learned
+}
+
+// Texts returns the texts of the lists of p by their hashes.
+func (p *Pool) Texts() map[uint32][]byte {
+	texts := map[uint32][]byte{}
+	for _, l := range []*List{p.List(), p.Next, p.Later} {
+		if l != nil && l.Text != nil {
+			texts[l.Print()] = l.Text
+		}
+	}
+	return texts
+}
+
+// IsLearned reports whether no list of the configuration has the server t, but a list that this process has learned.
+func (p *Pool) IsLearned(t Target) bool {
+	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.wanted().Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address })
+}
+
+// learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
+// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows.
+func (p *Pool) learn(list, next *List) {
+	wish := p.wanted()
+	p.ResizeLater = p.Resize
+	if list != nil {
+		p.use(list)
+	}
+	p.Next, p.Later = wish, nil
+	if next != nil && next.Print() != wish.Print() {
+		p.Next, p.Later = next, wish
+	}
+}
 
 // Print returns a hash by which instances compare their lists. It is not 0, and below 1<<30, so that
 // a view record of older releases can contain it.
@@ -178,19 +213,38 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool))
 // Advance returns a copy of t in which pools use the list to which they change (due), or change to the list
 // Later instead (drops). It returns nil if there is no such pool.
 func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
+	return t.change(func(p, is *Pool) bool {
+		switch due, drops := state(p); {
+		case p.Next != nil && due:
+			*is = *p.Successor()
+		case p.Later != nil && drops:
+			is.follow()
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+// Learn returns a copy of t in which the pool p serves by the lists of its peers, which this process has learned: see Pool.learn. It
+// returns nil if p is not a pool of t.
+func (t *Table) Learn(p *Pool, list, next *List) *Table {
+	return t.change(func(o, is *Pool) bool {
+		if o == p {
+			is.learn(list, next)
+		}
+		return o == p
+	})
+}
+
+// change returns a copy of t in which the function to has changed copies of pools (is). It returns nil if it has changed none.
+func (t *Table) change(to func(p, is *Pool) bool) *Table {
 	next, any := *t, false
 	pools := map[*Pool]*Pool{}
 	next.Pools = nil
 	for _, p := range t.Pools {
 		is := *p
-		switch due, drops := state(p); {
-		case p.Next != nil && due:
-			any = true
-			is = *p.Successor()
-		case p.Later != nil && drops:
-			any = true
-			is.follow()
-		}
+		any = to(p, &is) || any
 		pools[p] = &is
 		next.Pools = append(next.Pools, &is)
 	}

@@ -126,6 +126,10 @@ type Pool struct {
 	// ones of Place.Ring after the owner. All loops call it concurrently, for each key, so it
 	// must cache the rings.
 	Without func(out []bool) (ring.Ring, error)
+
+	Text     []byte                           // the pool's list for other instances, as ReadList reads it: package health stores it on the servers; nil: it is not stored
+	ReadList func(text []byte) (*List, error) // returns the list in a text of another instance; nil: this process learns none
+	Learned  bool                             // the pool's list is not from the configuration: this process has read its text from the servers
 }
 
 // Fill is how a pool fills from another one, the source, which stays in use by others and is never written.

@@ -72,7 +72,6 @@ type peers struct {
 type unless struct {
 	informs bool // a vote does not say whether its instance knows the lists
 	keeps   bool // a reload replaces the list Wish at once
-	items   bool // the lists are not on the servers, so an instance that lacks them can't learn them
 	learns  bool // an instance that lacks lists learns them at once
 	partly  bool // the same, but it learns only the list in force
 }
@@ -133,7 +132,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 				p.Status = o.settle(p.Status)
 			}, "reads the record", "")
 		}
-		if p.Lacks() != nil && !o.items && !o.learns {
+		if p.Lacks() != nil && !o.learns {
 			change(func(w *peers, p *peer) { p.Status = p.Status.learned() }, "learns the lists of its peers", "")
 		}
 		agreed, all, informed := true, true, false
@@ -195,7 +194,7 @@ func TestExploreInformed(t *testing.T) {
 	if testenv.Full() {
 		forced = 6
 	}
-	for _, o := range []unless{{}, {items: true}, {learns: true}} {
+	for _, o := range []unless{{}, {learns: true}} {
 		states, trace := exploreInformed(o, forced)
 		if trace != nil {
 			t.Errorf("%+v, %d states: %q", o, states, trace)

@@ -131,6 +131,7 @@ const (
 type Status struct {
 	State
 	Lists
+	Seeks bool // this process searches for the lists that it lacks (Lacks), and serves no key meanwhile
 	Drops bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 }
 
@@ -196,7 +197,7 @@ func (s Status) Superseded() bool {
 // not know. Reads may be old then, as without this package. While keys move with their values, it serves nothing
 // instead: it would store values that the move then removes.
 func (s Status) UsesOwn() bool {
-	return s.Own && s.N != 0 && s.Stage() == Stable && s.Serves() == Nothing
+	return s.Own && s.N != 0 && !s.Seeks && s.Stage() == Stable && s.Serves() == Nothing
 }
 
 // Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must

@@ -1,0 +1,138 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+
+	"ringside/internal/testenv"
+	"ringside/proxy/ablation"
+	"ringside/proxy/health/resize"
+	"ringside/proxy/table"
+)
+
+// rolls restarts all instances, one after the other, with another server list. It returns how many keys are read through the
+// restarted instances before the last one, of how many, and how many items the servers have at the end.
+func rolls(t *testing.T, c scenario) (f *fleet, read, all, items int) {
+	c.sidecars, c.apps, c.servers, c.cold, c.remember = 3, 1, 4, 60, true
+	f = newFleet(c, 1, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	f.gone = 2
+	f.edition++
+	for i, s := range f.sidecars {
+		s.die()
+		f.after(50*milli, s.start)
+		f.run(f.now + 60*milli)
+		if i < len(f.sidecars)-1 { // the keys move when the last one has the list
+			read, all = read+f.reads(i), all+len(f.values)
+			f.each(i, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			f.run(f.now + 20*second)
+			read, all = read+f.reads((i+1)%len(f.sidecars)), all+len(f.values)
+		}
+	}
+	f.until(t, "the change has not ended", f.changed)
+	return f, read, all, f.items()
+}
+
+// TestResizeRolling restarts all instances with another server list, one after the other. Each of them must serve by the list
+// of its peers as soon as it has started, until all have the new list. Without the lists on the servers, it serves none, or old
+// values.
+func TestResizeRolling(t *testing.T) {
+	for _, mode := range []table.ResizeMode{table.ResizeWarm, table.ResizeFlush} {
+		for _, failover := range []table.Mode{table.Rehash, table.FailFast} {
+			for _, strict := range []bool{false, true} {
+				for _, usual := range []bool{false, true} {
+					if usual && (mode == table.ResizeFlush || strict) {
+						continue
+					}
+					c := scenario{mode: failover, strict: strict, resize: mode, usual: usual, exact: true}
+					f, read, all, items := rolls(t, c)
+					name := fmt.Sprintf("%v, %v, strict %t, usual %t", mode, failover, strict, usual)
+					if f.broken != "" || len(f.stale) > 0 || read < all || mode == table.ResizeWarm && (items < len(f.values) || f.flushes > 0) {
+						t.Errorf("%s: %d of %d keys are read, %d items are left, %d stale reads, %d flushes. %s", name, read, all, items, len(f.stale), f.flushes, f.broken)
+					}
+				}
+			}
+		}
+	}
+	for _, usual := range []bool{false, true} {
+		f, read, all, _ := rolls(t, scenario{mode: table.Rehash, resize: table.ResizeWarm, usual: usual, loose: true, ablate: ablations{items: true}})
+		if read == all && len(f.stale) == 0 {
+			t.Errorf("usual %t: without the lists on the servers, nothing is wrong", usual)
+		}
+	}
+	f, read, all, _ := rolls(t, scenario{mode: table.Rehash, resize: table.ResizeWarm, loose: true, ablate: ablations{Set: ablation.Set{Force: true}, items: true}})
+	if read == all && len(f.stale) == 0 {
+		t.Error("if an instance uses its own list, nothing is wrong")
+	}
+}
+
+// TestResizeStarts restarts an instance in each stage of a change, with the former list, the new one or a third one. It must serve
+// within a second.
+func TestResizeStarts(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		if strict && !testenv.Full() {
+			continue
+		}
+		for at := int64(1); at <= 21; at += 4 {
+			for _, gone := range []int{-1, 2, 3} {
+				f := filled(strict)
+				f.rate = 4
+				before, flushes := f.items(), f.flushes
+				f.reload(func(l *layout) { l.gone = 2 })
+				f.run(f.now + at*second)
+				stage := f.stages()[0].Stage()
+				f.sidecars[2].die()
+				f.gone = gone
+				f.after(50*milli, f.sidecars[2].start)
+				f.run(f.now + second)
+				name := fmt.Sprintf("strict %t, restart after %d s in stage %d without server %d", strict, at, stage, gone)
+				if is := f.stages()[2]; is.Serves() == resize.Nothing {
+					t.Errorf("%s: it serves no keys: %+v", name, is)
+				}
+				f.run(f.now + 10*second)
+				f.gone = 2
+				f.edition++
+				f.sidecars[2].reload()
+				f.until(t, name+": the change has not ended", f.changed)
+				if f.flushes != flushes || f.items() < before || f.broken != "" {
+					t.Errorf("%s: %d flushes, %d items of %d. %s", name, f.flushes-flushes, f.items(), before, f.broken)
+				}
+			}
+		}
+	}
+}
+
+// TestResizeRollingFaults restarts all instances with a list that lacks a server, which is dead already, or hangs, or has restarted
+// empty. Each instance must serve the keys of the other servers at once, and the change must end.
+func TestResizeRollingFaults(t *testing.T) {
+	for _, mode := range []table.Mode{table.Rehash, table.FailFast} {
+		for what, fails := range map[string]func(n *node){
+			"dead":      (*node).die,
+			"hangs":     func(n *node) { n.hang(1000 * second) },
+			"restarted": func(n *node) { n.die(); n.start() },
+		} {
+			f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, cold: 60, mode: mode, resize: table.ResizeWarm, usual: mode == table.Rehash, exact: true}, 1, false)
+			f.quiet = true
+			f.settle("at the start", 30*second)
+			f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			fails(f.nodes[2])
+			f.gone = 2
+			f.edition++
+			for i, s := range f.sidecars {
+				s.die()
+				f.after(50*milli, s.start)
+				f.run(f.now + second)
+				if n := f.reads(i); n < len(f.values)/2 {
+					t.Errorf("%v, %s: p%d reads %d of %d keys; %+v", mode, what, i, n, len(f.values), f.stages()[i])
+				}
+				f.run(f.now + 10*second)
+			}
+			f.until(t, fmt.Sprintf("%v, %s: the change has not ended", mode, what), f.changed)
+			if f.broken != "" || len(f.stale) > 0 {
+				t.Errorf("%v, %s: %d stale reads. %s", mode, what, len(f.stale), f.broken)
+			}
+		}
+	}
+}
