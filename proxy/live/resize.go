@@ -33,6 +33,7 @@ type Resize struct {
 	Listing  int64    `json:"listing"`      // how long the listing of Server has taken so far, in seconds; 0: there is none
 	Rate     float64  `json:"rate"`         // keys per second
 	Left     *uint64  `json:"left"`         // keys of the last listing of the server that are still there; null: the listing has not ended
+	Learned  bool     `json:"learned"`      // true if this instance was started with other servers than its peers, and has learned theirs from the servers
 	Why      string   `json:"why"`          // why the change can't go on; empty: it goes on
 	Remedy   string   `json:"remedy"`       // what an operator can do about Why; empty: nothing
 	LeftFor  *int64   `json:"left_seconds"` // how long these keys still take at the present rate, in seconds; null: that can't be estimated
@@ -90,6 +91,9 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
 	is.Text = is.sentences(s.Warm)
+	if is.Learned = p.Learned || p.Next != nil && p.Next.Learned; is.Learned {
+		is.Text += " This instance was started with other servers than its peers. It has read their list from the servers, and serves by it."
+	}
 	if gone := ownersOut(sum, p); len(gone) > 0 && (is.Step == moving || is.Step == checking || is.Step == ending) {
 		is.Text += " " + enumerate(gone) + oneOrAll(gone, " is", " are") + " out: keys that did not move from there before are lost."
 	}

@@ -92,6 +92,17 @@ func TestResizeSentences(t *testing.T) {
 	}
 }
 
+// TestResizeLearned checks that an instance which serves by the list of its peers, and not by its file, says so.
+func TestResizeLearned(t *testing.T) {
+	p := poolOf(table.Rehash)
+	p.Next, p.Learned = &table.List{Servers: p.Servers[1:]}, true
+	sum := &stats.Snapshot{Resizes: map[string]*stats.ResizeSnapshot{"main": {Status: resize.Status{State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}}}}}
+	is := ResizeOf(sum, p)
+	if !is.Learned || is.Level != Good || !strings.HasSuffix(is.Text, "It has read their list from the servers, and serves by it.") {
+		t.Errorf("%+v", is)
+	}
+}
+
 // TestResizeWaitsForOldServer checks the remedy if a change waits for an old server: it may be gone for good.
 func TestResizeWaitsForOldServer(t *testing.T) {
 	p := poolOf(table.Rehash)
