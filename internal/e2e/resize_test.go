@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -362,6 +363,69 @@ func (o *resizeOracle) step() {
 		if _, has := o.value[key]; has && d.question("append "+key+" 0 0 1\r\nx") == "STORED" {
 			o.value[key] += "x"
 		}
+	}
+}
+
+// TestResizeRolling changes the servers of a pool by a rolling update: instances with the new file start, while those with the
+// former one still run and then stop. Each of them must serve by the former servers until all have the new file: no read
+// misses, and none returns an old value. Then the keys move.
+func TestResizeRolling(t *testing.T) {
+	testenv.OnlyFull(t, "the simulation tests the changes of servers; this test needs seconds of pings")
+	t.Parallel()
+	for _, mode := range []string{"", "resize: {mode: warm, rate: 200}"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			const keys = 500
+			servers := startMemcacheds(t, 4)
+			pool := func(servers []*memcached) string {
+				return strings.Replace(front(servers, mode, "failover: {mode: rehash, ping: 100ms, lease: 10s, eject_after: {refused: 10s, silent: 1m}}"), "distribution: ketama", "distribution: ketama-points", 1)
+			}
+			instances := []*ringside{}
+			o := &resizeOracle{T: t}
+			steps := func(n int) {
+				t.Helper()
+				for range n {
+					o.step()
+				}
+			}
+			start := func(config string) {
+				t.Helper()
+				instances = append(instances, startRingside(t, "auto", config))
+				o.clients = append(o.clients, dial(t, instances[len(instances)-1].address))
+			}
+			for range 3 {
+				start(pool(servers[:3]))
+			}
+			o.fill(keys)
+			steps(2 * keys)
+			for range 3 {
+				start(pool(servers[1:]))
+				steps(keys)
+				stopped := instances[0]
+				if instances, o.clients = instances[1:], o.clients[1:]; len(o.clients) == 3 && !strings.Contains(instances[2].Output(), "learned") {
+					t.Error("the log of an instance does not say that it has learned the server list of its peers")
+				}
+				if stopped.Kill(); o.misses > 0 {
+					t.Fatalf("%d of %d reads missed", o.misses, o.reads)
+				}
+				steps(keys)
+			}
+			early := o.reads
+			eventually(t, "the keys have moved", func() bool {
+				steps(100)
+				return !slices.ContainsFunc(instances, func(r *ringside) bool { return !strings.Contains(r.Output(), "from=resizing to=resized") })
+			})
+			if o.misses*20 > o.reads-early {
+				t.Errorf("%d of %d reads missed while the keys moved", o.misses, o.reads-early)
+			}
+			t.Logf("%d of %d reads missed", o.misses, o.reads)
+			servers[0].Kill()
+			o.misses = 0
+			steps(3 * keys)
+			if o.misses > 0 {
+				t.Errorf("%d reads missed without the former server", o.misses)
+			}
+		})
 	}
 }
 
