@@ -131,7 +131,8 @@
 //     package barrier.
 //   - Keys with one copy move to other servers when all proxies require the same server list, if
 //     the pool coordinates that. The record has the list in force, the stage, and the vote of
-//     the last writer: package resize.
+//     the last writer: package resize. The texts of the lists are further items on the servers, so that
+//     a proxy which is started with another list can serve like its peers: lists.go.
 //   - With Settings.Stays, keys of a failed server do not move to other servers. The keeper then
 //     only coordinates changes of the server list. A server is ejected only while keys may move, or
 //     while it is about to be removed: an ejected old owner counts as empty, and all proxies must

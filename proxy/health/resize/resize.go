@@ -44,7 +44,7 @@
 //
 // That is too strict for a pool whose operator has not chosen the mode: with each rolling update that starts proxies with
 // another list, they would serve nothing, and the last one would flush all servers. There (Lists.Own), such a proxy
-// uses its own list at once and flushes nothing, as without this package. So reads may be old until all proxies have
+// uses its own list and flushes nothing, as without this package. So reads may be old until all proxies have
 // the same list. A proxy that is reloaded follows the stages.
 //
 // If the configuration requires a third list, or the list in force again, a peer may just begin the change to
