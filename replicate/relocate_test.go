@@ -22,7 +22,7 @@ const (
 	stPause                       // as stable, but mutations wait
 	stMove                        // the key moves
 	stSettle                      // the old owner is not asked any more, only emptied
-	stTurn                        // as move, but mutations wait, before the key moves in the other direction
+	stTurn                        // as the move in the other direction, which follows, but mutations wait and reads copy nothing
 	stDark                        // in mode flush: reads miss, and mutations wait
 	stCool                        // the new owner alone serves the key, but may have a placeholder of a proxy in settle
 )
@@ -43,13 +43,15 @@ type resizePlan struct {
 
 var (
 	forth    = []planned{{stStable, 0, 0}, {stAnnounce, 0, 1}, {stPause, 0, 1}, {stMove, 0, 1}, {stSettle, 0, 1}, {stCool, 0, 1}, {stStable, 1, 1}}
-	reversed = []planned{{stTurn, 0, 1}, {stMove, 1, 0}, {stSettle, 1, 0}, {stCool, 1, 0}, {stStable, 0, 0}}
+	reversed = []planned{{stTurn, 1, 0}, {stMove, 1, 0}, {stSettle, 1, 0}, {stCool, 1, 0}, {stStable, 0, 0}}
+	forward  = []planned{{stTurn, 0, 1}, {stMove, 0, 1}, {stSettle, 0, 1}, {stCool, 0, 1}, {stStable, 1, 1}}
 
 	there  = resizePlan{"there", forth}
 	again  = resizePlan{"there and back again", slices.Concat(forth, []planned{{stAnnounce, 1, 0}, {stPause, 1, 0}, {stMove, 1, 0}, {stSettle, 1, 0}, {stCool, 1, 0}, {stStable, 0, 0}})}
 	back   = resizePlan{"reversed in move", slices.Concat(forth[:4], reversed)}
 	undone = resizePlan{"reversed in settle", slices.Concat(forth[:5], reversed)}
-	plans  = []resizePlan{there, again, back, undone, flushed}
+	twice  = resizePlan{"reversed twice", slices.Concat(forth[:4], reversed[:2], forward)}
+	plans  = []resizePlan{there, again, back, undone, twice, flushed}
 
 	// Mode flush moves nothing: while some proxies serve the key by the old owner or not at all, the others
 	// do so by the new owner or not at all.
