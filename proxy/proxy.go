@@ -107,8 +107,7 @@ func (p *Proxy) SetTable(t *table.Table) {
 			return false, false, false
 		}
 		is := w.View.Resize()
-		stable := is.Stage() == resize.Stable
-		return is.Holds(), !stable && is.Next == is.Wish, stable
+		return is.Holds(), is.Moves(), is.Stage() == resize.Stable
 	})
 	t.Inherit(was.Table)
 	p.published.Store(failover.Publish(t, p.published.Load(), p.Seed, p.Ablation))

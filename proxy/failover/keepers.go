@@ -116,7 +116,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			}
 			w.start(pool, before, seed, without)
 		}
-		w.View.SetLists(lists(pool), texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Next.Servers, w.Servers[i]) < 0 })
+		w.View.SetLists(lists(pool), texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Required().Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)

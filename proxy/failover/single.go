@@ -74,7 +74,7 @@ serving:
 	switch s := t.Route.Serving(t.Key); s {
 	case resize.Nothing:
 		return unavailable(routing.Outdated)
-	case resize.Staying, resize.Paused:
+	case resize.Staying, resize.Paused, resize.Turning:
 		switch {
 		case s == resize.Paused && task.CommandOf(t).Reads():
 			break serving

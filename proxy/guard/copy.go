@@ -31,9 +31,10 @@ type replicaReply struct {
 // movingReplyFor returns the replicaReply of a command on a key that moves, and the place of the key at its
 // new owner.
 func movingReplyFor(rt *routing.Route, key []byte) (*replicaReply, health.Route) {
-	to := rt.Arrival(key)
+	is := rt.View.Resize()
+	to := rt.Arrival(is, key)
 	at := itemPlace{Server: rt.Server(to.First.Server), Name: string(divert.AppendKey(nil, to.First.Number, key)), Seal: divert.TagCas(0, to.Tag), Moves: true}
-	at.Gen = uint64(rt.View.Resize().Change())<<32 | uint64(rt.View.N(to.First.Server))
+	at.Gen = uint64(is.Change())<<32 | uint64(rt.View.N(to.First.Server))
 	return &replicaReply{Server: at.Server, moves: true, place: at}, health.Route{First: to.First}
 }
 

@@ -37,7 +37,7 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 // wish. why says why keys can't begin to move; empty: no reason is known. It is about a server, unless that is -1.
 func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
-	if s.Stage() != resize.Stable || s.List == s.Required() || s.N == 0 {
+	if !s.TakenBack() && (s.Stage() != resize.Stable || s.List == s.Required()) || s.N == 0 {
 		return s, began, "", server
 	}
 	for i := range k.servers {
@@ -56,7 +56,7 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 			}
 		}
 	}
-	if s.Serves() == resize.All && k.resize.Overdue(now, k.pace()) {
+	if s.Serves() != resize.Nothing && k.resize.Overdue(now, k.pace()) {
 		why = k.dissent(now)
 	}
 	return s, began, why, server
@@ -205,6 +205,8 @@ func (k *Keeper) tellResized(before resize.Status) {
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
 	case s.Serves() == resize.Paused:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, writes of keys that move wait; then the keys move with their values")
+	case s.Serves() == resize.Turning:
+		k.event(-1, from, "resizing", "the change is reversed: for a moment, writes of keys that move wait; then the keys move back")
 	case s.UsesOwn() && from != "outdated":
 		k.event(-1, from, "outdated", "the instances use another server list, and no server has its text ("+k.Lacking()+"): this instance uses its own, so reads can be old until all instances have the same configuration")
 	case s.Serves() == resize.Nothing && (from != "outdated" || before.UsesOwn() && !s.UsesOwn()):

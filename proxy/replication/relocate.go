@@ -56,21 +56,21 @@ func (m Moving) Handle(t *task.Task) {
 		m.fill(t)
 		return
 	}
-	switch s := t.Route.Serving(t.Key); s {
-	case resize.Moving, resize.Settling, resize.Cooling:
-		m.relocate(t, s)
-	default:
-		m.Other.Handle(t)
+	s, is := t.Route.ServingBy(t.Key)
+	if c := task.CommandOf(t); s >= resize.Moving || s == resize.Turning && c.Reads() && c.Op != replicate.Gets { // a gets moves its key
+		m.relocate(t, s, is)
+		return
 	}
+	m.Other.Handle(t)
 }
 
-// relocate runs t, a command on a key that moves.
-func (e *Replicator) relocate(t *task.Task, s resize.Service) {
+// relocate runs t, a command on a key that moves, in the state by.
+func (e *Replicator) relocate(t *task.Task, s resize.Service, by resize.Status) {
 	if e.unfit(t) {
 		return
 	}
 	command := task.CommandOf(t)
-	c, wait, why := e.movingCommand(t.Route.BoundPool, t.Key)
+	c, wait, why := e.movingCommand(t.Route.BoundPool, by, t.Key)
 	reads := command.Reads()
 	switch until := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(t.Route.Pool.Failover.Wait); {
 	case why == "":
@@ -107,7 +107,7 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service) {
 		old = replicate.Emptied
 	}
 	mv.both = old != replicate.Empty && (old == replicate.Asked || !reads)
-	mv.copies = old == replicate.Asked
+	mv.copies = old == replicate.Asked && s != resize.Turning
 	if token, has := t.Token(); has && command.Op != replicate.Add { // memcached ignores the token of an add
 		cas, ok := divert.UntagCas(token, mv.tag)
 		if !ok { // the token is of another time or server
@@ -150,22 +150,24 @@ func (e *Replicator) unfit(t *task.Task) bool {
 	return true
 }
 
-// movingCommand returns a command on a key that moves, without its rule. If the key can't be served, why is
-// the reason, and wait says whether that may change soon.
-func (e *Replicator) movingCommand(bp *routing.BoundPool, key []byte) (c *command, wait bool, why string) {
+// movingCommand returns a command on a key that moves, in the state is, without its rule. If the key can't be served, why
+// is the reason, and wait says whether that may change soon.
+func (e *Replicator) movingCommand(bp *routing.BoundPool, is resize.Status, key []byte) (c *command, wait bool, why string) {
 	w := bp.View
-	mv := &moving{n: w.Resize().N, gen: w.Gen()}
-	to := bp.Arrival(key)
-	_, _, before := bp.Pool.Place.Locate(key)
+	mv := &moving{n: is.N, gen: w.Gen()}
+	to := bp.Arrival(is, key)
+	from, next := bp.Ends(is)
+	_, _, before := from.Pool.Place.Locate(key)
 	if to.Owner < 0 || before < 0 {
 		return nil, false, routing.NoServer
 	}
 	switch r := to.Route; {
 	case r.Role != health.In:
-		return nil, true, "server " + bp.Next.Servers[to.Owner].Label() + ", to which the key moves, is not in use"
+		return nil, true, "server " + next.Servers[to.Owner].Label() + ", to which the key moves, is not in use"
 	case w.Suspected(r.First.Server):
 		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
 	default:
+		before = from.InView(before)
 		mv.away, mv.tag = r.First.Diverted, to.Tag
 		mv.names = [3][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
 		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}

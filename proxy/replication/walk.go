@@ -54,11 +54,12 @@ type walk struct {
 	e      *Replicator
 	w      *failover.Agent
 	bp     *routing.BoundPool
+	from   *routing.BoundPool // bp by the list that keys leave
+	to     *routing.BoundPool // bp by the list to which they move
 	change [2]uint32
-	stage  resize.Stage
-	n      uint32
-	rest   []int // indexes in the view of the servers that are still to be emptied
-	asked  int   // number of servers that were asked for the view record of the pool Former
+	is     resize.Status // when the work began
+	rest   []int         // indexes in the view of the servers that are still to be emptied
+	asked  int           // number of servers that were asked for the view record of the pool Former
 	dump   *dump
 
 	named   []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
@@ -75,7 +76,7 @@ type walk struct {
 	passes  int                 // passes in a row with keys that failed or were listed again
 	stuck   bool                // the pass before had keys that could not be handled, or that were listed again
 	gaps    bool                // the present listing may omit keys
-	out     map[int]int64       // for servers to which keys move and that are out, by their index in the list Next: since when this work has seen that
+	out     map[int]int64       // for servers to which keys move and that are out, by their index in to: since when this work has seen that
 	gone    map[uint64]struct{} // hashes of the keys that this pass has moved
 	before  map[uint64]struct{} // the same, of the pass before: a key that is listed again can't be moved
 	clean   int                 // listings in a row that have found nothing
@@ -110,7 +111,8 @@ func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]ui
 	}
 	if k == nil {
 		is := bp.View.Resize()
-		k = &walk{e: e, w: w, bp: bp, change: change, stage: is.Stage(), n: is.N}
+		k = &walk{e: e, w: w, bp: bp, change: change, is: is}
+		k.from, k.to = bp.Ends(is)
 		k.rest = k.servers()
 		if e.walks == nil {
 			e.walks = map[string]*walk{}
@@ -122,9 +124,9 @@ func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]ui
 
 // servers returns the servers that must be emptied in this stage.
 func (k *walk) servers() (list []int) {
-	if k.stage != resize.Stable {
-		for i := range k.bp.Servers {
-			list = append(list, i)
+	if k.is.Stage() != resize.Stable {
+		for i := range k.from.Servers {
+			list = append(list, k.from.InView(i))
 		}
 		return list
 	}
@@ -169,7 +171,7 @@ func (k *walk) advance() {
 	switch {
 	case k.over || k.asking:
 		return
-	case is.N != k.n:
+	case is.N != k.is.N:
 		k.end()
 		return
 	case e.Now < k.at:
@@ -187,7 +189,7 @@ func (k *walk) advance() {
 	case k.works:
 		k.handle()
 		return
-	case k.stage == resize.Stable && k.bp.Pool.Former != "" && k.asked < len(k.bp.Servers):
+	case k.is.Stage() == resize.Stable && k.bp.Pool.Former != "" && k.asked < len(k.bp.Servers):
 		k.askFormer()
 		return
 	case len(k.rest) == 0:
@@ -200,7 +202,7 @@ func (k *walk) advance() {
 	i := k.rest[0]
 	srv := k.bp.Server(i)
 	switch phase := k.bp.View.Phase(i); {
-	case k.stage != resize.Stable && (phase == health.Out || phase == health.Returning): // it is flushed before it is in use again
+	case k.is.Stage() != resize.Stable && (phase == health.Out || phase == health.Returning): // it is flushed before it is in use again
 		k.lose(srv)
 		k.next()
 		e.At(link.ResyncTimer, e.Now)
@@ -243,15 +245,15 @@ func (k *walk) listed(d *dump, escaped []byte) {
 
 // concerns reports whether the listed server must not have the key at the end of this stage.
 func (k *walk) concerns(key []byte) bool {
-	_, _, owner := k.bp.Pool.Place.Locate(key)
-	_, _, next := k.bp.Next.Pool.Place.Locate(key)
+	_, _, owner := k.from.Pool.Place.Locate(key)
+	_, _, next := k.to.Pool.Place.Locate(key)
 	switch {
-	case owner < 0 || next < 0 || k.bp.Servers[owner] == k.bp.Next.Servers[next]:
+	case owner < 0 || next < 0 || k.from.Servers[owner] == k.to.Servers[next]:
 		return false
-	case k.stage == resize.Stable:
-		return k.bp.Next.Indexes[next] == k.rest[0]
+	case k.is.Stage() == resize.Stable:
+		return k.to.InView(next) == k.rest[0]
 	}
-	return owner == k.rest[0]
+	return k.from.InView(owner) == k.rest[0]
 }
 
 func (k *walk) allListed(d *dump, ok bool, why string) {
@@ -273,7 +275,7 @@ func (k *walk) next() { k.rest, k.clean, k.gone, k.unmoved = k.rest[1:], 0, nil,
 
 // lose counts the keys of an old owner that is out as lost, as far as a listing has found them.
 func (k *walk) lose(srv *upstream.Server) {
-	if k.stage == resize.Move {
+	if k.is.Stage() == resize.Move {
 		k.away = append(k.away, srv.Target.Name)
 		k.progress.Rejected += k.unmoved
 		k.e.countKeys(k.w.Pool).Rejected += k.unmoved
@@ -318,14 +320,14 @@ func (k *walk) take(key []byte) bool {
 	}
 	from := movingReplica(k.bp, i)
 	name := divert.AppendKey(nil, uint64(k.bp.View.Renamed(i)), key)
-	mv := &moving{n: k.n, names: [3][]byte{name, name}}
+	mv := &moving{n: k.is.N, names: [3][]byte{name, name}}
 	replicas, rule := []replica{from, from}, replicate.Move(0, 0, 0, false)
 	lost := false
-	if k.stage == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
-		_, _, next := k.bp.Next.Pool.Place.Locate(key)
-		c, _, why := e.movingCommand(k.bp, key)
-		if k.bp.View.Phase(k.bp.Next.Indexes[next]) == health.Out {
-			why = "server " + k.bp.Next.Servers[next].Label() + ", to which keys move, is out"
+	if k.is.Stage() == resize.Move && !again { // a key that is listed again although it was moved is stale, or its new owner rejects it
+		_, _, next := k.to.Pool.Place.Locate(key)
+		c, _, why := e.movingCommand(k.bp, k.is, key)
+		if k.bp.View.Phase(k.to.InView(next)) == health.Out {
+			why = "server " + k.to.Servers[next].Label() + ", to which keys move, is out"
 		}
 		switch lost = k.isOut(next); {
 		case lost:
@@ -367,9 +369,9 @@ func (k *walk) take(key []byte) bool {
 	return true
 }
 
-// isOut reports whether a server to which keys move has been out for walkOut. next is its index in the list Next.
+// isOut reports whether a server to which keys move has been out for walkOut. next is its index in k.to.
 func (k *walk) isOut(next int) bool {
-	if k.bp.View.Phase(k.bp.Next.Indexes[next]) != health.Out {
+	if k.bp.View.Phase(k.to.InView(next)) != health.Out {
 		delete(k.out, next)
 		return false
 	}
@@ -482,17 +484,18 @@ const (
 	claimNote         // ms: the same, at a further server; the reply does not count
 )
 
-// claim stores the item which says that this instance does the work of this stage, on the servers of the next
-// list. The first of them decides: if another instance has stored it there, this one waits. The item has the
+// claim stores the item which says that this instance does the work of this stage, on the servers to which keys
+// move. The first of them decides: if another instance has stored it there, this one waits. The item has the
 // progress of the work, for the views of the other instances.
 func (k *walk) claim() {
-	key := failover.WalkKey(k.w.Pool, k.n)
+	key := failover.WalkKey(k.w.Pool, k.is.N)
 	id, line := claimLook, "mg "+key+" v\r\n"
 	if k.ours {
 		k.rate()
 		id, line = claimRenew, k.item(key, "")
 	}
-	for _, i := range k.bp.Next.Indexes {
+	for i := range k.to.Servers {
+		i = k.to.InView(i)
 		srv := k.bp.Server(i)
 		if k.bp.View.Phase(i) != health.In || k.bp.View.Suspected(i) || srv.Down {
 			continue
@@ -562,7 +565,7 @@ func (k walkClaim) Answered(id int, r *upstream.Result) {
 		k.later(r.Why)
 	case id == claimLook && !found && !k.over:
 		k.asking = true
-		k.ask(claimTake, k.item(failover.WalkKey(k.w.Pool, k.n), " ME"))
+		k.ask(claimTake, k.item(failover.WalkKey(k.w.Pool, k.is.N), " ME"))
 	default: // another instance does the work
 		k.ours = false
 		k.progress = stats.ParseResizeWork(value)
@@ -575,8 +578,12 @@ func (k *walk) begin() {
 	now := k.e.Now
 	k.progress = stats.ResizeWork{Of: len(k.rest)}
 	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, 0
-	if k.stage == resize.Move {
-		k.e.LogLimited(slog.LevelInfo, k.w.Pool, "keys begin to move to other servers", event.Other.Attr(), "pool", k.w.Pool, "servers", len(k.rest), "rate", k.bp.Pool.MoveRate())
+	if k.is.Stage() == resize.Move {
+		what := "keys begin to move to other servers"
+		if k.is.Reversed() {
+			what = "keys begin to move back"
+		}
+		k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, event.Other.Attr(), "pool", k.w.Pool, "servers", len(k.rest), "rate", k.bp.Pool.MoveRate())
 	}
 }
 
@@ -588,7 +595,7 @@ func (k *walk) rate() {
 		p.Rate = float64(p.Done-k.rated) * 1e9 / float64(now-k.ratedAt)
 		k.ratedAt, k.rated = now, p.Done
 	}
-	if now < k.loggedAt+walkLog || k.stage != resize.Move {
+	if now < k.loggedAt+walkLog || k.is.Stage() != resize.Move {
 		return
 	}
 	k.loggedAt = now
@@ -600,11 +607,11 @@ func (k *walk) rate() {
 func (k *walk) logEnd() {
 	what, reports, p := "keys have moved to other servers", event.KeysMoved, &k.progress
 	switch {
-	case k.stage == resize.Move && (p.Rejected > 0 || len(k.away) > 0):
+	case k.is.Stage() == resize.Move && (p.Rejected > 0 || len(k.away) > 0):
 		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
 			"keys", p.Done, "lost", p.Rejected, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
 		return
-	case k.stage != resize.Move:
+	case k.is.Stage() != resize.Move:
 		what, reports = "keys were removed from servers that must not have them", event.Other
 		if p.Done == 0 {
 			return

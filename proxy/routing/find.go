@@ -44,10 +44,16 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 // pass adds server i to the servers that decide where a key is sent. It reports whether the
 // decision is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
-	if bp.Indexes != nil {
-		i = bp.Indexes[i]
-	}
+	i = bp.InView(i)
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
+}
+
+// InView returns the index in View of server i of bp.
+func (bp *BoundPool) InView(i int) int {
+	if bp.Indexes != nil {
+		return bp.Indexes[i]
+	}
+	return i
 }
 
 // findRebuilt does the work of Find for a pool that rebuilds its ring without ejected servers.
@@ -58,11 +64,7 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	out := make([]bool, len(bp.Servers))
 	out[owner] = true
 	for i := range out {
-		at := i
-		if bp.Indexes != nil {
-			at = bp.Indexes[i]
-		}
-		if phase := bp.View.Phase(at); i != owner && phase != health.In {
+		if phase := bp.View.Phase(bp.InView(i)); i != owner && phase != health.In {
 			out[i] = true
 			if bp.pass(p, i) {
 				return
@@ -95,14 +97,20 @@ func (bp *BoundPool) Serves(srv *upstream.Server) bool {
 // Serving returns which service a key gets while the server list changes: All if its server serves it as
 // usual, Nothing if this process does not know the list in force, and else the service of a key that moves.
 func (bp *BoundPool) Serving(key []byte) resize.Service {
-	if bp.View == nil || !bp.View.Moves() {
-		return resize.All
-	}
-	s := bp.View.Resize().Serves()
-	if s > resize.Nothing && !bp.Moves(key) {
-		return resize.All
-	}
+	s, _ := bp.ServingBy(key)
 	return s
+}
+
+// ServingBy returns Serving with the state that decides it. The caller uses no later state for the same command.
+func (bp *BoundPool) ServingBy(key []byte) (s resize.Service, by resize.Status) {
+	if bp.View == nil || !bp.View.Moves() {
+		return resize.All, by
+	}
+	by = bp.View.Resize()
+	if s = by.Serves(); s > resize.Nothing && !bp.Moves(key) {
+		s = resize.All
+	}
+	return s, by
 }
 
 // Outdated reports whether the instances use another server list than this one has. A command for all
@@ -135,27 +143,37 @@ func (bp *BoundPool) Moves(key []byte) bool {
 	return i < 0 || j < 0 || bp.Servers[i] != bp.Next.Servers[j]
 }
 
+// Ends returns bp as it is by the list that keys leave (from), and by the list to which they move (to). Next must
+// not be nil.
+func (bp *BoundPool) Ends(is resize.Status) (from, to *BoundPool) {
+	if is.Reversed() {
+		return bp.Next, bp
+	}
+	return bp, bp.Next
+}
+
 // Arrival is where a key that moves to another server is served. The new owner decides, or its substitute
 // server while it is out.
 type Arrival struct {
-	health.Route        // by the list to which the pool changes
-	Owner        int    // index of the new owner in Next; -1: none
+	health.Route        // by the list to which the key moves
+	Owner        int    // index of the new owner in that list; -1: none
 	Tag          uint64 // number in the cas tokens of clients, see divert.TagCas: it differs from those of other times and servers, because the cas of two servers can't be compared
 }
 
 // Arrives reports whether both owners of a key serve it, as it moves, or the new one alone does so.
 func (bp *BoundPool) Arrives(key []byte) bool {
-	return bp.Next != nil && bp.Serving(key) >= resize.Moving
+	return bp.Next != nil && bp.Serving(key) >= resize.Turning
 }
 
-// Arrival returns where a key is served while Arrives reports true.
-func (bp *BoundPool) Arrival(key []byte) Arrival {
-	part, h, owner := bp.Next.Pool.Place.Locate(key)
+// Arrival returns where a key is served in the state is, while Arrives reports true.
+func (bp *BoundPool) Arrival(is resize.Status, key []byte) Arrival {
+	_, to := bp.Ends(is)
+	part, h, owner := to.Pool.Place.Locate(key)
 	if owner < 0 {
 		return Arrival{Owner: owner}
 	}
-	a := Arrival{Route: bp.Next.Find(part, h, owner), Owner: owner}
-	a.Tag = divert.Tag(uint64(bp.View.Resize().Change()) + a.First.Number + 1<<11)
+	a := Arrival{Route: to.Find(part, h, owner), Owner: owner}
+	a.Tag = divert.Tag(uint64(is.Change()) + a.First.Number + 1<<11)
 	return a
 }
 

@@ -26,7 +26,7 @@ func (t *Table) Print() uint64 {
 			gutter = f.Gutter.Name
 		}
 		f.Gutter = nil
-		list, mode := p.wanted(), p.Resize
+		list, mode := p.Required(), p.Resize
 		if p.Next != nil {
 			mode = p.ResizeLater
 		}

@@ -85,13 +85,13 @@ func (p *Pool) Texts() map[uint32][]byte {
 
 // IsLearned reports whether no list of the configuration has the server t, but a list that this process has learned.
 func (p *Pool) IsLearned(t Target) bool {
-	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.wanted().Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address })
+	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.Required().Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address })
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
 // next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows.
 func (p *Pool) learn(list, next *List) {
-	wish := p.wanted()
+	wish := p.Required()
 	p.ResizeLater = p.Resize
 	if list != nil {
 		p.use(list)
@@ -153,7 +153,7 @@ func (t *Table) Resizes(old *Table) (list []string) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
 		switch {
-		case was == nil || p.Unknown || was.Unknown || p.wanted().Print() == was.wanted().Print():
+		case was == nil || p.Unknown || was.Unknown || p.Required().Print() == was.Required().Print():
 		case p.Resize != ResizePlain && was.Resize != ResizePlain && p.Resize == ResizeWarm:
 			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:
@@ -165,8 +165,8 @@ func (t *Table) Resizes(old *Table) (list []string) {
 	return list
 }
 
-// wanted returns the list that the configuration of p requires.
-func (p *Pool) wanted() *List {
+// Required returns the list that the configuration of p requires.
+func (p *Pool) Required() *List {
 	switch {
 	case p.Later != nil:
 		return p.Later

@@ -19,7 +19,7 @@ func (s Status) reloaded(list uint32) Status {
 	switch {
 	case !s.Holds():
 		s.Mine, s.Wish, s.Later = list, list, 0
-	case s.Mine != s.Wish && (s.Stage() == Stable || s.Next == s.Wish):
+	case s.Mine != s.Wish && (s.Stage() == Stable || s.Moves()):
 		if s.Later = list; list == s.Wish {
 			s.Later = 0
 		}

@@ -16,6 +16,14 @@
 //	4        Cool    new owner, which may have placeholders       after a WAIT and the lifetime of a placeholder; then Stable
 //	5        Clear   reads miss, mutations wait                   when n has been in the records of all servers for a WAIT; then Stable
 //
+// A change can be reversed: if all proxies wish the list in force again in Move or Settle, the next stage is Pause of the
+// next change, from the next list to the list in force (a turn). It begins like Pause after Stable, but no server is swept:
+// the keys that move already have their values at either owner. So reads ask the new owner and then the old one, as
+// in Move, which follows. Mutations wait, because a proxy in the stage before may still empty the former old owner. A proxy recognizes a
+// turn by the stage that it knew before. One that was started in between takes it for another Pause, and its reads may
+// miss. Two proxies may begin Settle and a turn at once: the turn has the higher number. Cool can't be reversed: mutations do
+// not empty the old owner there, so it would have to be swept.
+//
 // Mode warm goes through all stages but Clear, and moves the values. Mode flush has only Stable and
 // Clear: its values are lost. A proxy in mode flush that finds its peers in a stage of mode warm serves
 // no key that moves.
@@ -47,7 +55,7 @@
 // uses its own list and flushes nothing, as without this package. So reads may be old until all proxies have
 // the same list. A proxy that is reloaded follows the stages.
 //
-// If the configuration requires a third list, or the list in force again, a peer may just begin the change to
+// If the configuration requires a third list, or in Stable the list in force again, a peer may just begin the change to
 // the second one. So a proxy can still change to the second list until its peers have read its vote for
 // the other one. If the change begins before, the proxy takes part, and the next change follows.
 package resize
@@ -112,6 +120,11 @@ func (s State) advanced(wish uint32, warm bool) State {
 	return State{N: s.N + 1, List: s.List, Next: s.Next}
 }
 
+// turned returns the state after s if the change is reversed.
+func (s State) turned() State {
+	return State{N: (s.Change()+1)*uint32(stages) + uint32(Pause), List: s.Next, Next: s.List}
+}
+
 // Service says how a proxy serves a key.
 type Service uint8
 
@@ -122,6 +135,7 @@ const (
 	Nothing                 // not at all, because the proxy does not know the list in force
 	Staying                 // not now: reads miss, and mutations wait
 	Paused                  // by its old owner, but mutations wait
+	Turning                 // by both owners, as in the stage Move, but mutations wait
 	Moving                  // by both owners, as in the stage Move
 	Settling                // as in the stage Settle
 	Cooling                 // by its new owner, which may have a placeholder
@@ -133,6 +147,7 @@ type Status struct {
 	Lists
 	Seeks bool // this process searches for the lists that it lacks (Lacks), and serves no key meanwhile
 	Drops bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
+	Turns bool // in Pause: keys that move may have their values at either owner already
 }
 
 // Lists are the hashes of the lists of a proxy, and how it changes from one to the other.
@@ -179,10 +194,12 @@ func (s Status) Serves() Service {
 		return Cooling
 	case s.Superseded():
 		return Staying
-	case s.Mine == s.Wish || s.List != s.Mine || s.Next != s.Wish || s.Stage() == Stable:
+	case s.Mine == s.Wish || (s.List != s.Mine || s.Next != s.Wish) && !s.Reversed() || s.Stage() == Stable:
 		return Nothing
 	case !s.Warm:
 		return Staying
+	case s.Stage() == Pause && s.Turns:
+		return Turning
 	}
 	return [...]Service{Pause: Paused, Move: Moving, Settle: Settling, Cool: Cooling, Clear: Staying}[s.Stage()]
 }
@@ -191,6 +208,17 @@ func (s Status) Serves() Service {
 // now use it.
 func (s Status) Superseded() bool {
 	return s.Stage() == Stable && s.Mine != s.Wish && s.List == s.Wish
+}
+
+// Reversed reports whether keys move from the list Wish to the list Mine, and not from Mine to Wish.
+func (s Status) Reversed() bool {
+	return s.Stage() != Stable && s.Mine != s.Wish && s.List == s.Wish && s.Next == s.Mine
+}
+
+// TakenBack reports whether the configuration requires the list that keys leave. The next stage is then a turn, when all
+// proxies agree.
+func (s Status) TakenBack() bool {
+	return (s.Stage() == Move || s.Stage() == Settle) && s.Required() == s.List
 }
 
 // UsesOwn reports whether this process serves by its own list, although its peers use another one, which it does
@@ -203,7 +231,7 @@ func (s Status) UsesOwn() bool {
 // Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must
 // use only the list Wish. The process is then like one that was started with that list.
 func (s Status) Forgets() bool {
-	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && (s.List != s.Mine || s.Stage() != Stable && s.Next != s.Wish)
+	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && !s.Reversed() && (s.List != s.Mine || s.Stage() != Stable && s.Next != s.Wish)
 }
 
 // Lacks returns the hashes of the lists by which the peers of this process serve, and which it does not know: the list in
@@ -222,9 +250,12 @@ func (s Status) Lacks() (lists []uint32) {
 	return lists
 }
 
-// Holds reports whether the keys of this process still have their servers by the list Mine. If they do,
+// Holds reports whether the keys of this process have their servers by the list Mine, or move to them. If they do,
 // a reload must not use another list at once.
-func (s Status) Holds() bool { return s.N != 0 && s.List == s.Mine }
+func (s Status) Holds() bool { return s.N != 0 && (s.List == s.Mine || s.Reversed()) }
+
+// Moves reports whether keys move from the list Mine to the list Wish, or back.
+func (s Status) Moves() bool { return s.Stage() != Stable && s.Next == s.Wish || s.Reversed() }
 
 // Changing reports whether this process knows the list in force, and another one follows it.
 func (s Status) Changing() bool {
@@ -280,6 +311,7 @@ func (r *Resize) Read(s State, now int64) bool {
 }
 
 func (r *Resize) set(s State, now int64) {
+	r.Turns = s.Stage() == Pause && r.N+1 != s.N // otherwise this process knew the stage Stable before it
 	r.State, r.Since, r.sweeps = s, now, false
 	clear(r.Held)
 }
@@ -303,7 +335,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 	r.wished = cmp.Or(r.wished, now) // a new keeper
 	r.Drops = r.Later != 0 && r.Stage() == Stable && (r.List != r.Mine || now >= r.wished+dropPings*int64(ping))
 	wait := waitPings * int64(ping)
-	if r.List != r.Mine { // perhaps no proxy knows the list in force; a peer that does is earlier
+	if !r.Holds() { // perhaps no proxy knows the list in force; a peer that does is earlier
 		wait *= aloneTimes
 	}
 	change := [2]uint32{r.N, r.Wish}
@@ -333,8 +365,11 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 			life = placeholders
 		}
 		switch {
-		case !r.Warm || r.List != r.Mine || r.Next != r.Wish || !replicated(life):
+		case !r.Warm || r.Serves() == Nothing || !replicated(life):
 			return false
+		case r.TakenBack() && agreed && ready && now >= r.wished+wait:
+			r.set(r.turned(), now)
+			return true
 		case (stage == Move || stage == Settle) && r.swept != change:
 			r.sweeps = true
 			return false
@@ -372,7 +407,7 @@ func (r *Resize) Overdue(now int64, ping time.Duration) bool {
 // the same list. A proxy that knows the list in force is the first that goes on.
 func (r *Resize) Patience(ping time.Duration) int64 {
 	wait := aloneTimes * waitPings * int64(ping)
-	if r.List != r.Mine {
+	if !r.Holds() {
 		wait *= aloneTimes
 	}
 	return max(r.Since, r.wished) + wait
