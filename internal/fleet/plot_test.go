@@ -491,6 +491,31 @@ var plots = map[string]plot{
 		f.after(second, wait)
 	},
 
+	// The list of servers changes, and changes back while keys move, up to three times.
+	"resize, turn": func(f *fleet, i int) { f.turn(i, func() {}) },
+	"resize, turn, hang": func(f *fleet, i int) {
+		f.turn(i, func() { f.hangFor(f.rand.IntN(f.servers), 200*milli, 3*second) })
+	},
+	"resize, turn, kill": func(f *fleet, i int) {
+		f.turn(i, func() { f.killFor(f.rand.IntN(f.servers), 200*milli, 3*second) })
+	},
+	"resize, turn, restart": func(f *fleet, i int) {
+		f.turn(i, func() {
+			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			f.note("", "RESTART p%d", s.id)
+			s.die()
+			f.after(f.between(50*milli, 2*second), s.start)
+		})
+	},
+	"resize, turn, pause": func(f *fleet, i int) {
+		f.turn(i, func() {
+			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			f.note("", "PAUSE p%d", s.id)
+			s.pause()
+			f.after(f.between(200*milli, 6*second), s.resume)
+		})
+	},
+
 	// All servers are replaced, and then replaced by the first ones. Instances are restarted or reloaded with the
 	// new list and the former one, one after the other.
 	"replace": func(f *fleet, i int) { f.replaceAll(func() {}) },
@@ -579,6 +604,33 @@ func (f *fleet) takeOutFirst(i int) {
 			f.after(2*moving+f.upTo(moving), s.reload)
 		}
 	}
+}
+
+// turn removes server i, or changes the weights, and takes that back while keys move, up to three times. Instances are
+// reloaded up to three seconds apart. The function fault is called at some time.
+func (f *fleet) turn(i int, fault func()) {
+	weights := f.one(2)
+	at := int64(0)
+	for range 2 + f.rand.IntN(3) {
+		f.after(at, func() {
+			switch {
+			case weights:
+				reweigh(&f.layout)
+			case f.gone == i:
+				f.gone = -1
+			default:
+				f.gone = i
+			}
+			f.edition++
+			f.note("", "RELOAD %+v", f.layout)
+			for _, s := range f.sidecars {
+				f.after(f.upTo(3*second), s.reload)
+			}
+		})
+		at += f.between(moving, 4*moving)
+	}
+	f.after(f.upTo(at), fault)
+	f.lasts(at + 2*f.settles())
 }
 
 func reweigh(l *layout) { l.reweighed = !l.reweighed }

@@ -1,0 +1,75 @@
+package fleet
+
+// This file reverses changes of the servers of a pool while keys move (package health/resize).
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"ringside/proxy/health/resize"
+)
+
+// all reports whether a condition holds for the change of the servers on all instances.
+func (f *fleet) all(is func(is resize.Status) bool) bool {
+	return !slices.ContainsFunc(f.stages(), func(s resize.Status) bool { return !is(s) })
+}
+
+// TestResizeTurn gives all instances the list in force back, in a stage. The keys move back before they have
+// all moved, twice. No key is missing at any time, and no server is flushed.
+func TestResizeTurn(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for _, stage := range []resize.Stage{resize.Pause, resize.Move} {
+			name := fmt.Sprintf("strict %t, stage %d", strict, stage)
+			f := filled(strict)
+			f.rate = 1
+			flushes, none := f.flushes, 0
+			read := func(when string) {
+				for i := range f.sidecars {
+					if n := f.reads(i); n != len(f.values) {
+						t.Errorf("%s: %d keys of %d are read through p%d %s: %+v", name, n, len(f.values), i, when, f.stages())
+					}
+				}
+			}
+			read("before")
+			f.reload(func(l *layout) { l.gone = 2 })
+			for turn, gone := range []int{-1, 2} {
+				reach := stage
+				if turn > 0 {
+					reach = resize.Move
+				}
+				var began uint32
+				f.until(t, name+": it does not begin", func() bool {
+					began = f.stages()[0].Change()
+					return f.all(func(is resize.Status) bool { return is.Stage() == reach && is.Change() == began })
+				})
+				f.reload(func(l *layout) { l.gone = gone })
+				at, paused := f.now, false
+				f.until(t, name+": the keys do not move back", func() bool {
+					if !paused && f.all(func(is resize.Status) bool { return is.Change() == began+1 && is.Serves() == resize.Turning }) {
+						paused = true
+						if n := f.reads(turn); n != len(f.values) {
+							t.Errorf("%s: %d keys of %d are read in a turn: %+v", name, n, len(f.values), f.stages())
+						}
+					}
+					if slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return is.Serves() == resize.Nothing }) {
+						none++
+					}
+					return f.all(func(is resize.Status) bool {
+						return is.Stage() == resize.Move && is.Change() == began+1 && is.Reversed() == (turn == 0)
+					})
+				})
+				if lasts := f.now - at; !paused && strict || lasts > 25*second {
+					t.Errorf("%s: turn %d begins after %d s", name, turn, lasts/second)
+				}
+				read("in the other direction")
+			}
+			f.reload(func(l *layout) { l.gone = -1 })
+			f.until(t, name+": it does not end", f.changed)
+			read("at the end")
+			if f.broken != "" || len(f.stale) > 0 || f.flushes != flushes || none > 0 || f.stages()[0].Mine != f.stages()[0].List {
+				t.Errorf("%s: %s %q, %d flushes, %d times no list, %+v", name, f.broken, f.stale, f.flushes-flushes, none, f.stages())
+			}
+		}
+	}
+}
