@@ -143,7 +143,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 			health[i] = Health{Bad, "It is not known yet which server list is in force", "Until most servers have answered, this instance serves no keys of the pool."}
 		}
 		if r := ResizeOf(after.Sum, pool); r != nil {
-			if r.Step == moving || r.Step == checking || r.Step == ending {
+			if !r.Back && (r.Step == moving || r.Step == checking || r.Step == ending) { // when keys move back, they move to the servers of this pool
 				health[i].addNew(all, before, after, pool, len(pools))
 			}
 			r.show(&health[i])

@@ -17,6 +17,7 @@ import (
 // Resize describes a change of the servers of a pool that has not ended.
 type Resize struct {
 	Pool     string   `json:"pool"`
+	Back     bool     `json:"back"`  // true if the change is reversed: keys move back to the servers of this configuration
 	Level    string   `json:"level"` // Good while the change goes on, Warn while it must wait, Bad if this instance serves no keys meanwhile
 	Step     string   `json:"step"`  // stage of the change, in one word
 	Text     string   `json:"text"`  // the progress in one or more sentences, with what changes
@@ -60,9 +61,13 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	}
 	w := &s.Work
 	is := &Resize{Pool: p.Name, Level: Good, Seconds: int64(s.Since / time.Second), Joins: []string{}, Leaves: []string{}, By: Clean(w.By[:min(len(w.By), mostBy)]), Ours: s.Ours, Done: w.Done, Rejected: w.Rejected, Listing: w.Listing, Rate: round(w.Rate)}
-	if p.Next != nil {
-		is.Joins, is.Leaves = missing(p.Next.Servers, p.Servers), missing(p.Servers, p.Next.Servers)
-		if named := func(t table.Target) bool { return t.Name == w.Server }; slices.ContainsFunc(p.Servers, named) || slices.ContainsFunc(p.Next.Servers, named) {
+	old, next := p.List(), p.Next
+	if is.Back = s.Reversed() && next != nil; is.Back {
+		old, next = next, old
+	}
+	if next != nil {
+		is.Joins, is.Leaves = missing(next.Servers, old.Servers), missing(old.Servers, next.Servers)
+		if named := func(t table.Target) bool { return t.Name == w.Server }; slices.ContainsFunc(old.Servers, named) || slices.ContainsFunc(next.Servers, named) {
 			is.Server, is.At, is.Of = w.Server, w.At, w.Of
 		}
 	}
@@ -90,11 +95,11 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	default:
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
-	is.Text = is.sentences(s.Warm)
+	is.Text = is.sentences(s)
 	if is.Learned = p.Learned || p.Next != nil && p.Next.Learned; is.Learned {
 		is.Text += " This instance was started with other servers than its peers. It has read their list from the servers, and serves by it."
 	}
-	if gone := ownersOut(sum, p); len(gone) > 0 && (is.Step == moving || is.Step == checking || is.Step == ending) {
+	if gone := ownersOut(sum, p.Name, old); len(gone) > 0 && (is.Step == moving || is.Step == checking || is.Step == ending) {
 		is.Text += " " + enumerate(gone) + oneOrAll(gone, " is", " are") + " out: keys that did not move from there before are lost."
 	}
 	if is.Level == Good && s.Waiting() != "" {
@@ -108,10 +113,10 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	return is
 }
 
-// ownersOut returns the names of the servers of p that are out, or must be flushed.
-func ownersOut(sum *stats.Snapshot, p *table.Pool) (names []string) {
-	for _, t := range p.Servers {
-		if m := sum.Phase(p.Name, t.Name); m != nil && (m.Phase == health.Out || m.Phase == health.Returning) {
+// ownersOut returns the names of the servers of a list of a pool that are out, or must be flushed.
+func ownersOut(sum *stats.Snapshot, pool string, list *table.List) (names []string) {
+	for _, t := range list.Servers {
+		if m := sum.Phase(pool, t.Name); m != nil && (m.Phase == health.Out || m.Phase == health.Returning) {
 			names = append(names, t.Name)
 		}
 	}
@@ -176,8 +181,12 @@ func missing(list, other []table.Target) []string {
 	return names
 }
 
-// sentences describes the change. warm means that the keys move with their values.
-func (is *Resize) sentences(warm bool) string {
+// sentences describes the change s.
+func (is *Resize) sentences(s *stats.ResizeSnapshot) string {
+	move, moved := "Keys move to other servers"+is.changes(), "Keys have moved to other servers"+is.changes()
+	if is.Back {
+		move, moved = "Keys move back"+is.changes(), "Keys have moved back"+is.changes()
+	}
 	switch is.Step {
 	case unknown:
 		return "This instance serves no keys of the pool: reads miss, and writes fail. " + is.Why + ". " + is.Remedy + "."
@@ -186,20 +195,28 @@ func (is *Resize) sentences(warm bool) string {
 	case waiting:
 		return fmt.Sprintf("The servers change%s when all instances have the new configuration, so far for %s.", is.changes(), Ago(time.Duration(is.Seconds)*time.Second))
 	case preparing:
-		if !warm {
+		if !s.Warm {
 			return fmt.Sprintf("The servers change%s. The servers that gain keys are flushed first.", is.changes())
 		}
 		return fmt.Sprintf("The servers change%s. The servers that gain keys are listed first, and keys that will move there are removed.%s", is.changes(), is.work("removed"))
 	case pausing:
-		return "Keys are about to move" + is.changes() + ". Writes of these keys wait until all instances know it."
+		what := "Keys are about to move"
+		if is.Back {
+			what = "Keys are about to move back"
+		}
+		return what + is.changes() + ". Writes of these keys wait until all instances know it."
 	case moving:
-		return "Keys move to other servers" + is.changes() + "." + is.work("moved")
+		text := move + "." + is.work("moved")
+		if s.TakenBack() {
+			text += " This configuration reverses that: the keys move back when all instances have it."
+		}
+		return text
 	case checking:
-		return "Keys have moved to other servers" + is.changes() + ". The old servers are listed once more." + is.work("removed")
+		return moved + ". The old servers are listed once more." + is.work("removed")
 	case ending:
-		return "Keys have moved to other servers" + is.changes() + ". The change ends within seconds."
+		return moved + ". The change ends within seconds."
 	}
-	return "Keys move to other servers" + is.changes() + ". For a moment, they miss, and their writes wait."
+	return move + ". For a moment, they miss, and their writes wait."
 }
 
 // changes returns the names of the servers that join and leave, in parentheses.

@@ -32,10 +32,8 @@ func (s *ResizeSnapshot) Waiting() string {
 	switch {
 	case !s.Due() || s.Serves() == resize.Nothing:
 		return ""
-	case s.Stage() == resize.Stable:
-		return cmp.Or(s.Waits, s.Work.Why)
 	}
-	return s.Work.Why
+	return cmp.Or(s.Waits, s.Work.Why)
 }
 
 // ResizeWork is the progress of the work on the servers in one stage of a change. The instance that does the
