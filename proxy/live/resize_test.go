@@ -17,6 +17,9 @@ func TestResizeSentences(t *testing.T) {
 	at := func(s resize.Stage) resize.State { return resize.State{N: 12 + uint32(s), List: 1, Next: 2} }
 	stable := resize.State{N: 12, List: 1}
 	work := stats.ResizeWork{By: "web-2/17", Server: "b", At: 2, Of: 3, Done: 41200, Left: 9980, Listed: true, Rate: 4990}
+	taken, workBack := resize.Lists{Mine: 1, Wish: 2, Later: 1, Warm: true}, work
+	workBack.Server = "d"
+	back := func(s resize.Stage) resize.State { return resize.State{N: 18 + uint32(s), List: 2, Next: 1} }
 	var flush stats.ResizeWork
 	flush.Of, flush.Why = 2, "b: it has answered flush_all with \"ERROR\""
 	phases := []stats.PhaseSnapshot{
@@ -67,6 +70,14 @@ func TestResizeSentences(t *testing.T) {
 			"good: Keys have moved to other servers (new: d; removed: c). The old servers are listed once more. a is out: keys that did not move from there before are lost."},
 		{"ends", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Cool), Lists: both}},
 			"good: Keys have moved to other servers (new: d; removed: c). The change ends within seconds. a is out: keys that did not move from there before are lost."},
+		{"moves, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: taken}, Waits: "instance web-2/17 has another configuration"},
+			"warn: Keys move to other servers (new: d; removed: c). This configuration reverses that: the keys move back when all instances have it. a is out: keys that did not move from there before are lost. It must wait: instance web-2/17 has another configuration. Give all instances the same file, and reload them."},
+		{"pauses before keys move back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Pause), Lists: taken, Turns: true}},
+			"good: Keys are about to move back (new: c; removed: d). Writes of these keys wait until all instances know it."},
+		{"moves back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Move), Lists: taken}, Work: workBack},
+			"good: Keys move back (new: c; removed: d). 41,200 keys moved so far, 4,990/s; 9,980 left on d, about 2 s (2 of 3 servers). Instance web-2/17 does it. a and d are out: keys that did not move from there before are lost."},
+		{"looks again after keys moved back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Settle), Lists: taken}},
+			"good: Keys have moved back (new: c; removed: d). The old servers are listed once more. a and d are out: keys that did not move from there before are lost."},
 		{"clears", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Clear), Lists: resize.Lists{Mine: 1, Wish: 2}}},
 			"good: Keys move to other servers (new: d; removed: c). For a moment, they miss, and their writes wait."},
 		{"has another list", stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 7}, Lists: old}},
