@@ -159,6 +159,8 @@ type fleet struct {
 type tally struct {
 	asked, hits, gaps, errors, ejected, returned, flushes int
 
+	turned int // number of runs in which a change of servers was reversed while keys moved
+
 	// raced counts reads of a value that another proxy's repair has copied during a
 	// flush_all. The repair read it from a replica that was not flushed yet, and stored
 	// it on one that was already empty. No tombstone covers all keys.
@@ -492,6 +494,9 @@ func play(t *testing.T, c scenario, from, to uint64) {
 	}
 	t.Logf("%d requests, %d hits, %d errors, %d ejections, %d returns, %d flushes, %d stale, %d undone by repairs, digest %016x",
 		sum.asked, sum.hits, sum.errors, sum.ejected, sum.returned, sum.flushes, len(sum.stale), sum.raced, digest.Sum64())
+	if len(c.faults) > 0 && strings.HasPrefix(c.faults[0], "resize, turn") && sum.turned == 0 {
+		t.Error("no change was reversed: the runs show nothing")
+	}
 	if (c.mode != table.FailFast || c.copies.Copies > 0) && !c.calm && c.restart == 0 && sum.ejected == 0 && to-from > 4 {
 		t.Error("nothing was ever ejected: the runs show nothing")
 	}
@@ -504,6 +509,7 @@ func (s *tally) add(o *tally) {
 	s.ejected += o.ejected
 	s.returned += o.returned
 	s.flushes += o.flushes
+	s.turned += o.turned
 	s.raced += o.raced
 	s.stale = append(s.stale, o.stale...)
 }

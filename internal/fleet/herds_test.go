@@ -32,6 +32,13 @@ func resizedHerd(name string, h herd, asks []ask, faults ...string) scenario {
 		asks: asks, faults: faults, count: 2, calm: true, exact: true, few: true, herd: &h}
 }
 
+// turnedHerd returns a fleet whose servers change, and change back while keys move.
+func turnedHerd(name string, h herd, asks []ask) scenario {
+	c := resizedHerd(name, h, asks, "resize, turn")
+	c.rate, c.count, c.cold, c.pace = 1, 1, 200, 40*milli
+	return c
+}
+
 // faulty returns c with servers that fail.
 func faulty(c scenario) scenario {
 	c.calm, c.few = false, false
@@ -147,6 +154,9 @@ var herds = []scenario{
 	threeProxies(resizedHerd("guard, resize, restarts", moved, deleting, "resize, restart"), 1),
 	threeProxies(resizedHerd("guard, resize, three proxies of two engines", movedCrowd, writing, "resize", "resize, weights"), 2),
 	resizedHerd("guard, resize, back", moved, deleting, "resize, back"),
+	turnedHerd("guard, resize, turn", moved, wanting),
+	turnedHerd("guard, resize, writers, turn", movedCrowd, writing),
+	turnedHerd("tags, resize, turn", movedTags, invalidating),
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
 

@@ -606,31 +606,52 @@ func (f *fleet) takeOutFirst(i int) {
 	}
 }
 
-// turn removes server i, or changes the weights, and takes that back while keys move, up to three times. Instances are
-// reloaded up to three seconds apart. The function fault is called at some time.
+// turn removes server i, or changes the weights. Whenever keys move, that is taken back, up to three times. Instances are
+// reloaded up to a second apart. The function fault is called at some time.
 func (f *fleet) turn(i int, fault func()) {
 	weights := f.one(2)
-	at := int64(0)
-	for range 2 + f.rand.IntN(3) {
-		f.after(at, func() {
-			switch {
-			case weights:
-				reweigh(&f.layout)
-			case f.gone == i:
-				f.gone = -1
-			default:
-				f.gone = i
+	left, first, waits := 2+f.rand.IntN(3), true, false
+	lasts := f.now + int64(left)*3*moving
+	f.lasts(lasts - f.now + 2*f.settles())
+	var look func()
+	look = func() {
+		is := resize.Status{}
+		for _, s := range f.sidecars {
+			for _, w := range s.p.Agents() {
+				is.State = resize.Merge(is.State, w.View.Resize().State)
+				if w.View.Resize().Serves() == resize.Turning {
+					f.turned = 1
+				}
 			}
-			f.edition++
-			f.note("", "RELOAD %+v", f.layout)
-			for _, s := range f.sidecars {
-				f.after(f.upTo(3*second), s.reload)
-			}
-		})
-		at += f.between(moving, 4*moving)
+		}
+		switch {
+		case left > 0 && (is.Stage() == resize.Pause || first) && !waits:
+			first, waits = false, true
+			f.after(f.upTo(2*second), func() {
+				switch {
+				case weights:
+					reweigh(&f.layout)
+				case f.gone == i:
+					f.gone = -1
+				default:
+					f.gone = i
+				}
+				left--
+				f.edition++
+				f.note("", "RELOAD %+v", f.layout)
+				for _, s := range f.sidecars {
+					f.after(f.upTo(second), s.reload)
+				}
+			})
+		case is.Stage() != resize.Pause:
+			waits = false
+		}
+		if f.now < lasts {
+			f.after(100*milli, look)
+		}
 	}
-	f.after(f.upTo(at), fault)
-	f.lasts(at + 2*f.settles())
+	look()
+	f.after(f.upTo(2*moving), fault)
 }
 
 func reweigh(l *layout) { l.reweighed = !l.reweighed }

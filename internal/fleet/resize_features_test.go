@@ -106,6 +106,13 @@ func counts(t *testing.T, c scenario, seed uint64, buffer *table.Buffer, fault f
 // acknowledged may be lost, and none may count twice.
 func TestResizeCounters(t *testing.T) {
 	buffer := &table.Buffer{Every: 200 * time.Millisecond, Keep: 5 * time.Second, Keys: 100}
+	turn := func(f *fleet) {
+		gone := 2
+		if f.gone == gone {
+			gone = -1
+		}
+		f.reload(func(l *layout) { l.gone = gone })
+	}
 	for _, c := range []struct {
 		name     string
 		sidecars int
@@ -119,6 +126,8 @@ func TestResizeCounters(t *testing.T) {
 		{"buffer, strict, three instances", 3, true, buffer, nil},
 		{"autocreate, a server hangs", 2, true, nil, func(f *fleet) { f.hangFor(1, 200*milli, 300*milli) }},
 		{"buffer, a server hangs", 2, true, buffer, func(f *fleet) { f.hangFor(1, 200*milli, 300*milli) }},
+		{"autocreate, keys move back", 2, true, nil, turn},
+		{"buffer, keys move back", 3, false, buffer, turn},
 		{"autocreate, an instance restarts", 3, true, nil, func(f *fleet) {
 			f.sidecars[2].die()
 			f.after(50*milli, f.sidecars[2].start)
