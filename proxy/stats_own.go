@@ -164,7 +164,7 @@ func (e *Engine) statsServers(s *client.Session) {
 				}
 			}
 			for _, pool := range b.pools {
-				if m := sum.Phase(pool, b.target.Name); m != nil {
+				if m := sum.Phase(pool, b.target); m != nil {
 					m.Report(r)
 				}
 			}

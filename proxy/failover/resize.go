@@ -137,8 +137,8 @@ func (w *Agent) addResize(into *stats.Snapshot, now int64) {
 	}
 	to := into.Resize(w.Pool)
 	if server >= 0 {
-		to.For = w.Servers[server].Name
-		why = "server " + to.For + " " + why
+		to.For = w.Servers[server]
+		why = "server " + to.For.Name + " " + why
 	}
 	to.Status, to.Since, to.Waits = is, time.Duration(now-max(began, w.Began)), why
 	if s := w.sweep; s != nil && s.change == [2]uint32{is.N, is.Wish} && is.Stage() == resize.Stable {

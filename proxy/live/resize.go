@@ -116,7 +116,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 // ownersOut returns the names of the servers of a list of a pool that are out, or must be flushed.
 func ownersOut(sum *stats.Snapshot, pool string, list *table.List) (names []string) {
 	for _, t := range list.Servers {
-		if m := sum.Phase(pool, t.Name); m != nil && (m.Phase == health.Out || m.Phase == health.Returning) {
+		if m := sum.Phase(pool, t); m != nil && (m.Phase == health.Out || m.Phase == health.Returning) {
 			names = append(names, t.Name)
 		}
 	}
@@ -147,12 +147,12 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
 	case i >= 0:
 		return why, waitRemedies[i].Means
-	case s.For == "" || m == nil || s.Stage() != resize.Stable:
+	case s.For.Name == "" || m == nil || s.Stage() != resize.Stable:
 		return why, ""
 	}
-	name := "server " + Clean(s.For)
+	name := "server " + Clean(s.For.Name)
 	otherwise := ". If it is gone for good, remove it from the file, too"
-	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For) {
+	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{m.Target}, p.Servers)) > 0 {
 		name, otherwise = "the new "+name, ", or take the change back"
 	}
 	switch {
@@ -286,7 +286,7 @@ func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools i
 				s.Why = seen.Why
 			}
 		}
-		if m := after.Sum.Phase(p.Name, target.Name); m != nil {
+		if m := after.Sum.Phase(p.Name, target); m != nil {
 			s.keeperSays(m, after.At)
 		}
 		t.S.add(&s, before, after, target)

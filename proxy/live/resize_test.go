@@ -40,11 +40,11 @@ func TestResizeSentences(t *testing.T) {
 			"good: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s."},
 		{"waits for a server", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second, Waits: "server a is OUT"},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s. It must wait: server a is OUT."},
-		{"waits for a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server d is OUT", For: "d"},
+		{"waits for a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server d is OUT", For: table.Target{Name: "d"}},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: the new server d refuses connections. Start memcached there, or take the change back."},
-		{"waits for a server that is drained", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server a is OUT", For: "a"},
+		{"waits for a server that is drained", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server a is OUT", For: table.Target{Name: "a"}},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: server a is drained by an operator. ringside server restore ends that."},
-		{"waits for a server that rejoins", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server b is WARM", For: "b"},
+		{"waits for a server that rejoins", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server b is WARM", For: table.Target{Name: "b"}},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: server b is rejoining."},
 		{"waits for a server without the crawler", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Why: "server d can't list its keys: CLIENT_ERROR lru crawler disabled"}},
 			"warn: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. This instance does it. It must wait: server d can't list its keys: CLIENT_ERROR lru crawler disabled. Send it the command lru_crawler enable, or start memcached there without no_lru_crawler."},
@@ -119,7 +119,7 @@ func TestResizeWaitsForOldServer(t *testing.T) {
 	p := poolOf(table.Rehash)
 	p.Next = &table.List{Servers: append(p.Servers[:3:3], table.Target{Name: "d", Network: "tcp", Address: "d:1"})}
 	sum := &stats.Snapshot{Phases: []stats.PhaseSnapshot{{Pool: "main", Target: p.Servers[1], Phase: health.Out, Suspect: true, Why: "connection refused"}}}
-	is := &stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}}, For: "b", Waits: "server b is OUT"}
+	is := &stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}}, For: table.Target{Name: "b"}, Waits: "server b is OUT"}
 	why, remedy := waitsFor(sum, p, is)
 	if want := "server b refuses connections. Start memcached there. If it is gone for good, remove it from the file, too"; why+". "+remedy != want {
 		t.Errorf("got %q, want %q", why+". "+remedy, want)
@@ -156,7 +156,7 @@ func TestResizeHealth(t *testing.T) {
 		{"moves, and an old server is away", resize.State{N: 14, List: 1, Next: 2}, dead, Down, Health{Bad, "a refuses connections",
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. d, which is new and has keys already, does not serve either."}},
 	} {
-		is := &stats.ResizeSnapshot{Status: resize.Status{State: test.state, Lists: both}, For: "d", Waits: "server d is OUT"}
+		is := &stats.ResizeSnapshot{Status: resize.Status{State: test.state, Lists: both}, For: table.Target{Name: "d"}, Waits: "server d is OUT"}
 		if is.Stage() != resize.Stable {
 			is.Waits = ""
 		}

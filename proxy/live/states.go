@@ -99,7 +99,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 					is.State = Down
 				}
 			}
-			if m := sum.Phase(pool.Name, t.Name); m != nil {
+			if m := sum.Phase(pool.Name, t); m != nil {
 				is.keeperSays(m, now)
 			}
 			list = append(list, is)

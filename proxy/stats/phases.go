@@ -44,14 +44,16 @@ type Roll struct {
 }
 
 // Phase returns the state of one server of a pool. It returns nil if the pool has no keeper or no
-// such server.
-func (s *Snapshot) Phase(pool, server string) *PhaseSnapshot {
+// such server. Two servers can have the same name while the servers of the pool change: the address counts then.
+func (s *Snapshot) Phase(pool string, server table.Target) (is *PhaseSnapshot) {
 	for i := range s.Phases {
-		if m := &s.Phases[i]; m.Pool == pool && m.Target.Name == server {
-			return m
+		if m := &s.Phases[i]; m.Pool == pool && m.Target.Name == server.Name {
+			if is == nil || m.Target.Network == server.Network && m.Target.Address == server.Address {
+				is = m
+			}
 		}
 	}
-	return nil
+	return is
 }
 
 // Outages returns how often the server was ejected, including the current outage.

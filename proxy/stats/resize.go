@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"ringside/proxy/health/resize"
+	"ringside/proxy/table"
 )
 
 // ResizeSnapshot is the state of a change of a pool's servers, as one instance sees it. Pools that do not
@@ -16,7 +17,7 @@ type ResizeSnapshot struct {
 	resize.Status
 	Since time.Duration // how long this instance has known the stage; in resize.Stable, at most how long it has had its list
 	Waits string        // why keys do not begin to move, in words; empty: no reason is known
-	For   string        // name of the server to which Waits applies; empty: none, or other instances
+	For   table.Target  // the server to which Waits applies; zero: none, or other instances
 	Work  ResizeWork
 	Ours  bool // this instance does Work
 	Keys  ResizeKeys
