@@ -47,6 +47,7 @@ type scenario struct {
 	others      bool   // there are as many servers in addition, which replace the others at once: layout.replaced
 	wrongFormer bool   // the list in warm_from lacks a former server
 	formerName  string // name of the pool in warm_from; empty: one that no instance has used
+	spare       int    // number of nodes to which the first server can move: layout.at
 	fill        bool   // there are as many servers in addition, which have a value of each key: the pool fills from them
 	gutter      int    // number of servers in the gutter pool, which store no other keys; 0: no gutter
 	beside      bool   // a second pool without requests has the same servers
@@ -301,7 +302,7 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	if c.callers > 0 {
 		f.features = f.drawFeatures()
 	}
-	nodes := c.servers + c.gutter
+	nodes := c.servers + c.gutter + c.spare
 	if c.others || c.fill {
 		nodes += c.servers
 	}

@@ -25,6 +25,9 @@ type layout struct {
 	renamed   bool  // the pool has another name
 	replaced  bool  // all servers are others: see scenario.others
 	aliased   int   // one plus the server that has another name; 0: none
+	at        int   // the address of the first server: that of a spare node, counted from 1; 0: its own
+	from      int   // one plus the address of the first server in the list of warm_from, as in the field at; 0: there is no warm_from
+	swapped   bool  // the second and the third server have exchanged their names
 }
 
 // limits are too high to be reached.
@@ -49,6 +52,7 @@ func (f *fleet) reload(change func(l *layout)) {
 // table returns the configuration of sidecars.
 func (s *sidecar) table() *table.Table {
 	f := s.f
+	spare := f.layout.at
 	pool := func(name string, from, n, gone int) *table.Pool {
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
 		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
@@ -59,6 +63,12 @@ func (s *sidecar) table() *table.Table {
 			if i != gone {
 				name := fmt.Sprintf("s%d", from+i)
 				m := table.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name}
+				if from+i == 0 && spare > 0 {
+					m.Address = f.nodes[f.servers+spare-1].name
+				}
+				if f.swapped && (i == 1 || i == 2) {
+					m.Address = f.nodes[3-i].name
+				}
 				if f.aliased == from+i+1 {
 					m.Name = "alias"
 				}
@@ -84,6 +94,10 @@ func (s *sidecar) table() *table.Table {
 		}
 		p.From = pool("main", former, f.servers, lacks).List()
 		p.Former = cmp.Or(f.formerName, "former")
+	}
+	if f.from > 0 {
+		spare = f.from - 1
+		p.From, p.Former = pool("main", first, f.servers, f.gone).List(), "former"
 	}
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
 		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},

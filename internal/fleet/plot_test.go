@@ -526,6 +526,20 @@ var plots = map[string]plot{
 		f.replaceAll(func() { f.killFor(f.rand.IntN(len(f.nodes)), 200*milli, 3*second) })
 	},
 
+	// A server keeps its name and gets another address, and then a third one, or its former one. One of the servers at these
+	// addresses fails meanwhile. An instance may be restarted, and may know the former list (warm_from).
+	"readdress, kill": func(f *fleet, i int) {
+		f.readdress(func(l *layout) { l.at = 1 }, func() { f.killFor(i, 200*milli, 8*second) })
+	},
+	"readdress, hang": func(f *fleet, i int) {
+		f.readdress(func(l *layout) { l.at = 1 }, func() { f.hangFor(i, 200*milli, 8*second) })
+	},
+
+	// Two servers exchange their names.
+	"swap": func(f *fleet, i int) {
+		f.readdress(func(l *layout) { l.swapped = true }, func() { f.hangFor(i, 200*milli, 8*second) })
+	},
+
 	// Keys get fewer replicas, and then more again.
 	"fewer": func(f *fleet, i int) {
 		f.reload(func(l *layout) { l.fewer = true })
@@ -577,6 +591,38 @@ func (f *fleet) replaceAll(fault func()) {
 		})
 		f.lasts(at + 2*moving + f.settles())
 		at += f.between(4*moving, 8*moving)
+	}
+}
+
+// readdress applies a change to the configuration, and later takes it back or gives the first server another address.
+// fault causes a fault, once for each change.
+func (f *fleet) readdress(change func(l *layout), fault func()) {
+	at := int64(0)
+	for range 2 {
+		f.after(at, func() {
+			f.reload(func(l *layout) {
+				was := l.at
+				if change(l); f.one(2) {
+					l.from = 1 + was
+				}
+				if l.from == 1+l.at || l.swapped {
+					l.from = 0
+				}
+			})
+			if change = func(l *layout) { l.swapped, l.at = false, 0 }; f.one(2) {
+				change = func(l *layout) { l.swapped, l.at = false, 2 }
+			}
+			f.after(f.upTo(3*moving), fault)
+			if f.one(2) {
+				f.after(moving/2+f.upTo(3*moving), func() {
+					s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+					s.die()
+					f.after(50*milli, s.start)
+				})
+			}
+		})
+		f.lasts(at + 3*f.settles()) // an instance that is restarted does not know the list in force, so each stage lasts longer
+		at += f.between(moving, 6*moving)
 	}
 }
 

@@ -20,7 +20,9 @@ const lease = time.Second
 const ping = "mg " + viewKey + " "
 
 // steadily reports whether the rules can be checked: all keepers have the same list of servers.
-func (f *fleet) steadily() bool { return f.edition == 0 && f.features == nil && !f.beside && !f.others }
+func (f *fleet) steadily() bool {
+	return f.edition == 0 && f.features == nil && !f.beside && !f.others && f.spare == 0
+}
 
 // decides checks what the keeper of s has decided since `before`: no phase number decreases, and
 // each server goes from phase to phase in the allowed order.

@@ -31,6 +31,8 @@ type Agent struct {
 	Pool     string
 	read     func(text []byte) (*table.List, error) // as in table.Pool
 	Servers  []table.Target                         // the pool's servers, then those that only the list Next has, in mode ResizeWarm, or those of its gutter
+	listed   int                                    // number of servers of the list in use: the first elements of Servers
+	next     []string                               // in mode ResizeWarm, the names of Servers in the list Next: see health.Server.Next; nil: there is no such list
 	failover table.Failover                         // the pool's failover settings when the agent was created
 	print    string                                 // fingerprints of the distributions of the pool and of its gutter
 	departed map[string]departure                   // states of the servers that reloads have removed from the pool, by name
@@ -100,7 +102,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool, pool.Stays(t))
-		same := before != nil && slices.Equal(before.Servers, w.Servers)
+		same := before != nil && slices.Equal(before.Servers, w.Servers) && slices.Equal(before.next, w.next)
 		from, out := w.inherit(before, old)
 		// A pool that needs no keeper by its settings keeps its keeper while a server is out. That
 		// server must rejoin by the phases, or its old values would be served.
@@ -139,12 +141,20 @@ func (l *Published) Agent(name string) *Agent {
 // newAgent creates the agent of a pool, without a keeper yet. stays means that the pool has a keeper only to
 // coordinate changes of its servers.
 func newAgent(pool *table.Pool, stays bool) *Agent {
-	w := &Agent{Pool: pool.Name, read: pool.ReadList, Servers: slices.Clone(pool.Servers), failover: pool.Failover,
+	w := &Agent{Pool: pool.Name, read: pool.ReadList, Servers: slices.Clone(pool.Servers), listed: len(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
 	if pool.Resize == table.ResizeWarm && pool.Next != nil {
 		w.Servers = append(w.Servers, joining(pool)...)
 	}
-	w.OwnServers = len(w.Servers)
+	if w.OwnServers = len(w.Servers); pool.Resize == table.ResizeWarm && pool.Next != nil {
+		for _, m := range w.Servers {
+			name := ""
+			if i := find(pool.Next.Servers, m); i >= 0 {
+				name = pool.Next.Servers[i].Name
+			}
+			w.next = append(w.next, name)
+		}
+	}
 	if g := pool.Failover.Gutter; g != nil {
 		w.Servers = append(w.Servers, g.Servers...)
 		w.print += " " + g.Place.Fingerprint
@@ -171,7 +181,7 @@ type inheritance struct {
 
 // inherit sets w.inherited, the states of the servers before a reload. It finds the state of a server
 // by its name at before, the pool's previous agent, which may be nil, and otherwise by its address at
-// any agent. So a server that is out stays out if the reload renames the server or its pool, or
+// any agent. If the list of servers was changing, two servers at before can have the same name. So the address counts. So a server that is out stays out if the reload renames the server or its pool, or
 // moves the server to another pool. The result out reports whether any server was out, rejoining or
 // renamed before the reload. from is the agent that had most of these servers; nil: no agent had one.
 func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
@@ -179,7 +189,7 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 	counts, most := map[*Agent]int{}, 0
 	for i, m := range w.Servers {
 		in, source := &w.inherited[i], before
-		j := before.index(m.Name)
+		j := before.index(m, !w.joins(i) && !(before.changes() && w.coordinates))
 		if j >= 0 {
 			in.departure = before.state(j)
 		}
@@ -209,13 +219,26 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 // Stays reports whether the pool has a keeper only to coordinate changes of its servers.
 func (w *Agent) Stays() bool { return w.failover.Stays }
 
-// index returns the index of the server with the given name in w.Servers; -1: there is none, or w is
-// nil.
-func (w *Agent) index(name string) int {
+// changes reports whether w has the servers of two lists: a change of the list was due. w may be nil.
+func (w *Agent) changes() bool { return w != nil && w.next != nil }
+
+// joins reports whether only the list Next has server i.
+func (w *Agent) joins(i int) bool { return w.changes() && i < w.OwnServers && i >= w.listed }
+
+// index returns the index in w.Servers of the server m; -1: there is none, or w is nil. If named is set, a server
+// at another address with the name of m is the same one.
+func (w *Agent) index(m table.Target, named bool) int {
 	if w == nil {
 		return -1
 	}
-	return slices.IndexFunc(w.Servers, func(m table.Target) bool { return m.Name == name })
+	same := func(o table.Target) bool { return o.Name == m.Name && together(o, m) }
+	if i := slices.IndexFunc(w.Servers, same); i >= 0 {
+		return i
+	}
+	if named {
+		return slices.IndexFunc(w.Servers, func(o table.Target) bool { return o.Name == m.Name })
+	}
+	return find(w.Servers[:w.OwnServers], m)
 }
 
 // state returns the state of server i, as the keeper of w has published it.
@@ -303,7 +326,13 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	servers := make([]health.Server, len(w.Servers))
 	for i, m := range w.Servers {
 		w.learned = append(w.learned, pool.IsLearned(m))
-		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers, Learned: w.learned[i]}
+		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers, Learned: w.learned[i], Joins: w.joins(i)}
+		if w.changes() {
+			servers[i].Next = m.Name
+			if i < w.OwnServers {
+				servers[i].Next = w.next[i]
+			}
+		}
 	}
 	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
 	// pool must share are appended to the first address, so that the hash includes them, too.

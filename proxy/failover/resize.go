@@ -279,6 +279,9 @@ func lists(pool *table.Pool) (l resize.Lists) {
 	}
 	l.Warm = l.Mine != 0 && pool.Resize == table.ResizeWarm
 	l.Own = l.Warm && pool.ResizeUsual
+	l.Again = l.Warm && pool.Next != nil && slices.ContainsFunc(pool.Next.Servers, func(m table.Target) bool {
+		return slices.ContainsFunc(pool.Servers, func(o table.Target) bool { return o.Name == m.Name && !together(o, m) })
+	})
 	return l
 }
 

@@ -116,7 +116,8 @@
 //     a stranger with its data. A process that started later is as good as empty. A
 //     stranger is not detected by a proxy that did not know the old process, or that has
 //     not lost its connections since.
-//   - Records are merged by the names of servers. A record keeps its entries about
+//   - Records are merged by the names of servers. While the list of servers changes, two
+//     servers can have the same name: names.go. A record keeps its entries about
 //     servers that this proxy does not know. A record with another server list
 //     suspends the guarantee of Strict for twenty pings, but never causes misses.
 //   - The record also has a hash of two settings that WAITs depend on, Strict and Ping.

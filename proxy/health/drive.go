@@ -52,6 +52,7 @@ func (k *Keeper) step(now int64) {
 			s.since = now
 		}
 	}
+	k.nameCounters()
 	k.judge(now)
 	for i := range k.servers {
 		k.drive(i, now)

@@ -138,7 +138,7 @@ func (k *Keeper) flushAnswered(a ask, answer []byte, now int64) {
 		}
 	case askLook:
 		value, _, _ := MetaValue(answer)
-		if r, err := parseRecord(value, k.index, len(k.members)); err != nil || !k.mayFlush(i, r.incarnation, now) {
+		if r, err := k.parse(value); err != nil || !k.mayFlush(i, r.incarnation, now) {
 			f.elected = 0
 			k.flushLater(i, now)
 			return
@@ -165,7 +165,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	}
 	put(askFlush, false, []byte("flush_all\r\n"))
 	put(askToken, false, k.tokenLine(i))
-	put(askRecord, false, MetaPut(k.keys.View, appendRecord(nil, r, k.members), 0, 0))
+	put(askRecord, false, MetaPut(k.keys.View, k.format(r), 0, 0))
 	put(askFlushed, true, []byte("mn\r\n"))
 }
 

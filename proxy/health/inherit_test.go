@@ -14,7 +14,7 @@ func inheritor(n, renamed uint32) *Keeper {
 	members, index := testServers("a", "b", "c")
 	k := New("p", members, Settings{}, 1)
 	k.Inherit(0, n, renamed, true)
-	r, err := parseRecord([]byte("rs1 1 1 a=c b=6"), index, len(members))
+	r, err := parseRecord([]byte("rs1 1 1 a=c b=6"), by(index), len(members))
 	if err != nil {
 		panic(err)
 	}
@@ -59,7 +59,7 @@ func TestInheritedKeysAreNew(t *testing.T) {
 func TestInheritedProgress(t *testing.T) {
 	k := inheritor(2, 0)
 	for n := uint32(15); n <= 18; n++ {
-		r, _ := parseRecord(fmt.Appendf(nil, "rs1 1 1 a=%s", appendNumber(nil, uint64(n))), k.index, 3)
+		r, _ := parseRecord(fmt.Appendf(nil, "rs1 1 1 a=%s", appendNumber(nil, uint64(n))), by(k.index), 3)
 		if k.read(1, r, 2*sec, 2*sec); k.Verdict(0).N != n {
 			t.Errorf("%d, want %d", k.Verdict(0).N, n)
 		}

@@ -21,6 +21,8 @@ type Server struct {
 	Address string // address of the server, only for comparison: proxies with different addresses have different server lists
 	Gutter  bool   // the server belongs to the pool's gutter, so it only serves keys of ejected servers
 	Learned bool   // only a list that this process has learned from the servers names the server: see lists.go
+	Next    string // name of the server in the next list (package resize); empty: that list lacks the server. If it is empty for all servers, their names do not change
+	Joins   bool   // only the next list has the server
 }
 
 // Request is one memcached request for the caller to send. The caller must report its
@@ -69,13 +71,13 @@ func (e Event) IsReturnToNormal() bool {
 // running while the machine sleeps. It is not safe for concurrent use.
 type Keeper struct {
 	members []Server
-	index   map[string]int // indexes of servers by name
-	set     Settings
-	hash    uint64 // hash of the server list
-	like    uint32 // hash of the settings that all proxies must share: see settingsHash
-	keys    recordKeys
-	random  *rand.Rand // for the random delays of steps and pings
-	off     ablation.Set
+	names
+	set    Settings
+	hash   uint64 // hash of the server list
+	like   uint32 // hash of the settings that all proxies must share: see settingsHash
+	keys   recordKeys
+	random *rand.Rand // for the random delays of steps and pings
+	off    ablation.Set
 
 	servers []server
 	gen     uint64
@@ -210,9 +212,15 @@ func (k *Keeper) Ablate(a ablation.Set) { k.off = a }
 // get defaults: see withDefaults. The seed determines the jitter; every proxy should
 // have its own.
 func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
+	members = slices.Clone(members)
+	if !slices.ContainsFunc(members, func(m Server) bool { return m.Next != "" }) {
+		for i := range members {
+			members[i].Next = members[i].Name
+		}
+	}
 	k := &Keeper{
-		members:  slices.Clone(members),
-		index:    make(map[string]int, len(members)),
+		members:  members,
+		names:    newNames(members),
 		set:      s.withDefaults(),
 		hash:     membership(pool, members),
 		like:     settingsHash(s.withDefaults()),
@@ -223,12 +231,11 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		gen:      1,
 		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.Resize{Held: make([]int64, len(members))}},
 	}
-	names := make([]string, len(members))
 	for i, m := range members {
-		k.index[m.Name], names[i] = i, m.Name
 		k.servers[i].unverified = m.Learned
 	}
-	k.keys = makeRecordKeys(pool, names)
+	k.keys = makeRecordKeys(pool)
+	k.nameCounters()
 	return k
 }
 
@@ -284,7 +291,11 @@ func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
 // leaving returns the next phase number of server i with phase LEAVING.
 func (k *Keeper) leaving(i int) uint32 {
 	s := &k.servers[i]
-	return leaving(max(s.n, s.floor))
+	n := max(s.n, s.floor)
+	if p := k.former[i]; p >= 0 { // substitute servers may have values of an outage of the server with this name
+		n = max(n, k.servers[p].n)
+	}
+	return leaving(n)
 }
 
 // unflushed reports whether a server in phase p has not been flushed since it was ejected.

@@ -525,7 +525,7 @@ func TestOtherSettingsSuspend(t *testing.T) {
 func TestOlderReleaseKeepsSettings(t *testing.T) {
 	w := whole(t, 2, 3, Settings{Strict: true})
 	k := w.proxies[0].k
-	r, err := parseRecord([]byte("rs1 "+string(appendNumber(nil, k.hash))+" 1"), k.index, 3)
+	r, err := parseRecord([]byte("rs1 "+string(appendNumber(nil, k.hash))+" 1"), by(k.index), 3)
 	if err != nil || r.settings != 0 {
 		t.Fatal(err)
 	}
@@ -623,7 +623,7 @@ func TestBrokenRecordIsReplaced(t *testing.T) {
 			t.Errorf("%q: nobody says so", garbage)
 		}
 		record, _ := w.nodes[1].value("__rs_view__:p")
-		if _, err := parseRecord([]byte(record), nil, 0); err != nil {
+		if _, err := parseRecord([]byte(record), by(nil), 0); err != nil {
 			t.Errorf("%q stays: %v", garbage, err)
 		}
 	}

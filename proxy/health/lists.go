@@ -194,7 +194,7 @@ func (k *Keeper) complainList(i int, what string) {
 // this pool: it has a view record that names the same list.
 func (k *Keeper) verifies(i int, answer []byte) bool {
 	value, _, _ := MetaValue(answer)
-	r, err := parseRecord(value, k.index, len(k.members))
+	r, err := k.parse(value)
 	for _, list := range [...]uint32{k.resize.List, k.resize.Next} {
 		if err == nil && list != 0 && (list == r.resize.List || list == r.resize.Next) {
 			k.servers[i].unverified = false

@@ -26,6 +26,7 @@ const Pools = divert.Reserved + "_pools"
 
 // recordKeys are the keys of a keeper's items on the servers of a pool.
 type recordKeys struct {
+	pool     string
 	View     string
 	Live     string
 	Roll     string
@@ -35,15 +36,19 @@ type recordKeys struct {
 	Flush    string   // prefix of the key of the election token for a flush; the server's phase number is appended
 }
 
-// makeRecordKeys returns the keys of the items that keepers store, for the pool and its servers with
-// these names.
-func makeRecordKeys(pool string, servers []string) recordKeys {
-	k := recordKeys{View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), List: makeKey("list__", pool) + ":", Flush: makeKey("fl", pool)}
+// makeRecordKeys returns the keys of the items that keepers store, for the pool. It leaves out those of
+// the counters about single servers: see name.
+func makeRecordKeys(pool string) recordKeys {
+	return recordKeys{pool: pool, View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), List: makeKey("list__", pool) + ":", Flush: makeKey("fl", pool)}
+}
+
+// name sets the keys of the counters about servers with these names.
+func (k *recordKeys) name(servers []string) {
+	k.Suspects, k.Refused = nil, nil
 	for _, name := range servers {
-		k.Suspects = append(k.Suspects, makeKey("sus", pool, name))
-		k.Refused = append(k.Refused, makeKey("ref", pool, name))
+		k.Suspects = append(k.Suspects, makeKey("sus", k.pool, name))
+		k.Refused = append(k.Refused, makeKey("ref", k.pool, name))
 	}
-	return k
 }
 
 // ViewKey returns the key of the view record of a pool.

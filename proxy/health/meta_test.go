@@ -57,7 +57,8 @@ func TestThreads(t *testing.T) {
 func TestKeysFit(t *testing.T) {
 	servers := []string{strings.Repeat("n", 300), "a b", strings.Repeat("n", 299)}
 	for _, pool := range []string{"p", "a pool\r\n", strings.Repeat("p", 300)} {
-		k := makeRecordKeys(pool, servers)
+		k := makeRecordKeys(pool)
+		k.name(servers)
 		for _, key := range append([]string{k.View, k.Live, k.Flush + ":4294967295"}, k.Suspects...) {
 			if len(key) > 250 || !strings.HasPrefix(key, divert.Reserved) || strings.ContainsAny(key, " \r\n") {
 				t.Errorf("key %q", key)
@@ -67,7 +68,7 @@ func TestKeysFit(t *testing.T) {
 			t.Error("two servers share a counter")
 		}
 	}
-	if k := makeRecordKeys("p", nil); k.View != "__rs_view__:p" {
+	if k := makeRecordKeys("p"); k.View != "__rs_view__:p" {
 		t.Errorf("the record is at %s", k.View)
 	}
 }

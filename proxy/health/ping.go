@@ -156,7 +156,7 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		s.lacks = serverNoCas
 		s.absent = 0
 	case ok:
-		r, err := parseRecord(value, k.index, len(k.members))
+		r, err := k.parse(value)
 		if err != nil {
 			k.complain(i, "view record refused: "+err.Error())
 		} else {
@@ -266,6 +266,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 	k.identify(i, now)
 	k.askMemory(i, now)
+	k.setJoined(r, now)
 	for j, e := range r.entries {
 		if m := k.adopted(j, e, first); m != k.servers[j].entry {
 			k.become(j, m, "the view record on "+k.members[i].Name+" says so", now)
@@ -281,7 +282,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if by := (writer{r.hash, r.settings, r.wish}); by != s.by {
 		s.by, s.bySince = by, now
 	}
-	news := r.settings == 0 || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	news := r.settings == 0 || r.partial || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
@@ -368,7 +369,7 @@ func (k *Keeper) unhold(i int) {
 // record r that this proxy has read there, if the server still has r.
 func (k *Keeper) write(i int, r record, now int64) {
 	r = k.known(r)
-	value := appendRecord(nil, r, k.members)
+	value := k.format(r)
 	k.servers[i].writing = true
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, MetaPut(k.keys.View, value, r.cas, 0))
 }

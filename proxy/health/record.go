@@ -3,7 +3,7 @@ package health
 // This file implements the view record: what all proxies know about a pool, stored as one item on
 // each view server.
 //
-//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20removed%20<server>=<n>] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20joining%20<change>%20<hash>%20<server>=<n>…] … [%20removed%20<server>=<n>] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
 // settings of the last writer that all proxies must share (settingsHash). Older releases interpret
@@ -64,6 +64,8 @@ type record struct {
 	wish        uint32  // vote of the last writer about the list of servers: see resize.Status.Vote; 0: its pool does not coordinate changes
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
+	partial     bool    // the record lacks the entry of a server that needs one of its own: see names.go
+	joins       []int   // servers with an entry of their own in the record, although this proxy does not know the list in force
 	others      []byte  // the entries of servers that are not in this proxy's server list, as text
 }
 
@@ -79,9 +81,10 @@ const (
 
 var errRecord = errors.New("not a view record of this version")
 
-// parseRecord parses the value of a view record. index has the indexes of the servers by name, and
-// servers is their number. If a field is malformed, parseRecord returns an error.
-func parseRecord(value []byte, index map[string]int, servers int) (record, error) {
+// parseRecord parses the value of a view record. servers is the number of servers. The function index
+// returns their indexes by the names that they have in the record r, which has entries with the names in the
+// list has. If a field is malformed, parseRecord returns an error.
+func parseRecord(value []byte, index func(r *record, has []string) map[string]int, servers int) (record, error) {
 	if len(value) > recordLimit {
 		return record{}, fmt.Errorf("%w: %d bytes", errRecord, len(value))
 	}
@@ -109,17 +112,21 @@ func parseRecord(value []byte, index map[string]int, servers int) (record, error
 		return record{}, err
 	}
 	r.entries = make([]entry, servers)
-	for _, f := range fields[3:] {
-		name, e, err := parseEntry(f)
-		if err != nil {
+	has, entries := make([]string, len(fields)-3), make([]entry, len(fields)-3)
+	for i, f := range fields[3:] {
+		if has[i], entries[i], err = parseEntry(f); err != nil {
 			return record{}, err
 		}
-		if to := r.number(name); to != nil {
-			*to = e.n
-		} else if i, ok := index[name]; ok {
-			r.entries[i] = merge(r.entries[i], e)
-		} else {
-			r.others = append(append(r.others, ' '), f...)
+		if to := r.number(has[i]); to != nil {
+			*to = entries[i].n
+		}
+	}
+	at := index(&r, has)
+	for i, name := range has {
+		if j, ok := at[name]; ok {
+			r.entries[j] = merge(r.entries[j], entries[i])
+		} else if r.number(name) == nil {
+			r.others = append(append(r.others, ' '), fields[3+i]...)
 		}
 	}
 	return r, nil
@@ -193,8 +200,10 @@ func (k *Keeper) removed(i int) bool {
 	return k.departed[removedMark+k.members[i].Name].n == k.servers[i].n
 }
 
-// appendRecord appends to dst the view record r, in the format that parseRecord reads.
-func appendRecord(dst []byte, r record, members []Server) []byte {
+// appendRecord appends to dst the view record r, in the format that parseRecord reads. The function name
+// returns under which name the record has the entry of a server. own is the name of an additional entry, for
+// a server that needs one of its own. Empty names are left out.
+func appendRecord(dst []byte, r record, name func(server int) (name, own string)) []byte {
 	dst = append(dst, recordMagic...)
 	dst = appendNumber(append(dst, ' '), r.hash)
 	if r.stage != 0 {
@@ -207,8 +216,12 @@ func appendRecord(dst []byte, r record, members []Server) []byte {
 		}
 	}
 	for i, e := range r.entries {
-		if e != (entry{}) {
-			dst = appendEntry(dst, members[i].Name, e)
+		name, own := name(i)
+		if e != (entry{}) && name != "" {
+			dst = appendEntry(dst, name, e)
+		}
+		if own != "" {
+			dst = appendEntry(dst, own, e)
 		}
 	}
 	return append(dst, r.others...)

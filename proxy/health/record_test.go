@@ -25,11 +25,11 @@ func testServers(names ...string) ([]Server, map[string]int) {
 func TestRecordSaysWhatItWasTold(t *testing.T) {
 	members, index := testServers("c0", "10.0.0.1:11211", "with space=%\n", "ü")
 	r := record{hash: 0xabc, stage: 38, incarnation: 99, entries: []entry{{}, {n: 8}, {n: 12, renamed: 4}, {n: 3, overrides: 2}}}
-	value := appendRecord(nil, r, members)
+	value := appendRecord(nil, r, plainly(members))
 	if want := "rs1 24c,12 2r 10.0.0.1:11211=8 with%20space%3D%25%0A=c,4 %C3%BC=3,0,2"; string(value) != want {
 		t.Errorf("%q, want %q", value, want)
 	}
-	got, err := parseRecord(value, index, len(members))
+	got, err := parseRecord(value, by(index), len(members))
 	if err != nil || got.hash != r.hash || got.stage != r.stage || got.incarnation != r.incarnation || !slices.Equal(got.entries, r.entries) || got.others != nil {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -38,12 +38,12 @@ func TestRecordSaysWhatItWasTold(t *testing.T) {
 func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
 	members, index := testServers("c0")
 	value := "rs1 1 1 c0=2 gone=8,3 new=1,0,1"
-	r, err := parseRecord([]byte(value), index, 1)
+	r, err := parseRecord([]byte(value), by(index), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.entries[0].n = 3
-	if got := appendRecord(nil, r, members); string(got) != "rs1 1 1 c0=3 gone=8,3 new=1,0,1" {
+	if got := appendRecord(nil, r, plainly(members)); string(got) != "rs1 1 1 c0=3 gone=8,3 new=1,0,1" {
 		t.Errorf("%q", got)
 	}
 }
@@ -51,11 +51,11 @@ func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
 func TestRecordHasSettings(t *testing.T) {
 	members, index := testServers("c0")
 	value := "rs1 1 1 %20settings=z c0=3 new=1"
-	r, err := parseRecord([]byte(value), index, 1)
+	r, err := parseRecord([]byte(value), by(index), 1)
 	if err != nil || r.settings != 35 || string(r.others) != " new=1" {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if got := appendRecord(nil, r, members); string(got) != value {
+	if got := appendRecord(nil, r, plainly(members)); string(got) != value {
 		t.Errorf("%q", got)
 	}
 	last := Settings{Strict: true, Ping: 300 * time.Millisecond}
@@ -70,7 +70,7 @@ func TestBrokenRecordsAreRefused(t *testing.T) {
 		"", "rs1", "rs1 1", "rs2 1 1", "rs1 ? 1", "rs1 1, 1", "rs1 1,? 1", "rs1 1,2,3 1", "rs1 1 -1", "rs1 1 1 ", "rs1 1 1 c0", "rs1 1 1 =1", "rs1 1 1 c0=", "rs1 1 1 c0=1,", "rs1 1 1 c0=1,2,3,4",
 		"rs1 1 1 c0=zzzzzzzz", "rs1 1 1 c0=1,2", "rs1 1 1 %4=1", "rs1 1 1 %zz=1", "rs1 1 1\n", strings.Repeat("x", recordLimit+1),
 	} {
-		if r, err := parseRecord([]byte(value), index, 1); !errors.Is(err, errRecord) {
+		if r, err := parseRecord([]byte(value), by(index), 1); !errors.Is(err, errRecord) {
 			t.Errorf("%.40q is read as %+v, %v", value, r, err)
 		}
 	}
@@ -111,11 +111,11 @@ func FuzzRecord(f *testing.F) {
 	f.Add([]byte("rs1 0,0 0"))
 	f.Add([]byte("rs1 1 1 c0=1 c0=2,1"))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		r, err := parseRecord(value, index, len(members))
+		r, err := parseRecord(value, by(index), len(members))
 		if err != nil {
 			return
 		}
-		again, err := parseRecord(appendRecord(nil, r, members), index, len(members))
+		again, err := parseRecord(appendRecord(nil, r, plainly(members)), by(index), len(members))
 		if err != nil || again.hash != r.hash || again.incarnation != r.incarnation || again.settings != r.settings ||
 			!slices.Equal(again.entries, r.entries) || string(again.others) != string(r.others) {
 			t.Fatalf("%q is read as %+v and then as %+v, %v", value, r, again, err)
@@ -158,8 +158,18 @@ func TestImplausibleNumbers(t *testing.T) {
 		"rs1 1,hra0hs 1":          true, // 1<<30
 		"rs1 1 1 a=zzzz,zz,zzzzz": true,
 	} {
-		if _, err := parseRecord([]byte(text), index, 1); (err == nil) != ok {
+		if _, err := parseRecord([]byte(text), by(index), 1); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
+}
+
+// by returns the argument of parseRecord if records have the names of index.
+func by(index map[string]int) func(*record, []string) map[string]int {
+	return func(*record, []string) map[string]int { return index }
+}
+
+// plainly returns the argument of appendRecord if records have the names of members.
+func plainly(members []Server) func(int) (name, own string) {
+	return func(i int) (name, own string) { return members[i].Name, "" }
 }

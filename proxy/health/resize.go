@@ -76,6 +76,9 @@ func (k *Keeper) dissent(now int64) string {
 	case n > 3:
 		names = append(names[:2], fmt.Sprintf("%d more", n-2))
 	case n == 0 && now < k.wishUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
+		if k.resize.Again {
+			return "another instance has another server list, or an older release"
+		}
 		return "another instance has another server list"
 	}
 	switch {
@@ -172,6 +175,7 @@ func (k *Keeper) advanceResize(now int64) {
 // is the state before.
 func (k *Keeper) resized(before resize.Status, now int64) {
 	k.gen++
+	k.takeNames(now)
 	k.pingAllNow(now)
 	k.driveLists(now)
 	if !k.resize.Seeks {

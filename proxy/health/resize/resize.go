@@ -157,6 +157,7 @@ type Lists struct {
 	Later uint32 // hash of the list that the configuration requires, if it is not Wish; 0: it is Wish
 	Warm  bool   // the values of keys that move are kept
 	Own   bool   // if this process does not know the list in force, it serves by its own: see Status.UsesOwn
+	Again bool   // the list Wish gives a name of the list Mine to a server at another address
 }
 
 // Required returns the hash of the list that the configuration requires.
@@ -164,11 +165,14 @@ func (l Lists) Required() uint32 { return cmp.Or(l.Later, l.Wish) }
 
 // Vote returns what the view records say about this process: which list its configuration requires and, in
 // mode warm, that it knows the lists by which keys are served. No process agrees with the vote of one that
-// can't change to the required list yet.
+// can't change to the required list yet. If a server has the name of another one, a process of an older release does not
+// agree with the vote: it would take both for one server.
 func (s Status) Vote() uint32 {
 	switch {
 	case s.Stage() == Stable && s.Later != 0:
 		return informed(informed(s.Later))
+	case s.Warm && s.Serves() != Nothing && s.Again:
+		return informed(informed(informed(s.Required())))
 	case s.Warm && s.Serves() != Nothing:
 		return informed(s.Required())
 	}
@@ -182,7 +186,11 @@ func informed(list uint32) uint32 { return 1 + (list+1<<28)%(1<<30-1) }
 // Agrees reports whether this process may begin a stage although another one votes so. A process that must
 // flush servers, because it does not know the lists, waits for one that does.
 func (s Status) Agrees(vote uint32) bool {
-	return vote == s.Required() || vote == informed(s.Required()) && s.Serves() != Nothing
+	list := informed(s.Required())
+	if s.Again {
+		list = informed(informed(list))
+	}
+	return vote == s.Required() || vote == list && s.Serves() != Nothing
 }
 
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.

@@ -22,3 +22,18 @@ func TestChanging(t *testing.T) {
 		}
 	}
 }
+
+// TestVoteForNames checks that an instance of an older release and a newer one do not agree to a change that gives a
+// server the name of another one. An instance that does not know the list in force does not flush servers then, either.
+func TestVoteForNames(t *testing.T) {
+	vote := func(again bool) Status {
+		return Status{State: First(1), Lists: Lists{Mine: 1, Wish: 2, Warm: true, Again: again}}
+	}
+	newer, older, started := vote(true), vote(false), Status{State: First(1), Lists: Lists{Mine: 2, Wish: 2, Warm: true}}
+	if newer.Agrees(older.Vote()) || older.Agrees(newer.Vote()) || started.Agrees(newer.Vote()) {
+		t.Error("they agree")
+	}
+	if !newer.Agrees(newer.Vote()) || !older.Agrees(older.Vote()) || !newer.Agrees(started.Vote()) {
+		t.Error("they do not agree")
+	}
+}
