@@ -464,9 +464,6 @@ func TestFailoverAblations(t *testing.T) {
 		{"resize, its own list", ablations{Set: ablation.Set{Force: true}, items: true}, resizes(func(c *scenario) { c.faults = []string{"resize, restart"} })},
 		{"resize, warm, no walk", ablations{Set: ablation.Set{Sweep: true}}, resizes(func(c *scenario) { c.resize, c.pace = table.ResizeWarm, 60*milli })},
 		{"resize, warm, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
-		{"resize, turn, no wait", ablations{Set: ablation.Set{Turn: true}}, resizes(func(c *scenario) {
-			c.resize, c.rate, c.cold, c.pace, c.faults, c.count = table.ResizeWarm, 1, 200, 20*milli, []string{"resize, turn"}, 1
-		})},
 		{"resize, warm, the old owner keeps the value", ablations{Set: ablation.Set{Leaves: true}}, resizes(func(c *scenario) { c.resize = table.ResizeWarm })},
 		{"fail_fast, resize, no wait", ablations{Set: ablation.Set{Clear: true}}, resizes(func(c *scenario) { c.mode, c.strict, c.resize = table.FailFast, false, table.ResizeWarm })},
 		{"fail_fast, resize, one instance does not wait for the others", ablations{}, resizes(func(c *scenario) {

@@ -665,7 +665,7 @@ func (f *fleet) turn(i int, fault func()) {
 		for _, s := range f.sidecars {
 			for _, w := range s.p.Agents() {
 				is.State = resize.Merge(is.State, w.View.Resize().State)
-				if w.View.Resize().Serves() == resize.Turning {
+				if is := w.View.Resize(); is.Serves() == resize.Turning || is.Reversed() {
 					f.turned = 1
 				}
 			}

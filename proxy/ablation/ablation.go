@@ -26,7 +26,6 @@ type Set struct {
 	// The rules of a change of the server list (package health/resize).
 	Sweep  bool // if set, servers that gain keys are not emptied, and old owners neither
 	Clear  bool // if set, a stage ends before all instances know it
-	Turn   bool // if set, keys move back before all instances know that a change is reversed
 	Names  bool // if set, a server that joins shares the entry of the server whose name it will have
 	Force  bool // if set, an instance uses its own list although its peers use another one
 	Leaves bool // if set, commands on a key that moves do not empty its old owner, and those on a key of a pool that fills leave no mark

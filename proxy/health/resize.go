@@ -152,7 +152,7 @@ func (k *Keeper) advanceResize(now int64) {
 	patience := k.resize.Patience(k.pace())
 	sure := k.pool != poolForeign || !k.set.Strict || now >= patience && (now >= k.wishUntil || k.resize.Stage() != resize.Stable)
 	replicated := func(more time.Duration) bool {
-		if k.off.Clear || k.off.Turn && k.resize.Turns {
+		if k.off.Clear {
 			return true
 		}
 		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait()+int64(more), now)
