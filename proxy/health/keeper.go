@@ -257,7 +257,8 @@ func (k *Keeper) Resume(before *View) {
 	if k.barrier.Status = *before.Handover.Status(); k.barrier.Withheld {
 		k.told.held = make([]int64, len(k.servers)) // the time in the records starts again
 	}
-	k.resize.State = before.Resize().State
+	is := before.Resize()
+	k.resize.State, k.resize.Turns = is.State, is.Turns
 }
 
 // Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is
