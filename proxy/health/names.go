@@ -40,7 +40,8 @@ type names struct {
 	index   map[string]int // indexes of servers by their names in the list in force, or in the next one if only that has the name
 	byNext  map[string]int // the same, by their names in the next list
 	former  []int          // for each server, the other one that has the same name in the list in force as this one in the next list; -1: none
-	own     bool           // there is such a server
+	latter  []int          // for each server of the list of this process, the other one that has the same name in the next list; -1: none
+	own     bool           // former has such a server
 	joined  []uint32       // for each server, one plus the number of the last change in which a record had an entry of its own for it, although this proxy does not know the list in force; 0: none
 	started bool           // some element of joined is not 0
 	named   namedFor
@@ -70,7 +71,16 @@ func newNames(members []Server) names {
 		if n.own = n.own || p >= 0; m.Joins && p < 0 {
 			n.index[m.Name] = i
 		}
-		n.former = append(n.former, p)
+		q, ok := n.byNext[m.Name]
+		if !ok || q == i || m.Joins {
+			q = -1
+		}
+		n.former, n.latter = append(n.former, p), append(n.latter, q)
+	}
+	for i, m := range members {
+		if m.Next == "" && n.latter[i] < 0 {
+			n.byNext[m.Name] = i
+		}
 	}
 	return n
 }
@@ -82,7 +92,13 @@ func (k *Keeper) nameOf(i int, s resize.State) (name, own string) {
 	switch mine := s.List == l.Mine; {
 	case k.off.Names:
 	case !mine && s.List == l.Wish && s.List != 0:
-		return m.Next, ""
+		if k.latter[i] >= 0 && s.Next == l.Mine { // the keys move back
+			own = joining(s.Change(), l.Mine, m.Name)
+		}
+		if m.Next == "" && k.latter[i] < 0 {
+			return m.Name, ""
+		}
+		return m.Next, own
 	case k.former[i] >= 0:
 		if mine {
 			own = joining(s.Change(), l.Wish, m.Next)
@@ -105,7 +121,7 @@ func (k *Keeper) indexOf(r *record, has []string) map[string]int {
 	switch {
 	case s.List == 0 || l.Mine == 0:
 		return k.index
-	case !mine && s.List == l.Wish:
+	case !mine && s.List == l.Wish && !(k.own && s.Next == l.Mine):
 		return k.byNext
 	case k.off.Names:
 	case !k.own && (mine || !k.started && !slices.ContainsFunc(has, joins)):
@@ -113,7 +129,7 @@ func (k *Keeper) indexOf(r *record, has []string) map[string]int {
 	}
 	at := map[string]int{}
 	for i := range k.members {
-		if m := &k.members[i]; !mine && !m.Joins {
+		if m := &k.members[i]; !mine && s.List != l.Wish && !m.Joins {
 			if own := joining(s.Change(), l.Mine, m.Name); slices.Contains(has, own) {
 				at[own], r.joins = i, append(r.joins, i)
 				continue
@@ -180,11 +196,15 @@ func (k *Keeper) setJoined(r record, now int64) {
 	}
 }
 
-// takeNames is called when the state of a change has changed. If the next list is in force now, servers have the names of
-// others. The phase number of such a name must not decrease.
-func (k *Keeper) takeNames(now int64) {
-	if k.own && k.resize.Superseded() {
-		for i, p := range k.former {
+// takeNames is called when the state of a change has changed. If another list is in force than before, servers have the names
+// of others. The phase number of such a name must not decrease.
+func (k *Keeper) takeNames(before uint32, now int64) {
+	others := k.former
+	if k.resize.List == k.resize.Mine {
+		others = k.latter
+	}
+	if k.own && before != k.resize.List && (before != 0 || k.resize.List == k.resize.Wish) {
+		for i, p := range others {
 			if p < 0 || PhaseOf(k.servers[i].n) != In {
 				continue
 			}

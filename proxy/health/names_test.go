@@ -106,6 +106,20 @@ func TestNamesCarryOver(t *testing.T) {
 	}
 }
 
+// TestNamesOfKeysThatMoveBack follows the entries if keys move from the next list to the one of this process.
+func TestNamesOfKeysThatMoveBack(t *testing.T) {
+	k := New("p", []Server{{Name: "a", Next: "a"}, {Name: "b"}, {Name: "c"}, {Name: "b", Next: "b", Joins: true}}, Settings{}, 1)
+	k.SetLists(lists, 1)
+	k.hears(t, moving+"b=8 c=6 %20joining%201%209%20b=6")
+	numbers, text := k.hears(t, "rs1 1 1 %20resize=d %20list=9 %20next=7 b=c c=6 %20joining%202%207%20b=8")
+	if numbers != "0 8 6 12" || text != "b=c c=6 %20joining%202%207%20b=8" && text != "%20joining%202%207%20b=8 c=6 b=c" {
+		t.Errorf("keys move back: %s, and writes %s", numbers, text)
+	}
+	if numbers, text = k.hears(t, "rs1 1 1 %20resize=i %20list=7 b=8 c=6"); numbers != "0 8 6 12" || text != "b=8 c=6 %20joining%203%209%20b=c" {
+		t.Errorf("they have moved back: %s, and writes %s", numbers, text)
+	}
+}
+
 // TestNamesOfCounters checks that the servers with one name have counters of their own.
 func TestNamesOfCounters(t *testing.T) {
 	both, started := changing()

@@ -175,7 +175,7 @@ func (k *Keeper) advanceResize(now int64) {
 // is the state before.
 func (k *Keeper) resized(before resize.Status, now int64) {
 	k.gen++
-	k.takeNames(now)
+	k.takeNames(before.List, now)
 	k.pingAllNow(now)
 	k.driveLists(now)
 	if !k.resize.Seeks {
