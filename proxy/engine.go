@@ -192,7 +192,9 @@ func (e *Engine) End() []link.Effect {
 		e.IO.Fire(e.due)
 	}
 	e.DispatchRunnable()
-	e.WakeLarge()
+	if e.HasLarge() {
+		e.WakeLarge()
+	}
 	e.Resume()
 	for len(e.ToTranslate) > 0 { // a client that resumes may send more requests, and these must be translated for older servers
 		e.TranslateHeld()

@@ -68,6 +68,9 @@ func (s *Session) waitsForMemory(more int) bool {
 // server. If so, it stalls s. A request does not wait if so much memory is in use that waiting requests could
 // use up the rest.
 func (s *Session) waitsForServer(raw []byte) bool {
+	if len(raw) < largeRequest {
+		return false
+	}
 	c := s.Handler.ConnOf(s, raw)
 	if c == nil || s.e.FreeMemory() < s.e.MemoryLimit/4 || !(isFull(c) || !s.room.goes && s.e.large.has(c)) {
 		s.room.goes = false
@@ -109,9 +112,6 @@ func (e *Clients) HasLarge() bool { return len(e.large.list) > 0 }
 // when it continues, so those for which the room is not enough wait again, in the same order.
 func (e *Clients) WakeLarge() {
 	w := &e.large
-	if len(w.list) == 0 {
-		return
-	}
 	late := e.Now >= w.wakeBy
 	used := e.memoryUsed()
 	keep := w.list[:0]

@@ -185,7 +185,7 @@ func (s *Session) parseLines() {
 			s.stall()
 			break
 		}
-		if n >= largeRequest && s.waitsForServer(buf[:n]) {
+		if n >= keyBytes && s.waitsForServer(buf[:n]) {
 			break
 		}
 		s.turn.keys--

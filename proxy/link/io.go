@@ -138,13 +138,18 @@ func (io *IO) Fire(do func(t Timer)) {
 // Space returns the buffer for the driver's next read from l. In the middle of a large request or reply it
 // has little room beyond the end of it, so that a link which then waits keeps little of the next one.
 func (io *IO) Space(l *Link) []byte {
-	if in := l.In; in != nil && in.free() > 0 {
-		if n := max(l.Need-in.Len(), BigSpan); l.Need > 0 && n < in.free() {
-			return in.Data[in.End : in.End+n]
-		}
-		return in.Data[in.End:]
+	if l.In != nil && l.In.free() > 0 {
+		return l.In.space(l.Need)
 	}
 	return io.Scratch.Data
+}
+
+// space returns the free part of c for the next read. need is the length of a large request or reply; 0: it is not known.
+func (c *Chunk) space(need int) []byte {
+	if n := max(need-c.Len(), BigSpan); need > 0 && n < c.free() {
+		return c.Data[c.End : c.End+n]
+	}
+	return c.Data[c.End:]
 }
 
 // Filled reports that n bytes of l were read into the buffer that Space returned.

@@ -3,7 +3,6 @@ package table
 // This file defines the types of a table: the configuration as plain data for the engines.
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -202,7 +201,9 @@ func (t *Timeouts) Within(left time.Duration) *Timeouts {
 		return t
 	}
 	less := *t
-	less.Whole = cmp.Or(t.Whole, t.Deadline)
+	if less.Whole == 0 {
+		less.Whole = t.Deadline
+	}
 	less.Deadline -= gone
 	less.Request = min(less.Request, less.Deadline)
 	less.Cut = less.Request < t.Request/2
