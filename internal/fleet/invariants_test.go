@@ -4,6 +4,7 @@ package fleet
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -86,6 +87,7 @@ func (v *inventory) queue(q *link.Queue, where string) {
 func (v *inventory) conns() (list []*upstream.Conn) {
 	for _, srv := range v.e.ByAddress {
 		list = append(list, srv.Conns...)
+		list = slices.AppendSeq(list, maps.Values(srv.Dedicated))
 		v.want(srv.Lingering <= upstream.LingeringPerConn*srv.Connections, "%s: %d connections linger", srv.Label(), srv.Lingering)
 		v.want(srv.Asked == nil, "a read is being split between wakeups")
 		if srv.Down && srv.Conns[0].State == upstream.ConnIdle {

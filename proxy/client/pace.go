@@ -95,7 +95,7 @@ func (s *Session) widen() {
 func (s *Session) MayGoOn() bool {
 	l := s.e.Limits
 	switch {
-	case s.Out.Size > l.Output/2, s.answerAt > 0:
+	case s.Out.Size > l.Output/2, s.answerAt > 0, s.room.waits:
 		return false
 	case s.rests > 0:
 		return len(s.Head.Rest) > 0 && s.Head.Waiting == 0

@@ -272,7 +272,7 @@ func (s *Session) unstall() {
 // until the client has read Out, Out is sent at once.
 func (s *Session) wake() {
 	switch {
-	case s.waking, s.room.waits:
+	case s.waking:
 	case s.MayGoOn():
 		s.waking = true
 		s.e.ToWake = append(s.e.ToWake, s)
