@@ -301,7 +301,8 @@ func TestResizeThird(t *testing.T) {
 	for _, r := range append(others, one) {
 		r.reload(t, pool(5))
 	}
-	eventually(t, "the change back has ended", func() bool { return said(one, "to=resized") >= done+2 })
+	eventually(t, "the change is reversed", func() bool { return said(one, "the change is reversed") > 0 })
+	eventually(t, "the keys have moved back", func() bool { return said(one, "to=resized") > done })
 	check("taken back", clients...)
 	for i, s := range servers[3:] {
 		if n := dial(t, s.address).stats("")["curr_items"]; n == "0" || n == "1" {
