@@ -24,6 +24,7 @@ type layout struct {
 	plain     bool  // the pool ejects no server: mode fail_fast without replicas
 	renamed   bool  // the pool has another name
 	replaced  bool  // all servers are others: see scenario.others
+	mixed     bool  // all servers but the first are others, and there is one more: see scenario.others
 	aliased   int   // one plus the server that has another name; 0: none
 	at        int   // the address of the first server: that of a spare node, counted from 1; 0: its own
 	from      int   // one plus the address of the first server in the list of warm_from, as in the field at; 0: there is no warm_from
@@ -54,6 +55,10 @@ func (s *sidecar) table() *table.Table {
 	f := s.f
 	spare := f.layout.at
 	pool := func(name string, from, n, gone int) *table.Pool {
+		mixed := f.mixed && from == 0
+		if mixed {
+			n, gone = n+1, -1
+		}
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
 		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
 			Timeouts:     table.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
@@ -62,6 +67,9 @@ func (s *sidecar) table() *table.Table {
 		for i := range n {
 			if i != gone {
 				name := fmt.Sprintf("s%d", from+i)
+				if mixed && i > 0 {
+					name = fmt.Sprintf("s%d", f.servers+i-1)
+				}
 				m := table.Target{Name: name, Network: "tcp", Address: name, Weight: 1, Host: name}
 				if from+i == 0 && spare > 0 {
 					m.Address = f.nodes[f.servers+spare-1].name

@@ -104,6 +104,41 @@ func TestResizeStarts(t *testing.T) {
 	}
 }
 
+// TestResizeStartsWithDeadServers restarts one instance with a list of which most servers are dead, in a pool whose mode is the
+// default. The other instances must go on to serve by their own list, and that instance, too.
+func TestResizeStartsWithDeadServers(t *testing.T) {
+	f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, others: true, cold: 60, remember: true, exact: true, mode: table.Rehash, resize: table.ResizeWarm, usual: true, ablate: ablations{former: true}}, 1, false)
+	f.quiet, f.gone = true, 1
+	for _, n := range f.nodes[f.servers:] {
+		n.die()
+	}
+	f.edition++
+	for _, s := range f.sidecars {
+		s.reload()
+	}
+	f.until(t, "the first change has not ended", f.changed)
+	f.run(f.now + 30*second)
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	first := f.stages()[1]
+	f.mixed = true
+	f.edition++
+	f.sidecars[0].die()
+	f.after(50*milli, f.sidecars[0].start)
+	for range 20 {
+		f.run(f.now + 3*second)
+		for i := range f.sidecars {
+			if is := f.stages()[i]; is.List != first.List || is.N != first.N {
+				t.Fatalf("%d ms: p%d is in %+v, and was in %+v", f.now/milli, i, is, first)
+			}
+		}
+	}
+	for i := range f.sidecars {
+		if n := f.reads(i); n != len(f.values) || f.broken != "" || len(f.stale) > 0 {
+			t.Errorf("p%d reads %d of %d keys, %d stale. %s", i, n, len(f.values), len(f.stale), f.broken)
+		}
+	}
+}
+
 // TestResizeRollingFaults restarts all instances with a list that lacks a server, which is dead already, or hangs, or has restarted
 // empty. Each instance must serve the keys of the other servers at once, and the change must end.
 func TestResizeRollingFaults(t *testing.T) {

@@ -43,6 +43,8 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	for i := range k.servers {
 		switch p := PhaseOf(k.servers[i].n); {
 		case k.permits(i):
+		case p == In && k.servers[i].unverified:
+			return s, began, "is not used: " + unverified, i
 		case p == In:
 			return s, began, "does not answer", i
 		default:
@@ -160,8 +162,9 @@ func (k *Keeper) advanceResize(now int64) {
 	}
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	before := k.resize.Status
-	// Without view records, or if most servers are dead, the proxies can't agree.
-	if r := &k.resize; r.Own && (k.pool == poolNoMeta || k.open[0]) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
+	// Without view records, or if most servers in use are dead, the proxies can't agree. If most servers of the other list are
+	// dead, too, a change would not help. Peers whose servers work would learn it, and change back.
+	if r := &k.resize; r.Own && (k.pool == poolNoMeta || k.mostlyDead(inUse) && !k.mostlyDead(inNext)) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
 		k.resized(before, now)
 		return
@@ -169,6 +172,25 @@ func (k *Keeper) advanceResize(now int64) {
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized(before, now)
 	}
+}
+
+// inUse and inNext report whether a server is in the list Mine, and in the list Wish.
+func inUse(m *Server) bool  { return !m.Gutter && !m.Joins }
+func inNext(m *Server) bool { return !m.Gutter && m.Next != "" }
+
+// mostlyDead reports whether this proxy suspects more than half of the servers for which in returns true. A server that it
+// may not use yet does not count as suspect.
+func (k *Keeper) mostlyDead(in func(m *Server) bool) bool {
+	dead, all := 0, 0
+	for i := range k.members {
+		if in(&k.members[i]) {
+			all++
+			if s := &k.servers[i]; s.suspect && !s.unverified {
+				dead++
+			}
+		}
+	}
+	return 2*dead > all
 }
 
 // resized publishes a new state of a change of the server list, and logs what has changed for clients. before

@@ -133,6 +133,7 @@ var waitRemedies = []Word{
 	{"know meta commands", "Start memcached 1.6.10 or later there"},
 	{"belongs to another pool", "Give each pool its own servers"},
 	{"to which keys move, is out", "Start memcached there"},
+	{"has no view record", "Check that a memcached of this pool runs there, or remove it from all files"},
 	{"does not answer", "Check that memcached runs there"},
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
