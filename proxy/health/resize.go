@@ -162,9 +162,10 @@ func (k *Keeper) advanceResize(now int64) {
 	}
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	before := k.resize.Status
-	// Without view records, or if most servers in use are dead, the proxies can't agree. If most servers of the other list are
-	// dead, too, a change would not help. Peers whose servers work would learn it, and change back.
-	if r := &k.resize; r.Own && (k.pool == poolNoMeta || k.mostlyDead(inUse) && !k.mostlyDead(inNext)) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
+	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
+	// all proxies want it. If most servers of that list are dead, too, this would not help.
+	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse) && !k.mostlyDead(inNext)
+	if r := &k.resize; r.Own && stuck && now >= k.wishUntil && r.Overdue(now, k.pace()) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
 		k.resized(before, now)
 		return
