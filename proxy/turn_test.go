@@ -501,3 +501,70 @@ func TestWakeupsBound(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeReads checks how many large values the clients of a route with replicas have requested at the same time. Their reads
+// can't be taken back from the connection, on which other clients wait.
+func TestLargeReads(t *testing.T) {
+	const size = 1 << 20
+	value := []byte(fmt.Sprintf("VALUE k1 0 %d\r\n%s\r\nEND\r\n", size, strings.Repeat("v", size)))
+	for _, what := range []struct {
+		name    string
+		request []byte
+		first   int // keys that the first client requests before a reply
+	}{
+		{"one key at a time", bytes.Repeat([]byte("get k1\r\n"), 500), client.FirstTasks},
+		{"many keys at a time", bytes.Repeat(manyKeys(100), 5), client.TaskKeys},
+	} {
+		t.Run(what.name, func(t *testing.T) {
+			s := twoReplicas(t)
+			s.Table.Limits.Memory = 1 << 30
+			s.Begin()
+			list, open := hogs(s, 20), map[*conversation.Endpoint]int{} // open: values that were requested on a connection and not sent
+			asked := func() (all int) {
+				for name, a := range s.Endpoints {
+					if name[0] == 's' {
+						if bytes.HasPrefix(a.Got.Bytes(), []byte("stats\r\n")) { // the connection of clients with large values is new
+							s.Line(name + " runs 7")
+						}
+						open[a] += bytes.Count(a.Got.Bytes(), []byte(" k1"))
+						all += open[a]
+						a.Got.Reset()
+					}
+				}
+				return all
+			}
+			send := func(c *conversation.Endpoint) {
+				s.Wakeup(func() { s.Engine.Bytes(c.Link, what.request) })
+				for range 20 {
+					s.Wakeup(func() {})
+				}
+			}
+			if send(list[0]); asked() > what.first {
+				t.Errorf("the first client has requested %d keys before a reply, want at most %d", asked(), what.first)
+			}
+			got := 0
+			for range 300 {
+				asked()
+				s.Now += int64(time.Millisecond)
+				for a, n := range open {
+					if n > 0 {
+						open[a]--
+						s.Wakeup(func() { s.Engine.Bytes(a.Link, value) })
+						break
+					}
+				}
+				got += list[0].Got.Len() / size
+				list[0].Got.Reset()
+			}
+			if asked() > 1 || got != 300 {
+				t.Errorf("after %d values, the client has requested %d more", got, asked())
+			}
+			for _, c := range list[1:] {
+				send(c)
+			}
+			if n := asked(); n > 2*len(list) {
+				t.Errorf("%d clients have requested %d values before one arrives", len(list), n)
+			}
+		})
+	}
+}

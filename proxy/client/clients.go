@@ -41,6 +41,8 @@ type Clients struct {
 	HasTasks   bool   // a route has features whose commands often need tasks, so the first piece of a client's multi-key read is small
 	ReadyTasks int    // number of tasks that wait for their start: see task.Tasks.Runnable, which owns it
 	TaskAsks   int    // number of requests of tasks in flight; package task owns it
+	size       int    // Session.size of the client for which it was last computed, among clients with reads in Session.Reads or with tasks
+	few        int    // tasks, or commands of a client with reads in Session.Reads, that the client may always have in flight: see SetShare
 	smallUntil int64  // until then, the first pieces of new clients are small: see smallPieces
 	left       turn   // the work that is left in this round of the loop, for all clients
 	resumed    uint64 // number of the wakeup in which Resume last began a round

@@ -20,6 +20,8 @@ import (
 //
 //	get k1 … k20 ► k1 ► k2 ► … each time the client has read enough
 //
+// A client with very large values is paced, too, if its reads can't be taken back: see Session.measure.
+//
 // A client is bulky if it has fallen behind, or if its values are large while it is paced. As
 // soon as it has nothing in flight, its requests use connections that only bulky clients use.
 // Other clients then wait for at most one of its large values.
@@ -41,13 +43,15 @@ type pacing struct {
 	more      int    // keys in flight beyond the first of each command: see Exchange.AddWork
 	window    int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
 	before    uint64 // result of Session.made when window was last set
-	sizedAt   uint64 // number of replies when size was computed from sizeReplies of them
+	moreKeys  int    // keys that the client has requested, beyond the first of each command
+	sizedAt   int    // number of answered keys when size was computed from sizeReplies of them
 	sizedFrom uint64 // result of Session.made at that time
 	rests     int    // number of the client's exchanges with keys that were not requested yet
 	tasks     int    // number of keys of multi-key reads that needed tasks since the last piece
 	small     bool   // a piece of a multi-key read has at most TaskKeys keys, because an eighth of the keys of the last one, or more, needed tasks
 	piece     int    // number of keys that the last piece could have
-	size      int    // mean size of the last replies to the client, in bytes; 0: there was none
+	size      int    // mean size of the replies for the last keys of the client, in bytes; 0: there was none
+	several   bool   // the client has read keys of a route whose reads may need several requests, or used commands that do
 	bulky     bool   // the client should use the connections of bulky clients
 }
 
@@ -176,6 +180,10 @@ func (s *Session) mayAsk() int {
 		s.e.smallUntil = s.e.Now + smallPieces
 	}
 	s.tasks = 0
+	if s.e.HasTasks {
+		s.measure()
+		most = min(most, s.sized())
+	}
 	switch {
 	case s.window > 0:
 		most = s.window
@@ -190,6 +198,7 @@ func (s *Session) mayAsk() int {
 
 // NeedsTask records that a key of x needs a task, and subtracts its work from the client's turn.
 func (s *Session) NeedsTask(x *Exchange) {
+	s.several = true
 	if s.turn.keys -= taskWork - 1; x.Keys > 1 {
 		s.tasks++
 	}

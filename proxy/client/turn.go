@@ -91,7 +91,10 @@ func (s *Session) yield() {
 
 // UseTurn subtracts n keys from the client's turn: those that a command requests beyond the
 // first.
-func (s *Session) UseTurn(n int) { s.turn.keys -= n }
+func (s *Session) UseTurn(n int) {
+	s.turn.keys -= n
+	s.moreKeys += n
+}
 
 // AddWork adds n to the keys in flight of x beyond the first. Large requests count as several
 // keys.
@@ -106,8 +109,11 @@ func (x *Exchange) AddWork(n int) {
 // endWork reverts AddWork: the keys that x has requested are answered.
 func (x *Exchange) endWork() { x.AddWork(-x.more) }
 
-// SetShare computes Share from Limits. It must be called when Limits has changed.
-func (e *Clients) SetShare() { e.Share = min(ShareKeys, e.Limits.InFlight) }
+// SetShare computes Share and few from Limits and size. It must be called when one of them has changed.
+func (e *Clients) SetShare() {
+	e.Share = min(ShareKeys, e.Limits.InFlight)
+	e.few = max(1, min(ShareTasks, e.Limits.Output/max(1, e.size)))
+}
 
 // busy reports whether so much is in flight that each client may have only Share keys in
 // flight.
@@ -121,22 +127,53 @@ func (s *Session) mayAdd() bool {
 	return s.InFlight+s.more < keys && s.Tasks < tasks
 }
 
-// inFlight returns how many keys and how many tasks s may have in flight now. A task's reply can't be
-// taken back from its connection, and delays the others there. So the tasks are few until the size of replies
-// to s is known, and their replies together then have about limits.output bytes.
+// inFlight returns how many keys and how many tasks s may have in flight now. The reply to a task, or to a read
+// in Reads, can't be taken back from its connection, and delays the others there. So these are few until the size of
+// replies to s is known, and then their replies together have about limits.output bytes.
 func (s *Session) inFlight() (keys, tasks int) {
-	if s.e.busy() {
-		return s.e.Share, ShareTasks
+	answered := s.measure()
+	keys, tasks = s.e.Limits.InFlight, min(clientTasks, FirstTasks+answered)
+	if s.Reads != nil {
+		keys = min(keys, tasks)
 	}
-	answered := s.requests - uint64(s.InFlight)
+	if s.e.busy() {
+		keys, tasks = min(keys, s.e.Share), ShareTasks
+	}
+	most := s.sized()
+	if s.Reads != nil {
+		keys = min(keys, most)
+	}
+	return keys, min(tasks, most)
+}
+
+// measure updates size, and returns how many keys of s are answered. A client with such reads or tasks is paced if its
+// replies are so large that it may have fewer than ShareTasks in flight. It then uses the connections of bulky clients.
+func (s *Session) measure() (answered int) {
+	answered = max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more)
 	if n := answered - s.sizedAt; n >= sizeReplies || n > 0 && s.sizedAt == 0 {
-		s.size = int((s.made() - s.sizedFrom) / n)
+		s.size = int(s.made()-s.sizedFrom) / n
 		if n >= sizeReplies {
 			s.sizedAt, s.sizedFrom = answered, s.made()
 		}
+		if s.several {
+			s.e.size = s.size
+			s.e.SetShare()
+			if s.sized() < ShareTasks {
+				s.pace()
+			}
+		}
 	}
-	tasks = int(min(clientTasks, FirstTasks+answered))
-	return s.e.Limits.InFlight, min(tasks, max(1, s.e.Limits.Output/max(1, s.size)))
+	return answered
+}
+
+// sized returns how many replies of the current size have about limits.output bytes; at least one. Until the size
+// of replies to s is known, it is that of the last client with such reads or tasks.
+func (s *Session) sized() int {
+	size := s.size
+	if size == 0 {
+		size = s.e.size
+	}
+	return max(1, s.e.Limits.Output/max(1, size))
 }
 
 // BeginRound starts a round of the loop: see RoundKeys.

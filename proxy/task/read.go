@@ -25,7 +25,7 @@ import (
 // changes the key waits for it. A task that continues the read has the same place.
 //
 // A Read is no upstream.Taker: if it were taken back and sent again, a later write of its client
-// could overtake it.
+// could overtake it. So a client has few reads of large values in flight: see client.Session.
 type Read struct {
 	client.OpenRead
 	X         *client.Exchange
