@@ -42,7 +42,7 @@ type Clients struct {
 	ReadyTasks int    // number of tasks that wait for their start: see task.Tasks.Runnable, which owns it
 	TaskAsks   int    // number of requests of tasks in flight; package task owns it
 	size       int    // Session.size of the client for which it was last computed, among clients with reads in Session.Reads or with tasks
-	few        int    // tasks, or commands of a client with reads in Session.Reads, that the client may always have in flight: see SetShare
+	few        int    // commands that a client with reads in Session.Reads may have in flight before its limit is computed: see SetShare
 	smallUntil int64  // until then, the first pieces of new clients are small: see smallPieces
 	left       turn   // the work that is left in this round of the loop, for all clients
 	resumed    uint64 // number of the wakeup in which Resume last began a round

@@ -112,7 +112,7 @@ func (x *Exchange) endWork() { x.AddWork(-x.more) }
 // SetShare computes Share and few from Limits and size. It must be called when one of them has changed.
 func (e *Clients) SetShare() {
 	e.Share = min(ShareKeys, e.Limits.InFlight)
-	e.few = max(1, min(ShareTasks, e.Limits.Output/max(1, e.size)))
+	e.few = max(1, min(FirstTasks, e.Limits.Output/max(1, e.size)))
 }
 
 // busy reports whether so much is in flight that each client may have only Share keys in
