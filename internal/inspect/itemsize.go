@@ -283,10 +283,11 @@ func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string, 
 	if _, err := r.Peek(1); err != nil {
 		return has, refusal(p, err)
 	}
-	lines := bufio.NewScanner(r)
+	lines, last := bufio.NewScanner(r), ""
 	for lines.Scan() {
 		stat, ok := strings.CutPrefix(lines.Text(), "STAT ")
 		if !ok {
+			last = lines.Text()
 			has.noMeta = meta && lines.Scan() && strings.HasPrefix(lines.Text(), "ERROR")
 			break
 		}
@@ -299,6 +300,9 @@ func askSettings(ctx context.Context, s table.Target, p *table.Pool, at string, 
 	}
 	if has.itemSize > 0 {
 		return has, nil
+	}
+	if last != "END" && last != "" {
+		return has, fmt.Errorf("its reply to stats settings is %.100q; check that memcached runs at its address", last)
 	}
 	return has, fmt.Errorf("server %s does not report item_size_max", s.Address)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -109,6 +110,7 @@ func TestAskItemSize(t *testing.T) {
 		{"STAT item_size_max 1024\r\nSTAT lru_crawler no\r\nSTAT flush_enabled no\r\nEND\r\n", settings{itemSize: 1024, noCrawler: true, noFlush: true}},
 		{"STAT maxbytes 67108864\r\nEND\r\n", settings{}},
 		{"ERROR\r\n", settings{}},
+		{"ERROR Too many open connections\r\n", settings{}},
 	} {
 		at := testenv.Serve(t, "127.0.0.1", func(conn net.Conn) {
 			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "stats settings\r\n" {
@@ -118,6 +120,9 @@ func TestAskItemSize(t *testing.T) {
 		got, err := askSettings(t.Context(), table.Target{Network: "tcp", Address: at}, new(table.Pool), at, false)
 		if got != c.want || (err == nil) != (c.want.itemSize > 0) {
 			t.Errorf("%q gives %v, %v; want %v", c.answer, got, err, c.want)
+		}
+		if reply := strings.TrimSpace(c.answer); strings.HasPrefix(reply, "ERROR") && !strings.Contains(fmt.Sprint(err), reply) {
+			t.Errorf("%q gives %v", c.answer, err)
 		}
 	}
 }

@@ -70,8 +70,9 @@ func (l *Spot) Locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 	}
 	w := t.Route.View
 	*l = Spot{Owner: owner, View: w}
+	s, by := t.Route.ServingBy(t.Key)
 serving:
-	switch s := t.Route.Serving(t.Key); s {
+	switch s {
 	case resize.Nothing:
 		return unavailable(routing.Outdated)
 	case resize.Staying, resize.Paused, resize.Turning:
@@ -106,6 +107,12 @@ serving:
 		t.Route.Servers[owner].Count.Refused++
 		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
+		e.Park(t, waits, w.Gen)
+		return upstream.Failure{}, true
+	case s == resize.All && t.Route.Diverges(by, t.Key, l.Route):
+		if read || e.Now >= waits {
+			return unavailable("the key moves to another server")
+		}
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case l.Role == health.In && w != nil && w.Suspected(first):

@@ -171,11 +171,16 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 
 const mostBy = 100 // maximum length of the name of another instance, in bytes
 
-// missing returns the names of the servers in list that the other list lacks.
+// missing returns the names of the servers in list that the other list lacks. If that has another server with the name, the name is
+// followed by the address.
 func missing(list, other []table.Target) []string {
 	names := []string{}
 	for _, t := range list {
-		if !slices.ContainsFunc(other, func(o table.Target) bool { return o.Network == t.Network && o.Address == t.Address }) {
+		switch {
+		case slices.ContainsFunc(other, func(o table.Target) bool { return o.Network == t.Network && o.Address == t.Address }):
+		case slices.ContainsFunc(other, func(o table.Target) bool { return o.Name == t.Name }):
+			names = append(names, t.Name+" ("+t.Address+")")
+		default:
 			names = append(names, t.Name)
 		}
 	}
