@@ -104,8 +104,7 @@ func TestResizeStarts(t *testing.T) {
 	}
 }
 
-// TestResizeStartsWithDeadServers restarts one instance with a list of which most servers are dead, in a pool whose mode is the
-// default. The other instances must go on to serve by their own list, and that instance, too.
+// TestResizeStartsWithDeadServers restarts one instance with a list of mostly dead servers, in a pool with the default mode. The other instances must go on to serve by their own list, and that instance, too.
 func TestResizeStartsWithDeadServers(t *testing.T) {
 	f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, others: true, cold: 60, remember: true, exact: true, mode: table.Rehash, resize: table.ResizeWarm, usual: true, ablate: ablations{former: true}}, 1, false)
 	f.quiet, f.gone = true, 1

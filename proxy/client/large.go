@@ -30,7 +30,7 @@ const (
 	memoryCheck = 10 * time.Millisecond
 )
 
-// waitingRoom has the clients of one loop whose large requests wait.
+// waitingRoom has the clients of one loop that wait with a large request.
 type waitingRoom struct {
 	list   []*Session // in order of arrival
 	wakeBy int64      // when memoryWait ends for the clients that wait for memory

@@ -181,7 +181,7 @@ type inheritance struct {
 
 // inherit sets w.inherited, the states of the servers before a reload. It finds the state of a server
 // by its name at before, the pool's previous agent, which may be nil, and otherwise by its address at
-// any agent. If the list of servers was changing, two servers at before can have the same name. So the address counts. So a server that is out stays out if the reload renames the server or its pool, or
+// any agent. While the list of servers changes, two servers at before can have the same name, and then the address decides. A server that is out stays out if the reload renames the server or its pool, or
 // moves the server to another pool. The result out reports whether any server was out, rejoining or
 // renamed before the reload. from is the agent that had most of these servers; nil: no agent had one.
 func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {

@@ -8,11 +8,11 @@ package health
 //	__rs_list__:POOL:HASH
 //
 // A process that is started with another list than that of its peers reads these items, and then serves like its peers.
-// Meanwhile it serves no key (Status.Seeks): for at most two request timeouts. A text counts only if it has the hash in its
+// Until then it serves no key (Status.Seeks). The search takes at most two request timeouts. A text counts only if it has the hash in its
 // name. Each process that knows a list stores it where it is missing or damaged: when it first reads the server's view
 // record, when that was lost, and every listPings pings, because an item can be evicted.
 //
-// Whoever can write view records and lists could name any address. So a server that only such a text names gets no request
+// A client with access to a server could store a list with any address. So a server that only such a text names gets no request
 // but pings until it has a view record of this pool which names the same list (Server.Learned).
 
 import (

@@ -177,15 +177,15 @@ func (bp *BoundPool) Arrival(is resize.Status, key []byte) Arrival {
 	return a
 }
 
-// Diverges reports whether the substitute server of a key that does not move is another one by the next list, and the
-// state by the last one before that list is in force. is is the route of the key now. Such a key is not served then:
-// another instance may already use the substitute server of the next list.
-func (bp *BoundPool) Diverges(by resize.Status, key []byte, is health.Route) bool {
-	if stage := by.Stage(); stage != resize.Cool && stage != resize.Clear || bp.Next == nil || !is.First.Diverted && is.Role == health.In {
+// Diverges reports whether the next list gives a key another substitute server than route, its present route. It
+// returns false except in the last stage of a change, which the parameter state shows. The key is not served then,
+// because another instance may already use the next list.
+func (bp *BoundPool) Diverges(state resize.Status, key []byte, route health.Route) bool {
+	if stage := state.Stage(); stage != resize.Cool && stage != resize.Clear || bp.Next == nil || !route.First.Diverted && route.Role == health.In {
 		return false
 	}
-	to := bp.Arrival(by, key)
-	return to.Owner >= 0 && (to.First != is.First || to.Interim != is.Interim)
+	to := bp.Arrival(state, key)
+	return to.Owner >= 0 && (to.First != route.First || to.Interim != route.Interim)
 }
 
 // UnlearnedView returns the view of a pool of the route that does not know yet which

@@ -145,7 +145,7 @@ const (
 type Status struct {
 	State
 	Lists
-	Seeks bool // this process searches for the lists that it lacks (Lacks), and serves no key meanwhile
+	Seeks bool // this process searches for the lists that it lacks (Lacks), and serves no key until it has ended the search
 	Drops bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 	Turns bool // in Pause: keys that move may have their values at either owner already
 }
