@@ -42,6 +42,7 @@ func (e *Engine) adopt(cur *failover.Published) {
 		writesEnd += int64(max(e.gen.longest(), (&generation{Published: cur}).longest()))
 		for _, bp := range e.gen.pools {
 			e.Buffers.Hold(-bp.Owners.Size())
+			bp.Retired = true
 		}
 	}
 	e.gen = &generation{Published: cur}

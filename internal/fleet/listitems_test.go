@@ -22,9 +22,9 @@ func rolls(t *testing.T, c scenario) (f *fleet, read, all, items int) {
 	f.edition++
 	for i, s := range f.sidecars {
 		s.die()
-		f.after(50*milli, s.start)
-		f.run(f.now + 60*milli)
-		if i < len(f.sidecars)-1 { // the keys move when the last one has the list
+		f.run(f.now + 50*milli)
+		s.start()
+		if i < len(f.sidecars)-1 { // the keys move when the last one has the list. The first commands come before it knows the servers
 			read, all = read+f.reads(i), all+len(f.values)
 			f.each(i, func(a *app, k *fkey) *op { return a.store(k, "set") })
 			f.run(f.now + 20*second)

@@ -19,7 +19,6 @@ import (
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
-	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -342,27 +341,4 @@ func Joined(pool *table.Pool, w *Agent) (at []int) {
 		at = append(at, find(w.Servers, m))
 	}
 	return at
-}
-
-// newer returns the route of t's key in the present table, if the servers of its pool have changed
-// together with those of other instances since t began; else nil.
-func newer(t *task.Task) *routing.Route {
-	l := t.Loop.Listeners[t.Route.Listener]
-	if l == nil {
-		return nil
-	}
-	rt := l.Fitting(append([]byte(t.Route.Strip), t.Key...))
-	if rt == nil || rt.BoundPool == t.Route.BoundPool || rt.Strip != t.Route.Strip || rt.Features != t.Route.Features || rt.Pool.Name != t.Route.Pool.Name {
-		return nil
-	}
-	return rt
-}
-
-// current sets t's route to that of the present table, and reports whether it is a newer one: see newer.
-func current(t *task.Task) bool {
-	rt := newer(t)
-	if rt != nil {
-		t.Route = rt
-	}
-	return rt != nil
 }

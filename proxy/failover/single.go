@@ -26,7 +26,7 @@ type SingleCopy struct{}
 // handler has accepted.
 func (SingleCopy) Handle(t *task.Task) {
 	l := &single{read: t.Op <= wire.Gats || t.Op == wire.Debug}
-	if l.read && t.Route.Serving(t.Key) == resize.Staying && !current(t) {
+	if l.read && t.Route.Serving(t.Key) == resize.Staying {
 		t.AnswerKind(task.MissKind(t))
 		return
 	}
@@ -79,17 +79,10 @@ serving:
 		switch {
 		case s == resize.Paused && task.CommandOf(t).Reads():
 			break serving
-		case current(t):
-			return l.Locate(t, read)
 		case read && s == resize.Staying || e.Now >= t.Deadline:
 			return unavailable("the key moves to another server")
 		}
-		e.Park(t, t.Deadline, func() uint64 {
-			if newer(t) != nil {
-				return 0
-			}
-			return 1 + w.Gen()
-		})
+		e.Park(t, t.Deadline, w.Gen)
 		return upstream.Failure{}, true
 	case resize.Moving, resize.Settling, resize.Cooling: // package replication serves the key, unless its stage has just begun
 		return unavailable("the key moves to another server")

@@ -138,6 +138,7 @@ type BoundPool struct {
 	Pool    *table.Pool
 	Servers []*upstream.Server
 	Owners  *ring.Memo // finds the index of the server that owns a key
+	Retired bool       // a reload, or a change of the servers, has replaced the pool: View is not updated any more
 
 	Refusals []string // why an operator has drained a server or taken it down, as an error line, by server index; empty: the server is in use. nil: all servers are
 

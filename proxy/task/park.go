@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"ringside/proxy/link"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 )
 
@@ -18,8 +19,8 @@ type parkedTask struct {
 	until  int64         // end of the wait: nanoseconds on the loop's clock
 }
 
-// Park keeps t until the result of phases changes or the clock reaches the time `until`. If too
-// many tasks are parked, t fails, and the next task in the line of its key may begin.
+// Park keeps t until the result of phases changes, the clock reaches the time `until`, or a reload replaces t's route (see
+// newer). If too many tasks are parked, t fails, and the next task in the line of its key may begin.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being ejected", stats.QueueFull)
@@ -37,14 +38,14 @@ const (
 	ParkedLook = int64(10 * time.Millisecond)
 )
 
-// Unpark starts the parked tasks if their phases have changed or their wait has ended, in the
+// Unpark starts the parked tasks if their phases or routes have changed or their wait has ended, in the
 // order in which they were parked. Then it fails the tasks that have waited in a line until
 // their deadline.
 func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
 	for _, p := range list {
-		if p.phases() == p.was && e.Now < p.until {
+		if p.phases() == p.was && e.Now < p.until && p.t.newer() == nil {
 			e.Parked = append(e.Parked, p)
 			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
@@ -52,4 +53,22 @@ func (e *Tasks) Unpark() {
 		e.start(p.t)
 	}
 	e.expire() // done last, because starting a parked task may have given a task in a line its turn
+}
+
+// newer returns the route that serves t's key now, if t's route belongs to a table that was replaced since t began, and the
+// new one has the same features; else nil.
+func (t *Task) newer() *routing.Route {
+	rt := t.Route
+	if rt == nil || rt.BoundPool == nil || !rt.Retired || t.x == nil && t.step == nil {
+		return nil
+	}
+	l := t.Loop.Listeners[rt.Listener]
+	if l == nil {
+		return nil
+	}
+	now := l.Fitting(append([]byte(rt.Strip), t.Key...))
+	if now == nil || now.Strip != rt.Strip || now.Features != rt.Features || now.Pool.Name != rt.Pool.Name {
+		return nil
+	}
+	return now
 }

@@ -132,6 +132,9 @@ func (e *Tasks) dispatch(t *Task) {
 		t.Run(0, nil)
 		return
 	}
+	if rt := t.newer(); rt != nil {
+		t.Route = rt
+	}
 	if t.Route.OneLoop() {
 		if o := e.Loops.Owner(t.Hash); o != e {
 			t.moveToLoop(o)
