@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"ringside/proxy/health/resize"
+	"ringside/proxy/table"
 )
 
 // all reports whether a condition holds for the change of the servers on all instances.
@@ -69,6 +70,45 @@ func TestResizeTurn(t *testing.T) {
 			read("at the end")
 			if f.broken != "" || len(f.stale) > 0 || f.flushes != flushes || none > 0 || f.stages()[0].Mine != f.stages()[0].List {
 				t.Errorf("%s: %s %q, %d flushes, %d times no list, %+v", name, f.broken, f.stale, f.flushes-flushes, none, f.stages())
+			}
+		}
+	}
+}
+
+// TestResizeTurnStarts restarts an instance after a change was reversed. Then a server fails while the keys move back. The
+// instances must use the same substitute servers, although the one that was restarted does not know that the change was reversed.
+func TestResizeTurnStarts(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for out := range 4 {
+			f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, mode: table.Rehash, strict: strict, resize: table.ResizeWarm, rate: 1, cold: 600, remember: true, exact: true}, 1, false)
+			f.quiet = true
+			f.settle("at the start", 30*second)
+			f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			f.reload(func(l *layout) { l.gone = 3 })
+			f.until(t, "the keys do not move", func() bool {
+				return f.all(func(is resize.Status) bool { return is.Serves() == resize.Moving })
+			})
+			f.run(f.now + 100*second)
+			f.reload(func(l *layout) { l.gone = -1 })
+			f.until(t, "the keys do not move back", func() bool {
+				return f.all(func(is resize.Status) bool { return is.Serves() == resize.Moving && is.Reversed() })
+			})
+			f.sidecars[2].die()
+			f.run(f.now + 50*milli)
+			f.sidecars[2].start()
+			f.run(f.now + second)
+			if stages := f.stages(); stages[2].Stage() != resize.Move || stages[2].Reversed() {
+				t.Fatalf("strict %t: the keys do not move, or the instance knows that the change was reversed: %+v", strict, stages)
+			}
+			f.nodes[out].die()
+			f.run(f.now + 10*second)
+			served := 0
+			for i := range f.sidecars {
+				f.each(i, func(a *app, k *fkey) *op { return a.store(k, "set") })
+				served += f.reads((i + 1) % len(f.sidecars))
+			}
+			if len(f.stale) > 0 || f.broken != "" || served < 2*len(f.values) {
+				t.Errorf("strict %t, without server %d: %d stale reads, %d of %d keys are read, %+v. %s", strict, out, len(f.stale), served, 3*len(f.values), f.stages(), f.broken)
 			}
 		}
 	}

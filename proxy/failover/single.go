@@ -103,7 +103,7 @@ serving:
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
 	case s == resize.All && t.Route.Diverges(by, t.Key, l.Route):
-		if read || e.Now >= waits {
+		if read && !by.Superseded() || e.Now >= waits {
 			return unavailable("the key moves to another server")
 		}
 		e.Park(t, waits, w.Gen)

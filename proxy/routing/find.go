@@ -177,15 +177,28 @@ func (bp *BoundPool) Arrival(is resize.Status, key []byte) Arrival {
 	return a
 }
 
-// Diverges reports whether the next list gives a key another substitute server than route, its present route. It
-// returns false except in the last stage of a change, which the parameter state shows. The key is not served then,
-// because another instance may already use the next list.
+// Diverges reports whether the next list gives a key another substitute server than route, its present route, while another
+// instance may use that list for it. The key is not served then. That may be so in the last stage of a change, and until the
+// loops of this process use the new list (state). An instance that has learned its lists while keys move does not know whether
+// the change was reversed, and so by which of the two lists its peers find the substitute server. For it, Diverges holds in
+// all stages.
 func (bp *BoundPool) Diverges(state resize.Status, key []byte, route health.Route) bool {
-	if stage := state.Stage(); stage != resize.Cool && stage != resize.Clear || bp.Next == nil || !route.First.Diverted && route.Role == health.In {
+	switch stage := state.Stage(); {
+	case bp.Next == nil, !route.First.Diverted && route.Role == health.In:
+		return false
+	case bp.Pool.Late && stage != resize.Stable:
+	case stage != resize.Cool && stage != resize.Clear && !state.Superseded(), state.Reversed():
 		return false
 	}
-	to := bp.Arrival(state, key)
-	return to.Owner >= 0 && (to.First != route.First || to.Interim != route.Interim)
+	if bp.Next.View == nil { // in mode flush, servers of the next list have no phases here
+		return true
+	}
+	part, h, owner := bp.Next.Pool.Place.Locate(key)
+	if owner < 0 {
+		return false
+	}
+	to := bp.Next.Find(part, h, owner)
+	return to.First != route.First || to.Interim != route.Interim
 }
 
 // UnlearnedView returns the view of a pool of the route that does not know yet which

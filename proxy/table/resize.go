@@ -89,10 +89,11 @@ func (p *Pool) IsLearned(t Target) bool {
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
-// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows.
-func (p *Pool) learn(list, next *List) {
+// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows. late says that
+// keys move.
+func (p *Pool) learn(list, next *List, late bool) {
 	wish := p.Required()
-	p.ResizeLater = p.Resize
+	p.ResizeLater, p.Late = p.Resize, late
 	if list != nil {
 		p.use(list)
 	}
@@ -122,7 +123,7 @@ func (p *Pool) Successor() *Pool {
 
 // follow makes the list Later of p its list Next, and returns p.
 func (p *Pool) follow() *Pool {
-	p.Resize, p.Next, p.Later = p.ResizeLater, p.Later, nil
+	p.Resize, p.Next, p.Later, p.Late = p.ResizeLater, p.Later, nil, false
 	switch {
 	case p.Next == nil:
 	case p.Resize == ResizePlain:
@@ -199,7 +200,7 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool))
 			p.begin()
 		case moving && was.Next != nil, begins && was.Next != nil && was.Next.Print() != next.Print():
 			p.use(before)
-			p.Resize = was.Resize
+			p.Resize, p.Late = was.Resize, was.Late
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
 				p.Later = next
 			}
@@ -228,10 +229,10 @@ func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
 
 // Learn returns a copy of t in which the pool p serves by the lists of its peers, which this process has learned: see Pool.learn. It
 // returns nil if p is not a pool of t.
-func (t *Table) Learn(p *Pool, list, next *List) *Table {
+func (t *Table) Learn(p *Pool, list, next *List, late bool) *Table {
 	return t.change(func(o, is *Pool) bool {
 		if o == p {
-			is.learn(list, next)
+			is.learn(list, next, late)
 		}
 		return o == p
 	})
