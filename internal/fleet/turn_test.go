@@ -113,3 +113,33 @@ func TestResizeTurnStarts(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeModesDiffer restarts an instance with mode flush while keys move with mode warm. Then a server fails. The instance must
+// serve what it can, and have the new servers at the end.
+func TestResizeModesDiffer(t *testing.T) {
+	for out := range 3 {
+		f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, mode: table.Rehash, resize: table.ResizeWarm, cold: 60, remember: true, exact: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+		f.reload(func(l *layout) { l.gone = 3 })
+		f.until(t, "the keys do not move", func() bool {
+			return f.all(func(is resize.Status) bool { return is.Serves() == resize.Moving })
+		})
+		f.resize = table.ResizeFlush
+		f.sidecars[2].die()
+		f.run(f.now + 50*milli)
+		f.sidecars[2].start()
+		f.nodes[out].die()
+		f.run(f.now + 3*second)
+		cool := false
+		f.until(t, "the change does not end", func() bool {
+			cool = cool || f.stages()[2].Stage() == resize.Cool
+			f.reads(2)
+			return f.changed()
+		})
+		if f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") }); !cool || len(f.stale) > 0 || f.broken != "" || f.reads(2) < len(f.values) {
+			t.Errorf("without server %d: %d stale reads, %+v. %s", out, len(f.stale), f.stages(), f.broken)
+		}
+	}
+}
