@@ -179,6 +179,9 @@ func (c *Conn) overdue(a *Attempt) string {
 	if l := a.limits; l != nil && l.Whole > 0 && l.Request == l.Deadline { // the command's deadline was near when the request was made
 		return fmt.Sprintf("did not answer within timeouts.deadline, %v since the command began; this request had %v", l.Whole, had)
 	}
+	if l := a.limits; l != nil && had > time.Duration(l.Request) && had < time.Duration(l.Deadline) { // other replies have postponed the end: see postpone
+		return fmt.Sprintf("sent nothing for %v, and did not answer", l.Request)
+	}
 	return fmt.Sprintf("did not answer within %v", had)
 }
 
