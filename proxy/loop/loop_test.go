@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -110,7 +111,13 @@ func startProxy(t *testing.T, o Options, tab *table.Table) (p *proxy.Proxy, addr
 
 func startDriver(t *testing.T, o Options, tab *table.Table) (*proxy.Proxy, *Driver) {
 	t.Helper()
-	p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(t.Output(), nil)))
+	return startLogged(t, o, tab, t.Output())
+}
+
+// startLogged starts a driver that writes its log to a writer.
+func startLogged(t *testing.T, o Options, tab *table.Table, log io.Writer) (*proxy.Proxy, *Driver) {
+	t.Helper()
+	p := proxy.NewProxy(tab, "test", slog.New(slog.NewTextHandler(log, nil)))
 	d, err := New(p, o)
 	if err != nil {
 		t.Fatal(err)

@@ -45,9 +45,8 @@ func (t *sealed) forget(clients *handshakes, servers *introductions) {
 	}
 }
 
-// HandshakesMost is how many incomplete handshakes of clients an engine has at most. A further client
-// replaces the one that has waited for the longest time. A client that is not stalled completes its
-// handshake long before that.
+// HandshakesMost is how many incomplete handshakes of clients an engine has at most. If there are more, one
+// is given up: see handshakes.limit.
 const HandshakesMost = 512
 
 // clientTurns limits how many handshakes with clients compute at the same time in this process, so
@@ -62,18 +61,29 @@ const SpeaksTLS = "CLIENT_ERROR this port speaks TLS\r\n"
 type handshakes struct {
 	engine *proxy.Engine
 	post   func(f func(e *proxy.Engine))
-	open   list.List // of *handshake; the one that has waited for the longest time is first
+	in     [handshakePhases]list.List // of *handshake, by phase; the one that has been in the phase for the longest time is first
 }
+
+// handshakePhase is what an incomplete handshake waits for.
+type handshakePhase int
+
+const (
+	silent   handshakePhase = iota // the client has not sent its whole first message
+	computes                       // it computes, or waits for its turn
+	replied                        // the client has the reply to its first message
+	handshakePhases
+)
 
 // handshake is one client with an incomplete handshake.
 type handshake struct {
 	*secure.Conn
 	client  greeter
-	network string        // network of the listener
-	address string        // address of the listener
-	first   []byte        // what the client has sent, until it is a whole record
-	running bool          // the goroutine of the handshake runs
-	at      *list.Element // place in handshakes.open; nil: the handshake has ended
+	network string // network of the listener
+	address string // address of the listener
+	first   []byte // what the client has sent, until it is a whole record
+	running bool   // the goroutine of the handshake runs
+	phase   handshakePhase
+	at      *list.Element // place in handshakes.in[phase]; nil: the handshake has ended
 	late    *time.Timer   // fires when the handshake has lasted too long
 }
 
@@ -86,14 +96,10 @@ type greeter interface {
 	refuse(answer string) // sends the answer, and closes the socket as drop does
 }
 
-// begin begins the handshake of a client.
+// begin begins the handshake of a client. The caller must then call limit.
 func (h *handshakes) begin(client greeter, l *listener, t *listenerTLS) *handshake {
-	if h.open.Len() >= HandshakesMost {
-		h.engine.Count.Handshakes.Crowded++
-		h.open.Front().Value.(*handshake).client.drop()
-	}
 	x := &handshake{Conn: t.Conn(), client: client, network: l.network, address: l.address}
-	x.at = h.open.PushBack(x)
+	x.at = h.in[silent].PushBack(x)
 	x.late = time.AfterFunc(t.within, func() {
 		h.post(func(e *proxy.Engine) {
 			if x.at != nil {
@@ -103,6 +109,41 @@ func (h *handshakes) begin(client greeter, l *listener, t *listenerTLS) *handsha
 		})
 	})
 	return x
+}
+
+// limit gives up a handshake if there are too many. It may be the one that has just begun.
+//
+// It is a handshake of the phase that has most of them, so that clients that stall in one phase do not
+// replace those in the others. In a phase in which clients must send, it is the one that has waited for its client
+// for the longest time: a client that is not stalled sends sooner. Of those that wait for their turn, it is the
+// last one: if the first ones were given up, none would ever get its turn.
+func (h *handshakes) limit() {
+	n, most := 0, silent
+	for p := range handshakePhases {
+		if n += h.in[p].Len(); h.in[p].Len() > h.in[most].Len() {
+			most = p
+		}
+	}
+	if n <= HandshakesMost {
+		return
+	}
+	e := h.in[most].Front()
+	if most == computes {
+		e = h.in[most].Back()
+	}
+	x := e.Value.(*handshake)
+	h.engine.Count.Handshakes.Crowded++
+	h.engine.LogLimited(slog.LevelWarn, x.address, "TLS handshakes given up: too many are incomplete, because clients connect and do not continue, or because too many connect at the same time",
+		"client", x.client.Peer(), "listener", x.address, "limit", HandshakesMost)
+	x.client.drop()
+}
+
+// enter moves a handshake to the next phase.
+func (h *handshakes) enter(x *handshake, p handshakePhase) {
+	if x.at != nil && x.phase < p {
+		h.in[x.phase].Remove(x.at)
+		x.phase, x.at = p, h.in[p].PushBack(x)
+	}
 }
 
 // arrived handles bytes from the client. The handshake begins to compute, and to need memory, when the
@@ -123,12 +164,14 @@ func (h *handshakes) arrived(x *handshake, b []byte) {
 		return
 	}
 	x.running = true
+	h.enter(x, computes)
 	x.Feed(x.first)
 	x.first = nil
 	x.Handshake(clientTurns,
 		func() {
 			h.post(func(*proxy.Engine) {
 				if x.at != nil {
+					h.enter(x, replied)
 					x.client.flush()
 				}
 			})
@@ -175,7 +218,7 @@ func (h *handshakes) failed(x *handshake, err error) {
 // forget removes a handshake. If it still runs, its result is ignored.
 func (h *handshakes) forget(x *handshake) {
 	if x.at != nil {
-		h.open.Remove(x.at)
+		h.in[x.phase].Remove(x.at)
 		x.at = nil
 		x.late.Stop()
 	}

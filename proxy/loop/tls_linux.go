@@ -22,6 +22,7 @@ func (d *epoll) greet(s *sock, l *listener, t *listenerTLS) {
 	x := d.handshakes.begin(clientSock{d, s}, l, t)
 	s.tls = &sealed{Conn: x.Conn, greeting: x}
 	d.shake(s, unix.EPOLLIN)
+	d.handshakes.limit()
 }
 
 // shake handles an event of a socket during its handshake.

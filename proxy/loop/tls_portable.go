@@ -15,6 +15,7 @@ func (d *portable) greet(s *stream, l *listener, t *listenerTLS) {
 	x := d.handshakes.begin(clientStream{d, s}, l, t)
 	s.tls = &sealed{Conn: x.Conn, greeting: x, shaking: true}
 	d.start(s)
+	d.handshakes.limit()
 }
 
 // arrivedSealed handles encrypted bytes that were read, and the error of the read.

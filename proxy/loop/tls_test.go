@@ -23,6 +23,25 @@ type secured struct {
 	p     *proxy.Proxy
 	table func() *table.Table
 	at    string
+	log   lines
+}
+
+// lines is a log that a test reads while loops write to it.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // startSecured starts a driver with a listener that uses TLS.
@@ -39,7 +58,7 @@ func startSecured(t *testing.T, o Options, change func(*table.ListenerTLS)) *sec
 		}
 		return b
 	}
-	s.p, s.d = startDriver(t, o, s.table())
+	s.p, s.d = startLogged(t, o, s.table(), io.MultiWriter(t.Output(), &s.log))
 	s.at = s.d.Addrs()[0].String()
 	return s
 }
@@ -216,6 +235,93 @@ func TestStalledHandshakes(t *testing.T) {
 			t.Errorf("counted %+v, want about %d crowded out", is, stalled-HandshakesMost)
 		}
 	})
+}
+
+// TestHandshakesGivenUp checks whose handshake ends if too many are incomplete: that of a client of the
+// kind that stalls most. The log names the limit.
+func TestHandshakesGivenUp(t *testing.T) {
+	eachAtOnce(t, func(t *testing.T, o Options) {
+		s := startSecured(t, o, nil)
+		hello := helloOf(t, s.ca)
+		var open []net.Conn
+		defer func() {
+			for _, c := range open {
+				c.Close()
+			}
+		}()
+		flood := func(first []byte) {
+			t.Helper()
+			before := s.snapshot(t).crowded
+			testenv.Eventually(t, "other clients are given up", func() bool {
+				for range HandshakesMost / 4 {
+					c, err := net.Dial("tcp", s.at)
+					if err != nil {
+						t.Fatal(err)
+					}
+					open = append(open, c)
+					c.Write(first) // Ringside may have closed it already
+				}
+				return s.snapshot(t).crowded > before+HandshakesMost
+			})
+		}
+		begin := func(writes int) (release func()) {
+			t.Helper()
+			raw, err := net.Dial("tcp", s.at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw.SetDeadline(time.Now().Add(testenv.Hang))
+			held := &holding{Conn: raw, writes: writes, holds: make(chan bool), release: make(chan bool)}
+			c, ended := tls.Client(held, s.ca.Client()), make(chan error, 1)
+			t.Cleanup(func() { c.Close() })
+			go func() { ended <- c.Handshake() }()
+			<-held.holds
+			return func() {
+				t.Helper()
+				close(held.release)
+				if err := <-ended; err != nil {
+					t.Errorf("a client that had sent %d times is given up: %v", writes, err)
+					return
+				}
+				says(t, c, "mn\r\n", "MN\r\n")
+			}
+		}
+		release := begin(1) // it has the reply to its first message
+		flood(nil)
+		flood(hello[:len(hello)/2])
+		release()
+		for _, c := range open {
+			c.Close()
+		}
+		left := len(open)
+		open = nil
+		testenv.Eventually(t, "the clients have left", func() bool {
+			is := s.snapshot(t)
+			return is.failed+is.crowded == uint64(left)
+		})
+		release = begin(0)
+		flood(hello)
+		release()
+		if text := s.log.String(); !strings.Contains(text, "TLS handshakes given up") || !strings.Contains(text, "limit=512") {
+			t.Errorf("the log is\n%s", text)
+		}
+	})
+}
+
+// holding is a connection that holds back what is written after a number of writes.
+type holding struct {
+	net.Conn
+	writes  int
+	holds   chan bool // closed when a write is held back
+	release chan bool // closed when it may continue
+}
+
+func (h *holding) Write(b []byte) (int, error) {
+	if h.writes--; h.writes == -1 {
+		close(h.holds)
+		<-h.release
+	}
+	return h.Conn.Write(b)
 }
 
 // TestHandshakeIsBounded checks that little is read from clients whose handshakes wait for a turn to compute.
