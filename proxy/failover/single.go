@@ -114,7 +114,7 @@ serving:
 		if srv.Down { // this loop has seen the failure itself
 			return unavailable(srv.Why)
 		}
-		return unavailable("server " + srv.Label() + " is not in use: it does not answer")
+		return unavailable("server " + srv.Label() + " is not in use: " + w.SuspectWhy(first))
 	case e.Now >= t.Deadline:
 		return upstream.Failure{Why: cmp.Or(t.WaitReason, task.TooLong), Outcome: stats.TimedOut}, false
 	}

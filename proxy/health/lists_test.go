@@ -132,12 +132,17 @@ func TestLearnedServer(t *testing.T) {
 	}
 	w.start(late)
 	w.run(w.now + 60*sec)
+	view := NewView(3)
+	view.Publish(late.k, true)
+	if got := view.SuspectWhy(2); got != unverified {
+		t.Errorf("a client reads that the server is not in use: %s", got)
+	}
 	if !late.k.Verdict(2).Suspect || late.k.Verdict(0).Suspect || others != "" || !strings.Contains(strings.Join(w.log, "\n"), unverified) {
 		t.Errorf("%+v %q", late.k.Verdict(2), others)
 	}
 	stranger.put("__rs_view__:p", record)
 	w.run(w.now + 5*sec)
-	if late.k.Verdict(2).Suspect || others == "" {
+	if view.Publish(late.k, true); late.k.Verdict(2).Suspect || others == "" || view.SuspectWhy(2) == unverified {
 		t.Errorf("with the record: %+v", late.k.Verdict(2))
 	}
 }

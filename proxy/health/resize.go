@@ -65,11 +65,11 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 }
 
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
-// view records have the wish of a proxy, but not its name. So dissent names those with another configuration.
+// view records have the wish of a proxy, but not its name. So dissent names those with another configuration that still write to the list of instances.
 func (k *Keeper) dissent(now int64) string {
 	names := []string{}
 	for _, e := range k.roll.Here() {
-		if e.Config != k.roll.self.Config {
+		if e.Config != k.roll.self.Config && e.Runs() {
 			names = append(names, cmp.Or(e.Name, "without a name"))
 		}
 	}

@@ -207,3 +207,35 @@ func TestRollCallOfOtherLists(t *testing.T) {
 		}
 	}
 }
+
+// TestDissentNamesLiveProxies checks that a change of servers waits for proxies that run: those that were killed, or were gone
+// before this proxy has started, are not named.
+func TestDissentNamesLiveProxies(t *testing.T) {
+	w := whole(t, 4, 3, Settings{})
+	names := func(p int) string {
+		w.proxies[p].k.wishUntil = w.now + 60*sec // a view record has another wish
+		return w.proxies[p].k.dissent(w.now)
+	}
+	for p := range 3 {
+		w.introduce(p, 7+uint64(min(p, 1)))
+	}
+	w.hears(0, "p1 8 ;p2 8 ;")
+	w.run(w.now + 2*rollTime)
+	if got := names(0); got != "instances p1 and p2 have another configuration" {
+		t.Errorf("all run: %s", got)
+	}
+	w.proxies[2].dead = true
+	w.run(w.now + 5*rollTime/2)
+	if got := names(0); got != "instance p1 has another configuration" {
+		t.Errorf("p2 was killed: %s", got)
+	}
+	w.introduce(3, 7)
+	w.hears(3, "p0 7 ;p1 8 ;p2 8 ;")
+	if got := names(3); got != "another instance has another server list" {
+		t.Errorf("p3 has just started: %s", got)
+	}
+	w.run(w.now + 2*rollTime)
+	if got := names(3); got != "instance p1 has another configuration" {
+		t.Errorf("p3 has started: %s", got)
+	}
+}

@@ -37,6 +37,7 @@ type published struct {
 	knownUntil      atomic.Int64
 	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell   // the process that the keeper last recognized
+	unverified      atomic.Bool   // the server is suspect because it has no view record: see Server.Learned
 	goes            atomic.Bool   // the list that the configuration requires lacks the server
 	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
 	incompleteUntil atomic.Int64  // with replicas: until this time, a report of a loop that the server lacks replicas is valid
@@ -79,6 +80,14 @@ func (v *View) Phase(i int) Phase { return PhaseOf(v.N(i)) }
 
 // Suspected reports whether this process gets no replies from server i.
 func (v *View) Suspected(i int) bool { return v.servers[i].state.Load()&suspectMark != 0 }
+
+// SuspectWhy returns why server i gets no requests while it is Suspected.
+func (v *View) SuspectWhy(i int) string {
+	if v.servers[i].unverified.Load() {
+		return unverified
+	}
+	return "it does not answer"
+}
 
 // Serves reports whether server i serves its keys: it is known to be In, replies, and has the keys
 // under their own names.
@@ -280,6 +289,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.servers {
 		d := k.Verdict(i)
 		v.SetOutBy(i, k.outBy(i))
+		v.servers[i].unverified.Store(d.Why == unverified)
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 		if s := &k.servers[i]; s.known && !s.stranger {
 			v.servers[i].process.Store(s.process)

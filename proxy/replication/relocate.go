@@ -165,7 +165,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, is resize.Status, key 
 	case r.Role != health.In:
 		return nil, true, "server " + next.Servers[to.Owner].Label() + ", to which the key moves, is not in use"
 	case w.Suspected(r.First.Server):
-		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: it does not answer"
+		return nil, false, "server " + bp.Server(r.First.Server).Label() + " is not in use: " + w.SuspectWhy(r.First.Server)
 	default:
 		before = from.InView(before)
 		mv.away, mv.tag = r.First.Diverted, to.Tag

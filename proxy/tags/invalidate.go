@@ -157,7 +157,7 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 			n.answers[at].Skipped = true
 			return
 		case phase == health.Leaving || v.Suspected(i):
-			why, n.waits = "server "+srv.Label()+": it does not answer", true
+			why, n.waits = "server "+srv.Label()+": "+v.SuspectWhy(i), true
 			if srv.Down { // this loop knows a more precise reason
 				why = srv.Why
 			}

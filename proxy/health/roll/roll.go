@@ -23,6 +23,7 @@ type Instance struct {
 	Lacks    string // names of the servers that lack replicas, in the format of Suspects
 	Round    uint64 // when the instance wrote its entry, in seconds on a clock of its own that only grows
 	Silent   int    // for how many rounds of this process Round has not grown; not stored on servers
+	Grows    bool   // Round has grown since this process first read the entry; not stored on servers
 }
 
 // Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
@@ -98,6 +99,7 @@ func (c *Call) take(e Instance) {
 		c.heard[e.ID] = &e
 	case is != nil && e.Round > is.Round:
 		*is = e
+		is.Grows = true
 	}
 }
 
@@ -121,6 +123,10 @@ func (c *Call) Here() (list []Instance) {
 	slices.SortFunc(list, func(a, b Instance) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list
 }
+
+// Runs reports whether the instance e has written its entry in the last round, or in the one before. Here also returns
+// instances that have ended a few rounds ago, or before this process has started.
+func (e *Instance) Runs() bool { return e.Grows && e.Silent == 0 }
 
 // Apart returns the name of an instance with another placement of replicas than this instance, or
 // "" if there is none. copies is the hash of this instance's placement.
