@@ -319,7 +319,7 @@ func (w *Watch) First(f *config.File) (ended []<-chan struct{}) {
 // Why returns why the servers of a pool are not known; empty: they are.
 func (w *Watch) Why(pool string) string {
 	for _, s := range w.States() {
-		if s.Pool == pool && s.Servers == 0 {
+		if s.Pool == pool && s.Servers == 0 && s.Problem != "" {
 			return fmt.Sprintf("%s: %s", s.Source, s.Problem)
 		}
 	}
@@ -342,8 +342,7 @@ func (w *Watch) States() (list []live.Source) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range w.feeds {
-		servers, _ := f.list.Servers()
-		s := live.Source{Pool: f.pool, Source: f.source.Text, Servers: len(servers), At: f.at, Succeeded: f.lookups[serverlist.Sound], Failed: f.lookups[serverlist.Failing], Held: f.lookups[serverlist.Held]}
+		s := live.Source{Pool: f.pool, Source: f.source.Text, Servers: len(f.good), At: f.at, Succeeded: f.lookups[serverlist.Sound], Failed: f.lookups[serverlist.Failing], Held: f.lookups[serverlist.Held]}
 		is, problem := f.state()
 		s.State, s.Problem = is.String(), problem
 		s.Added, s.Removed = f.list.Held()

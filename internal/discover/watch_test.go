@@ -56,6 +56,18 @@ func TestWatch(t *testing.T) {
 	}
 	awaitList(t, w, source, "10.0.0.1:11211 10.0.0.2:11211")
 	<-w.Changed
+	if is := w.States()[0]; is.Servers != 0 {
+		t.Errorf("%d servers count before they are in force", is.Servers)
+	}
+	fit := func() {
+		t.Helper()
+		_, settle, err := w.Fit(f, false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle(true)
+	}
+	fit()
 	refused := func() { w.Refused(func(pool, name string) bool { return pool == "m" && name == "10.0.0.2:11211" }) }
 	w.Refused(func(pool, name string) bool { return name == "10.0.0.3:11211" }) // a server of another source
 	ns.set("mc. A", "10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -65,6 +77,10 @@ func TestWatch(t *testing.T) {
 	refused()
 	awaitList(t, w, source, "10.0.0.1:11211 10.0.0.2:11211 10.0.0.3:11211")
 	<-w.Changed
+	if is := w.States()[0]; is.Servers != 2 {
+		t.Errorf("%d servers count, and 2 are in force", is.Servers)
+	}
+	fit()
 	await := func(state string) live.Source {
 		t.Helper()
 		for end := time.Now().Add(hang); time.Now().Before(end); time.Sleep(time.Millisecond) {

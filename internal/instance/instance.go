@@ -282,7 +282,7 @@ func adminSecurity(a config.Admin) (is admin.Security, err error) {
 }
 
 func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
-	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded, Sources: r.sources.States}
+	o := admin.Options{Access: access, Events: r.events, Tracer: r.tracer, FaultSet: r.faults, Ready: r.ready, Reload: r.reloaded, Sources: r.sources.States, Locate: r.locate}
 	if r.watch.path != "" {
 		o.ReadAgain = r.readAgain
 		o.Config = r.config

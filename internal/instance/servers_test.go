@@ -126,6 +126,9 @@ func TestServersAreNotKnown(t *testing.T) {
 	if err := c.Set(&memcache.Item{Key: "key", Value: []byte("v")}); err != nil {
 		t.Error(err)
 	}
+	if _, text := s.gets("/control/servers"); !strings.Contains(text, `"at": "`+node.Addr().String()+`"`) && !strings.Contains(text, `"at":"`+node.Addr().String()+`"`) {
+		t.Errorf("the list of servers lacks the present address: %s", text)
+	}
 	from.set(s, nil) // an empty answer
 	eventually(t, "the source fails", func() bool { return s.sources.States()[0].State == "failing" })
 	if s.names() != "a" {

@@ -160,7 +160,11 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, s.Address, s.State,
+		at := s.Address
+		if s.At != "" {
+			at += ", now " + s.At
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%v\t%s\n", s.Pool, s.Server, at, s.State,
 			max(0, time.Since(s.Since)).Round(time.Second), cmp.Or(s.Reason(), "-"))
 	}
 	w.Flush()

@@ -193,7 +193,7 @@ func (s *Server) getServers(*http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
-	return http.StatusOK, allServers{list, is}, nil
+	return http.StatusOK, allServers{s.located(list), is}, nil
 }
 
 // servers returns the state of all servers that the configuration in use has.
@@ -202,7 +202,17 @@ func (s *Server) servers() ([]live.ServerState, error) {
 	if err != nil {
 		return nil, refuse(http.StatusServiceUnavailable, "%w", err)
 	}
-	return live.States(s.proxy, sum), nil
+	return s.located(live.States(s.proxy, sum)), nil
+}
+
+// located sets where the servers in list are, if they are not at their addresses.
+func (s *Server) located(list []live.ServerState) []live.ServerState {
+	for i := range list {
+		if at := s.options.Locate(list[i].Address); at != list[i].Address {
+			list[i].At = at
+		}
+	}
+	return list
 }
 
 func (s *Server) postOrder(r *http.Request) (int, any, error) {

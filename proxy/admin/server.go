@@ -51,6 +51,10 @@ type Options struct {
 	// Sources is nil, there are none.
 	Sources func() []live.Source
 
+	// Locate returns where the server with this address in the configuration is now. It is called
+	// from many goroutines. If Locate is nil, all servers are at their addresses.
+	Locate func(address string) string
+
 	// ReadAgain reloads the configuration, and returns when all loops use it. With accept, more keys
 	// may move than the configuration allows (max_move). The error is the reason why the new
 	// configuration was rejected. ReadAgain is called from many goroutines. If it is nil, there is no
@@ -117,6 +121,9 @@ func New(p *proxy.Proxy, o Options) *Server {
 	}
 	if o.Sources == nil {
 		o.Sources = func() []live.Source { return nil }
+	}
+	if o.Locate == nil {
+		o.Locate = func(address string) string { return address }
 	}
 	if o.Tracer == nil {
 		o.Tracer = live.NewTracer(p)

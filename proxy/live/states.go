@@ -19,6 +19,7 @@ type ServerState struct {
 	Pool    string    `json:"pool"`
 	Server  string    `json:"server"` // name of the server
 	Address string    `json:"address"`
+	At      string    `json:"at,omitempty"` // where a server that a source lists is now; empty: at Address
 	Weight  int       `json:"weight"`
 	State   string    `json:"state"`         // state of the server: up, unknown, down, drained, or a phase of the failover in lower case
 	Since   time.Time `json:"since"`         // time at which the state began
