@@ -209,7 +209,9 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	if e.n/phases != was.n/phases {
 		s.restored = false
 	}
-	s.why, s.since = why, now
+	if s.since = now; PhaseOf(was.n) != Leaving || PhaseOf(e.n) != Out { // else the reason for which it leaves remains
+		s.why = why
+	}
 	s.goTo, s.goAt, s.until = 0, 0, 0
 	s.flush, s.warm = flushing{}, warmth{}
 	s.held = nil

@@ -309,3 +309,41 @@ func TestAllHearThatItLeaves(t *testing.T) {
 		w.run(w.now + sec + w.rand.Int64N(sec))
 	}
 }
+
+// TestWhyServerIsOut checks the reason that operators read while a server is out: why it does not serve, not which step of
+// the protocol was the last one.
+func TestWhyServerIsOut(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	w.nodes[0].down = true
+	for _, p := range w.proxies {
+		w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+	}
+	w.until(0, Out)
+	for _, stays := range []bool{false, true} { // true: as in mode fail_fast with resize
+		for i, p := range w.proxies {
+			p.k.set.Stays = stays
+			if is := p.k.Verdict(0); is.Why != "refused" || is.Suspect == stays {
+				t.Errorf("proxy %d: %+v", i, is)
+			}
+			p.k.set.Stays = false
+		}
+	}
+	w.nodes[0].restart()
+	for w.proxies[0].k.servers[0].good == 0 {
+		w.run(w.now + ms)
+	}
+	w.run(w.now + 10*ms)
+	for _, p := range w.proxies {
+		p.k.servers[0].suspect = false // as it is after further pings, until most proxies reach the server
+		if is := p.k.Verdict(0); p.k.servers[0].good > 0 && is.Why != Answered {
+			t.Errorf("it answers again: %+v", is)
+		}
+	}
+
+	w = whole(t, 3, 3, Settings{})
+	w.cut[0][0], w.cut[1][0] = true, true
+	w.until(0, Out)
+	if is := w.proxies[2].k.Verdict(0); is.Why == Answered || is.Why == "all instances know that it leaves" {
+		t.Errorf("a proxy that reaches it: %+v", is)
+	}
+}

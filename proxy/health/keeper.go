@@ -39,7 +39,7 @@ type Request struct {
 type Verdict struct {
 	N          uint32   // the server's phase number; PhaseOf(N) is its phase
 	Suspect    bool     // this proxy gets no replies from the server: gets miss and mutations fail at once. Always false with Settings.Stays
-	Why        string   // reason of the suspicion; if the server is not suspect, reason of its phase
+	Why        string   // reason of the suspicion; if the server is not suspect, reason of its phase, or Answered
 	Since      int64    // when the suspicion began; if the server is not suspect, when its phase began
 	InPhase    int64    // when the server's phase began
 	Override   Override // the current override of the server by an operator, at any proxy
@@ -486,14 +486,20 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Until:      s.until,
 		Lease:      s.lease,
 	}
+	out := PhaseOf(s.n) == Out
 	switch {
-	case s.suspect && v.Suspect:
+	case s.suspect && (v.Suspect || out):
 		v.Why, v.Since = s.suspectWhy, s.suspectSince
+	case out && s.good > 0 && s.goodSince > s.since && v.Override == Restore:
+		v.Why, v.Since = Answered, s.goodSince
 	case v.Suspect:
 		v.Why = unverified
 	}
 	return v
 }
+
+// Answered is the reason in the Verdict of a server that is out and answers again: it returns when it answers most proxies.
+const Answered = "answered again"
 
 // Renamed returns the number that the keys of a server carry because the server
 // rejected flush_all; 0: none. It is an argument of Path.Add and divert.AppendKey.

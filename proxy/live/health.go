@@ -275,7 +275,7 @@ func (w *wording) remedy(bad []int) string {
 	for _, g := range list {
 		text := g.text
 		if len(g.servers) > 1 {
-			text = strings.NewReplacer("its host runs", "their hosts run", "its address", "their addresses", "its pool", "their pool").Replace(text)
+			text = strings.NewReplacer("its host runs", "their hosts run", "its address", "their addresses", "its pool", "their pool", "it is back", "they are back").Replace(text)
 		}
 		if len(list) > 1 {
 			text += " (" + w.names(g.servers) + ")"

@@ -95,6 +95,8 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "b answers with an error", "Check that memcached runs at its address: Ringside does the rest. Its first reply is ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},
+		{"two out that answer again", table.Rehash, [3]string{"out", "out", Up}, func(k *Tick) { k.S.Why[0], k.S.Why[1] = health.Answered, health.Answered },
+			Health{Bad, "a and b are not serving", "Wait until they are back: Ringside does the rest. Answered again, 19 s ago. Their 66.7 % of the keys are on c until they are back; then they start empty."}},
 		{"two leaving", table.Rehash, [3]string{"leaving", "leaving", Up}, func(k *Tick) { k.S.Why[1] = "the view record on c says so" },
 			Health{Bad, "a and b are not serving", "a: connection refused; b: another instance says so. All instances agree on it first; then their 66.7 % of the keys move to c."}},
 		{"leaving and suspect", table.Rehash, [3]string{"leaving", "suspect", Up}, nil,

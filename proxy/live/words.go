@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"ringside/proxy/health"
 	"ringside/proxy/secure"
 )
 
@@ -91,6 +92,7 @@ const greets = "its first reply is "
 
 // problems are all kinds of reasons. The first one that fits counts, and the last one always fits.
 var problems = []problem{
+	{[]string{health.Answered}, "answers again", "Wait until it is back"},
 	{[]string{greets, "unauthenticated"}, "answers with an error", "Set auth of its pool and reload, or start memcached there without -Y"},
 	{[]string{greets, "Too many open connections"}, "answers with an error", "Raise memcached's limit of connections there (-c), or close some"},
 	{[]string{greets}, "answers with an error", "Check that memcached runs at its address"},
