@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -91,16 +92,32 @@ func Run(root *cobra.Command, args []string, in io.Reader, out, errs io.Writer) 
 		text = err.Error()
 	}
 	errs = cleanErrs
+	printed := make(chan struct{})
+	go func() {
+		defer close(printed)
+		printError(errs, used, args, err, text, end.help)
+	}()
+	select {
+	case <-printed:
+	case <-time.After(printTime):
+	}
+	return end.code
+}
+
+// printError prints the error of the command used. text is the error as a line.
+func printError(errs io.Writer, used *cobra.Command, args []string, err error, text string, help bool) {
 	if slices.Contains(args, "--json") { // look at the arguments and not at the parsed flag, because parsing the flags may have failed
 		printErrorJSON(errs, err)
 	} else {
 		fmt.Fprintln(errs, Paint(errs, top.Bad, text))
-		if end.help {
+		if help {
 			fmt.Fprintf(errs, "Try '%s --help'.\n", used.CommandPath())
 		}
 	}
-	return end.code
 }
+
+// printTime is how long the program waits at its end for the reader of its error, which may have stopped.
+const printTime = time.Second
 
 // checkWords makes cobra's own commands of root, help and completion, return an error for an unknown word.
 // Cobra's exit with 0. The streams of root must be set before, because completion keeps them.

@@ -47,9 +47,12 @@ func (s *sanitizer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes the incomplete UTF-8 character at the end of the output, if there is one.
+// flush writes the incomplete UTF-8 character at the end of the output, if there is one. It does nothing while another write
+// lasts: nobody may read the output any more, and the program must still end.
 func (s *sanitizer) flush() {
-	s.mu.Lock()
+	if !s.mu.TryLock() {
+		return
+	}
 	defer s.mu.Unlock()
 	if len(s.part) > 0 {
 		s.to.Write(appendSanitized(nil, s.part))

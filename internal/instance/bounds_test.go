@@ -3,8 +3,10 @@ package instance
 // Tests of the log lines about limits that are reached.
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -71,4 +73,28 @@ func TestFilesBeside(t *testing.T) {
 			t.Errorf("with %d files: %d, want %d", files, got, want)
 		}
 	}
+}
+
+// TestLogLinesWait checks that the log of an instance waits for its reader without delaying its writer, drops what is too
+// much, and says so.
+func TestLogLinesWait(t *testing.T) {
+	r, w := io.Pipe()
+	var q *lineQueue
+	q = newLineQueue(w, func(n uint64) { fmt.Fprintf(q, "%d dropped\n", n) })
+	for i := range mostLines + 500 {
+		fmt.Fprintf(q, "line %d\n", i)
+	}
+	lines, dropped := bufio.NewScanner(r), 0
+	n := 0
+	for dropped == 0 && lines.Scan() {
+		if _, err := fmt.Sscanf(lines.Text(), "%d dropped", &dropped); err != nil {
+			n++
+		}
+	}
+	if n+dropped != mostLines+500 || dropped < 499 {
+		t.Errorf("%d lines were written and %d dropped", n, dropped)
+	}
+	go q.close()
+	go io.Copy(io.Discard, r)
+	<-q.written
 }

@@ -734,9 +734,20 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 }
 
 // Catch returns a channel that receives the signals that Serve handles: SIGTERM, SIGINT
-// and SIGHUP.
+// and SIGHUP. While Serve is busy, one SIGHUP stands for all, and does not displace the other signals.
 func Catch() <-chan os.Signal {
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	c, ends, reloads := make(chan os.Signal), make(chan os.Signal, 2), make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	signal.Notify(reloads, syscall.SIGHUP)
+	go func() {
+		for {
+			select {
+			case s := <-ends:
+				c <- s
+			case s := <-reloads:
+				c <- s
+			}
+		}
+	}()
 	return c
 }

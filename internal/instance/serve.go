@@ -3,6 +3,10 @@ package instance
 // This file implements the command `ringside serve`.
 
 import (
+	"log/slog"
+	"os/signal"
+	"syscall"
+
 	"github.com/spf13/cobra"
 
 	"ringside/internal/cli"
@@ -36,6 +40,7 @@ and the flags after it are for the admin interface of the old one.`,
 		Args: cli.NoFile,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			signals := Catch()
+			signal.Ignore(syscall.SIGPIPE) // the reader of the log may end before this process
 			w := fileWatch{path: path}
 			if path == "-" {
 				w.path = "" // standard input cannot be read again, so there is no file for a reload
@@ -45,7 +50,12 @@ and the flags after it are for the admin interface of the old one.`,
 			if err != nil {
 				return err
 			}
-			log, logging := NewLogger(f, cmd.ErrOrStderr())
+			var log *slog.Logger
+			lines := newLineQueue(cmd.ErrOrStderr(), func(n uint64) {
+				log.Warn("log lines were dropped, because nothing has read the log", "count", n)
+			})
+			defer lines.close()
+			log, logging := NewLogger(f, lines)
 			var taken *takeover
 			if over {
 				stopping := func() {
