@@ -240,7 +240,7 @@ func TestStalledHandshakes(t *testing.T) {
 // TestHandshakesGivenUp checks whose handshake ends if too many are incomplete: that of a client of the
 // kind that stalls most. The log names the limit.
 func TestHandshakesGivenUp(t *testing.T) {
-	eachAtOnce(t, func(t *testing.T, o Options) {
+	each(t, func(t *testing.T, o Options) {
 		s := startSecured(t, o, nil)
 		hello := helloOf(t, s.ca)
 		var open []net.Conn
