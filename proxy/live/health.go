@@ -54,6 +54,9 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 		if len(drained) > 0 {
 			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
+	case len(back) > 0 && p.Failover.Mode == table.FailFast: // its servers change: no other server has its keys meanwhile
+		h = Health{Warn, w.names(back) + oneOrAll(back, " is", " are") + " rejoining", fmt.Sprintf("%s, so that no old value is served. %s %s of the keys miss, and writes to them fail, until %s up.",
+			oneOrAll(back, "It answers again, and starts empty", "They answer again, and start empty"), oneOrAll(back, "Its", "Their"), w.share(back), oneOrAll(back, "it is", "they are"))}
 	case len(back) > 1:
 		h = Health{Warn, w.names(back) + " are rejoining", "They start empty. ringside server list shows how far each of them is."}
 	case len(back) > 0:
