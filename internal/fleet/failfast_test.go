@@ -121,7 +121,7 @@ func TestFailFastDeadServer(t *testing.T) {
 		f.reload(reweigh)
 		f.run(f.now + 100*second)
 		for _, s := range f.sidecars {
-			if is := s.snapshot().Resize("main"); is.Stage() != resize.Stable || is.List == is.Wish || is.Waits != "server s2 does not answer" {
+			if is := s.snapshot().Resize("main"); is.Stage() != resize.Stable || is.List == is.Wish || is.Waits != "server s2 is down: connection refused" {
 				t.Errorf("strict %t: p%d does not wait: %+v", strict, s.id, is)
 			}
 		}

@@ -156,9 +156,10 @@ func (w *Agent) logWait(e *Keepers) {
 		e.LogLimited(slog.LevelWarn, w.Pool+" waits", "a change of servers must wait for other instances", event.Other.Attr(), "pool", w.Pool, "why", why)
 	case server >= 0 && w.waits != w.Servers[server].Name:
 		w.waits = w.Servers[server].Name
-		what := cmp.Or(w.Keeper.Verdict(server).Why, why)
+		state, what, _ := strings.Cut(strings.TrimPrefix(why, "is "), ": ")
+		what = cmp.Or(what, w.Keeper.Verdict(server).Why, why)
 		e.LogLimited(slog.LevelWarn, w.Pool+" "+w.Servers[server].Name+" waits", "a change of servers must wait for a server", event.Other.Attr(),
-			"pool", w.Pool, "server", w.Servers[server].Name, "state", strings.TrimPrefix(why, "is "), "why", what)
+			"pool", w.Pool, "server", w.Servers[server].Name, "state", state, "why", what)
 	}
 }
 

@@ -46,7 +46,7 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 		case p == In && k.servers[i].unverified:
 			return s, began, "is not used: " + unverified, i
 		case p == In:
-			return s, began, "does not answer", i
+			return s, began, "is down: " + k.servers[i].suspectWhy, i
 		default:
 			return s, began, "is " + p.String(), i
 		}

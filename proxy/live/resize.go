@@ -134,7 +134,6 @@ var waitRemedies = []Word{
 	{"belongs to another pool", "Give each pool its own servers"},
 	{"to which keys move, is out", "Start memcached there"},
 	{"has no view record", "Check that a memcached of this pool runs there, or remove it from all files"},
-	{"does not answer", "Check that memcached runs there"},
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
 	{"another configuration", "Give all instances the same file, and reload them"},
@@ -145,16 +144,19 @@ var waitRemedies = []Word{
 func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why, remedy string) {
 	why = Clean(s.Waiting())
 	m := sum.Phase(p.Name, s.For)
+	name := "server " + Clean(s.For.Name)
+	otherwise := ". If it is gone for good, remove it from the file, too"
+	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{s.For}, p.Servers)) > 0 {
+		name, otherwise = "the new "+name, ", or take the change back"
+	}
+	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && m != nil && m.Override == health.Restore {
+		return name + " " + problemOf(reason).does, remedyFor(reason, &m.Target) + otherwise
+	}
 	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
 	case i >= 0:
 		return why, waitRemedies[i].Means
 	case s.For.Name == "" || m == nil || s.Stage() != resize.Stable:
 		return why, ""
-	}
-	name := "server " + Clean(s.For.Name)
-	otherwise := ". If it is gone for good, remove it from the file, too"
-	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{m.Target}, p.Servers)) > 0 {
-		name, otherwise = "the new "+name, ", or take the change back"
 	}
 	switch {
 	case m.Override != health.Restore:

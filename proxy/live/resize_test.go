@@ -135,6 +135,8 @@ func TestResizeHealth(t *testing.T) {
 	dead := stats.PhaseSnapshot{Pool: "main", Target: p.Next.Servers[3], Phase: health.Out, Suspect: true, Why: "connection refused", Since: 19 * time.Second, InPhase: 19 * time.Second}
 	suspect := dead
 	suspect.Phase = health.In
+	live := suspect // as in mode fail_fast, in which suspicions have no effect on requests
+	live.Suspect, live.Why = false, ""
 	for _, test := range []struct {
 		name  string
 		state resize.State
@@ -143,6 +145,8 @@ func TestResizeHealth(t *testing.T) {
 		want  Health
 	}{
 		{"can't begin", resize.State{N: 12, List: 1}, dead, Up, Health{Warn, "The change of its servers must wait",
+			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
+		{"can't begin in fail_fast", resize.State{N: 12, List: 1}, live, Up, Health{Warn, "The change of its servers must wait",
 			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
 		{"can't begin, and an old server is away", resize.State{N: 12, List: 1}, dead, Down, Health{Bad, "a refuses connections",
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " +
@@ -157,6 +161,9 @@ func TestResizeHealth(t *testing.T) {
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. d, which is new and has keys already, does not serve either."}},
 	} {
 		is := &stats.ResizeSnapshot{Status: resize.Status{State: test.state, Lists: both}, For: table.Target{Name: "d"}, Waits: "server d is OUT"}
+		if !test.phase.Suspect {
+			is.Waits = "server d is down: connection refused"
+		}
 		if is.Stage() != resize.Stable {
 			is.Waits = ""
 		}
