@@ -14,8 +14,8 @@ type Event uint8
 const (
 	Other            Event = iota // any log record without an event of its own: its message is the description
 	Hidden                        // the dashboard and ringside top do not show the log record
-	ServerPhase                   // the phase of a server has changed; attributes: server, from, to, why
-	PoolState                     // the failover state of a whole pool has changed; attributes: pool, from, to, why
+	ServerPhase                   // the phase of a server has changed; attributes: server, from, to, why, and mode if it is fail_fast
+	PoolState                     // the failover state of a whole pool has changed; attributes: pool, from, to, why, and mode if it is fail_fast
 	EjectedElsewhere              // another instance ejects the server in its pool `other`, and this instance does not eject it in a pool of that name; attributes: server, other, why
 	EjectedNowhere                // no other instance ejects the server in its pool `other` any more: the end of EjectedElsewhere; attributes: server, other
 	KeptElsewhere                 // another instance has a server in a pool (other) that does not eject the server, and a pool of this instance does; attributes: server, other, why

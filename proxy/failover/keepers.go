@@ -537,14 +537,19 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 		name = w.Servers[ev.Server].Name
 	}
 	w.Events[[2]string{name, ev.To}]++
+	step := []any{"from", ev.From, "to", ev.To, "why", ev.Why}
+	if w.Stays() {
+		step = append(step, "mode", table.FailFast.String())
+	}
 	if ev.Server < 0 {
-		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", event.PoolState.Attr(), "pool", w.Pool, "from", ev.From, "to", ev.To, "why", ev.Why)
+		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", append([]any{event.PoolState.Attr(), "pool", w.Pool}, step...)...)
 		return
 	}
 	if srv := e.ByAddress[w.Servers[ev.Server].Network+" "+w.Servers[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)
 	}
-	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed", event.ServerPhase.Attr(), "pool", w.Pool, "server", name, "from", ev.From, "to", ev.To, "why", ev.Why)
+	e.LogInOrder(logLevel(ev), w.Pool+" "+name, w.Pool+" "+name+" "+ev.From+" "+ev.To, "server state changed",
+		append([]any{event.ServerPhase.Attr(), "pool", w.Pool, "server", name}, step...)...)
 }
 
 // logLevel is INFO for a return to normal, and WARN for all other decisions of a keeper.

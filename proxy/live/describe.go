@@ -87,6 +87,14 @@ var (
 		"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "{server} is read from again", More: "{why}"},
 		"SETTLE>IN":   {Tone: Good, Kind: Up, Text: "{server} is in again", More: "{why}", Mark: true},
 	}
+	firmSteps = map[string]Description{ // of a pool in mode fail_fast, in which they only occur while its servers change
+		"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "{server} is taken out by all instances", More: "{why}"},
+		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server} is out: its keys fail until it is back", More: "{why}", Mark: true},
+		"RETURN>WARM": {Tone: Warn, Kind: "warm", Text: "{server} is flushed", More: "{why}"},
+		"WARM>SETTLE": {Tone: Warn, Kind: "settle", Text: "{server} is about to be in again", More: "{why}"},
+		"closed":      {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers can change again", More: "{why}"},
+		"kept":        {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers can change again", More: "{why}"},
+	}
 	poolStates = map[string]Description{
 		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
 		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
@@ -129,6 +137,13 @@ func describe(e event.Event, is map[string]any) Description {
 		d = info
 	default:
 		d = warning
+	}
+	if w["mode"] == table.FailFast.String() {
+		for _, step := range []string{w["from"] + ">" + w["to"], w["to"]} {
+			if firm, ok := firmSteps[step]; ok && (e == event.ServerPhase || e == event.PoolState) {
+				d = firm
+			}
+		}
 	}
 	d.Text, _ = w.expand(d.Text)
 	if d.More, ok = w.expand(d.More); !ok {
