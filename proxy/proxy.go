@@ -138,11 +138,11 @@ func (p *Proxy) resized() {
 }
 
 // learnLists publishes the current table again. The pool of w serves by the lists of its peers from then on: see table.Table.Learn.
-func (p *Proxy) learnLists(w *failover.Agent, list, next *table.List, late bool) {
+func (p *Proxy) learnLists(w *failover.Agent, list, next *table.List, turned bool) {
 	old := p.published.Load()
 	for pool, is := range old.Agents {
 		if is == w {
-			p.replace(old, old.Table.Learn(pool, list, next, late))
+			p.replace(old, old.Table.Learn(pool, list, next, turned))
 			return
 		}
 	}

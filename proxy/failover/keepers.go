@@ -80,7 +80,7 @@ type Keepers struct {
 	StartedAnew   func(srv *upstream.Server)                                        // called if a restarted process of a server replies, which has lost all items
 	Resized       func()                                                            // publishes the table again, with the servers that the configuration requires, because they are in force
 	Walk          func(w *Agent, bp *routing.BoundPool, change [2]uint32, due bool) // in mode ResizeWarm, does the work on the servers that is due for a change, or ends it
-	Learned       func(w *Agent, list, next *table.List, late bool)                 // publishes the table again, with the lists of the peers that a pool has learned
+	Learned       func(w *Agent, list, next *table.List, turned bool)               // publishes the table again, with the lists of the peers that a pool has learned
 	Parted        func()                                                            // publishes the table again, without the keepers that are no longer needed
 }
 

@@ -318,7 +318,7 @@ func (e *Keepers) learn(w *Agent, texts [][]byte) {
 		}
 	}
 	e.LogLimited(slog.LevelInfo, w.Pool+" learned", "this instance has learned the server list of its peers, and serves by it until all instances have its own list", event.Other.Attr(), "pool", w.Pool, "item", w.Keeper.Lacking())
-	e.Learned(w, list, next, is.Stage() != resize.Stable)
+	e.Learned(w, list, next, is.Turned())
 }
 
 // find returns the index in list of the server with the address of m; -1: there is none.

@@ -225,7 +225,7 @@ func TestDissentNamesLiveProxies(t *testing.T) {
 		t.Errorf("all run: %s", got)
 	}
 	w.proxies[2].dead = true
-	w.run(w.now + 5*rollTime/2)
+	w.run(w.now + 7*rollTime/2)
 	if got := names(0); got != "instance p1 has another configuration" {
 		t.Errorf("p2 was killed: %s", got)
 	}

@@ -179,14 +179,13 @@ func (bp *BoundPool) Arrival(is resize.Status, key []byte) Arrival {
 
 // Diverges reports whether the next list gives a key another substitute server than route, its present route, while another
 // instance may use that list for it. The key is not served then. That may be so in the last stage of a change, and until the
-// loops of this process use the new list (state). An instance that has learned its lists while keys move does not know whether
-// the change was reversed, and so by which of the two lists its peers find the substitute server. For it, Diverges holds in
-// all stages.
+// loops of this process use the new list (state). It may be so in all stages for a process that finds servers by another list than
+// its peers.
 func (bp *BoundPool) Diverges(state resize.Status, key []byte, route health.Route) bool {
 	switch stage := state.Stage(); {
 	case bp.Next == nil, !route.First.Diverted && route.Role == health.In:
 		return false
-	case bp.Pool.Late && stage != resize.Stable:
+	case state.Strays():
 	case stage != resize.Cool && stage != resize.Clear && !state.Superseded(), state.Reversed():
 		return false
 	}

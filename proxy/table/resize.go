@@ -89,17 +89,18 @@ func (p *Pool) IsLearned(t Target) bool {
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
-// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows. late says that
-// keys move.
-func (p *Pool) learn(list, next *List, late bool) {
+// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows. turned says that
+// the keys move back, so the peers had the next list first.
+func (p *Pool) learn(list, next *List, turned bool) {
 	wish := p.Required()
-	p.ResizeLater, p.Late = p.Resize, late
-	if list != nil {
-		p.use(list)
+	from, to := cmp.Or(list, wish), cmp.Or(next, wish)
+	if turned {
+		from, to = to, from
 	}
-	p.Next, p.Later = wish, nil
-	if next != nil && next.Print() != wish.Print() {
-		p.Next, p.Later = next, wish
+	p.use(from)
+	p.ResizeLater, p.Next, p.Later = p.Resize, to, nil
+	if to.Print() != wish.Print() {
+		p.Later = wish
 	}
 }
 
@@ -123,7 +124,7 @@ func (p *Pool) Successor() *Pool {
 
 // follow makes the list Later of p its list Next, and returns p.
 func (p *Pool) follow() *Pool {
-	p.Resize, p.Next, p.Later, p.Late = p.ResizeLater, p.Later, nil, false
+	p.Resize, p.Next, p.Later = p.ResizeLater, p.Later, nil
 	switch {
 	case p.Next == nil:
 	case p.Resize == ResizePlain:
@@ -200,7 +201,7 @@ func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool))
 			p.begin()
 		case moving && was.Next != nil, begins && was.Next != nil && was.Next.Print() != next.Print():
 			p.use(before)
-			p.Resize, p.Late = was.Resize, was.Late
+			p.Resize = was.Resize
 			if p.Next = was.Next; p.Next.Print() != next.Print() {
 				p.Later = next
 			}
@@ -229,10 +230,10 @@ func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
 
 // Learn returns a copy of t in which the pool p serves by the lists of its peers, which this process has learned: see Pool.learn. It
 // returns nil if p is not a pool of t.
-func (t *Table) Learn(p *Pool, list, next *List, late bool) *Table {
+func (t *Table) Learn(p *Pool, list, next *List, turned bool) *Table {
 	return t.change(func(o, is *Pool) bool {
 		if o == p {
-			is.learn(list, next, late)
+			is.learn(list, next, turned)
 		}
 		return o == p
 	})

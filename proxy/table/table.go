@@ -129,7 +129,6 @@ type Pool struct {
 	Text     []byte                           // the pool's list for other instances, as ReadList reads it: package health stores it on the servers; nil: it is not stored
 	ReadList func(text []byte) (*List, error) // returns the list in a text of another instance; nil: this process learns none
 	Learned  bool                             // the pool's list is not from the configuration: this process has read its text from the servers
-	Late     bool                             // this process has learned the lists List and Next while keys move, so it does not know whether the change was reversed
 }
 
 // Fill is how a pool fills from another one, the source, which stays in use by others and is never written.

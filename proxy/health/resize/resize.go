@@ -87,7 +87,11 @@ type State struct {
 }
 
 // First returns the state of a pool without records: its first list is in force at once.
-func First(list uint32) State { return State{N: uint32(stages), List: list} }
+func First(list uint32) State { return State{N: stable(1), List: list} }
+
+// stable returns the number of the stage Stable from which the next change that is not reversed begins: that of the first even
+// change from the given one. So an odd change is a turn of an even one. Older releases begin odd changes, too.
+func stable(change uint32) uint32 { return (change + change%2) * uint32(stages) }
 
 // Change returns the number of the change: it is the same from one Stable to the next.
 func (s State) Change() uint32 { return s.N / uint32(stages) }
@@ -109,16 +113,20 @@ func Merge(a, b State) State {
 func (s State) advanced(wish uint32, warm bool) State {
 	switch s.Stage() {
 	case Stable:
-		next := State{N: s.N + uint32(Clear), List: s.List, Next: wish}
+		next := State{N: stable(s.Change()) + uint32(Clear), List: s.List, Next: wish}
 		if warm {
-			next.N = s.N + uint32(Pause)
+			next.N = stable(s.Change()) + uint32(Pause)
 		}
 		return next
 	case Cool, Clear:
-		return State{N: s.N - s.N%uint32(stages) + uint32(stages), List: s.Next}
+		return State{N: stable(s.Change() + 1), List: s.Next}
 	}
 	return State{N: s.N + 1, List: s.List, Next: s.Next}
 }
+
+// Turned reports whether the keys that move go back: a peer that was there before the change finds the servers of the other keys by
+// the list Next.
+func (s State) Turned() bool { return s.Stage() != Stable && s.Change()%2 != 0 }
 
 // turned returns the state after s if the change is reversed.
 func (s State) turned() State {
@@ -223,6 +231,12 @@ func (s Status) Reversed() bool {
 	return s.Stage() != Stable && s.Mine != s.Wish && s.List == s.Wish && s.Next == s.Mine
 }
 
+// Strays reports whether this process finds the servers of keys that do not move by another list than its peers: it has missed
+// the end of a change, or it was started while keys move. If no server is out, both lists have the same servers for them.
+func (s Status) Strays() bool {
+	return s.Stage() != Stable && s.Mine != s.Wish && s.Turned() != s.Reversed()
+}
+
 // TakenBack reports whether the configuration requires the list that keys leave. The next stage is then a turn, when all
 // proxies agree.
 func (s Status) TakenBack() bool {
@@ -319,7 +333,7 @@ func (r *Resize) Read(s State, now int64) bool {
 }
 
 func (r *Resize) set(s State, now int64) {
-	r.Turns = s.Stage() == Pause && r.N+1 != s.N // otherwise this process knew the stage Stable before it
+	r.Turns = s.Stage() == Pause && r.N+1 != s.N && (r.Stage() != Stable || s.N != stable(r.Change())+uint32(Pause)) // otherwise this process knew the stage Stable before it
 	r.State, r.Since, r.sweeps = s, now, false
 	clear(r.Held)
 }
@@ -400,7 +414,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 // Skip puts the list Wish in force without a stage in between: other proxies that serve by their own lists know it
 // at some time.
 func (r *Resize) Skip(now int64) {
-	r.set(State{N: r.N - r.N%uint32(stages) + uint32(stages), List: r.Wish}, now)
+	r.set(State{N: stable(r.Change() + 1), List: r.Wish}, now)
 }
 
 // Began returns when this process adopted the state, or, if that is later, when its wish was set.

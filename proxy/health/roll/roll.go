@@ -124,9 +124,9 @@ func (c *Call) Here() (list []Instance) {
 	return list
 }
 
-// Runs reports whether the instance e has written its entry in the last round, or in the one before. Here also returns
+// Runs reports whether the instance e has written its entry in one of the last two rounds. Here also returns
 // instances that have ended a few rounds ago, or before this process has started.
-func (e *Instance) Runs() bool { return e.Grows && e.Silent == 0 }
+func (e *Instance) Runs() bool { return e.Grows && e.Silent <= 1 } // the rounds of two instances are not in step
 
 // Apart returns the name of an instance with another placement of replicas than this instance, or
 // "" if there is none. copies is the hash of this instance's placement.
