@@ -3,6 +3,7 @@ package proxy_test
 // Tests of the description of waiting clients, over several loops.
 
 import (
+	"strings"
 	"testing"
 
 	"ringside/proxy"
@@ -28,7 +29,7 @@ func TestClients(t *testing.T) {
 	}
 	send(0, first, "get j1\r\n")
 	send(0, line, "get k1\r\nget l1\r\nget h")
-	send(1, half, "set k 0 0 5000\r\nxxxxx")
+	send(1, half, "set k 0 0 9000\r\n"+strings.Repeat("x", 5000))
 	h.on(1, func(e *proxy.Engine) { // its socket has accepted part of an answer and is full
 		second.link.Out.Append(&e.Buffers, make([]byte, 100))
 		e.Wrote(second.link, 10, true)
@@ -49,7 +50,7 @@ func TestClients(t *testing.T) {
 	for i, want := range []said{
 		{"192.0.2.1:1000", stats.Answer, "a (a:11211)", "the server's answer", 2, 1},
 		{"192.0.2.1:2000", stats.Client, "", "the client to read 90 bytes of its replies", 0, 0},
-		{"192.0.2.1:3000", stats.Command, "", "the rest of a command: 21 of 5018 bytes have arrived", 0, 0},
+		{"192.0.2.1:3000", stats.Command, "", "the rest of a command: 5016 of 9018 bytes have arrived", 0, 0},
 		{"192.0.2.1:4000", stats.Queue, "a (a:11211)", "the server to answer earlier requests (1)", 2, 2},
 	} {
 		c := list.List[i]

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/proxy/client"
 	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
@@ -142,5 +143,127 @@ func TestLargeRequestsDoNotWaitForHoarders(t *testing.T) {
 	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("STORED\r\n")) })
 	if got := c.Got.String(); got != "STORED\r\n" {
 		t.Errorf("the client has got %q", got)
+	}
+}
+
+// counted is a client's session, with the number of times that its input was parsed.
+type counted struct {
+	*client.Session
+	parsed int
+}
+
+func (c *counted) Parse() { c.parsed++; c.Session.Parse() }
+
+// TestBufferGrows checks that the input buffer of a client which sends a large value grows with what has arrived. Its
+// input is parsed and copied only when the buffer grows.
+func TestBufferGrows(t *testing.T) {
+	const size = 1_000_000
+	for _, part := range []int{1, 1000, 20_000, 100_000} {
+		t.Run(fmt.Sprint(part), func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet = true
+			s.Pool([]string{"main", "servers=s1"})
+			s.Begin()
+			c := s.Endpoint("c1")
+			end := &counted{Session: c.Link.End.(*client.Session)}
+			c.Link.End = end
+			set := []byte(fmt.Sprintf("set k1 0 0 %d noreply\r\n%s\r\n", size, strings.Repeat("v", size)))
+			if part == 1 {
+				set = set[:40_000]
+			}
+			for at := 0; at < len(set); at += part {
+				s.Wakeup(func() { s.Engine.Bytes(c.Link, set[at:min(at+part, len(set))]) })
+				if c.Link.In == nil {
+					continue
+				}
+				got, held := min(at+part, len(set)), len(c.Link.In.Data)
+				if held > max(1<<10, 5*got) {
+					t.Fatalf("the buffer has %d bytes after %d have arrived", held, got)
+				}
+			}
+			if most := 10 + 40; end.parsed > most { // 40: until the end of the line has arrived
+				t.Errorf("the input was parsed %d times, want at most %d", end.parsed, most)
+			}
+			if n := bytes.Count(s.Endpoint("s1").Got.Bytes(), []byte("v")); part > 1 && n < size {
+				t.Errorf("the server has got %d bytes", n)
+			}
+		})
+	}
+}
+
+// TestAnnouncedValues checks that clients which only announce large values use little memory, so that another client can
+// store such values.
+func TestAnnouncedValues(t *testing.T) {
+	const memory, size = 8 << 20, 1_000_000
+	for _, first := range []int{10, 2000, 30_000} {
+		for _, protocol := range []string{"text", "binary"} {
+			t.Run(fmt.Sprint(protocol, first), func(t *testing.T) {
+				s := conversation.New(t)
+				s.Quiet = true
+				s.Pool([]string{"main", "servers=s1"})
+				s.SetLimits([]string{fmt.Sprintf("memory=%d", memory), "clients=1000"})
+				s.Begin()
+				begins := []byte(fmt.Sprintf("set k1 0 0 %d\r\n%s", size, strings.Repeat("v", first)))
+				if protocol == "binary" {
+					begins = s.Frame("set #1 k=k1 x=0,0 v="+strings.Repeat("v", size), false)[:40+first]
+				}
+				list := hogs(s, 500_000/max(first, 2000))
+				for _, c := range list {
+					s.Wakeup(func() { s.Engine.Bytes(c.Link, begins) })
+				}
+				if held, sent := s.Engine.Buffers.Held, len(list)*len(begins); held > int64(max(5*sent, len(list)<<11)) {
+					t.Errorf("%d bytes are held after %d have arrived", held, sent)
+				}
+				v, honest := &storing{actor: s.Endpoint("s1")}, s.Endpoint("chonest")
+				for i := range 20 {
+					s.Now += int64(time.Millisecond)
+					rest := []byte(fmt.Sprintf("set k1 0 0 %d\r\n%s\r\n", size, strings.Repeat("v", size)))
+					for range 100 {
+						if rest = feed(s, honest, rest); len(rest) == 0 {
+							break
+						}
+					}
+					v.step(s)
+					if v.stored != i+1 {
+						t.Fatalf("%d values are stored of %d; %d bytes are held", v.stored, i+1, s.Engine.Buffers.Held)
+					}
+				}
+				for _, c := range list {
+					if c.State != "" || c.Got.Len() > 0 {
+						t.Fatalf("a client is %q and has got %q", c.State, c.Got.String())
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestIdleHoarders checks that at limits.memory clients are closed that hold memory and do not send the rest of their
+// requests, rather than a client with more memory that does.
+func TestIdleHoarders(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8388608"})
+	s.Begin()
+	set := []byte(fmt.Sprintf("set k1 0 0 %d\r\n%s\r\n", 200_000, strings.Repeat("v", 200_000)))
+	for _, c := range hogs(s, 12) {
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("add k1 0 0 100000\r\n"+strings.Repeat("v", 60_000))) })
+	}
+	honest, rest := s.Endpoint("chonest"), set
+	for round := 0; round < 10_000 && len(rest) > 0 && honest.State == ""; round++ {
+		s.Now += int64(time.Millisecond)
+		if round == 25 { // another part of Ringside needs memory
+			s.Wakeup(func() { s.Engine.Buffers.Hold(6_500_000) })
+		}
+		s.Wakeup(func() {
+			if n := min(len(rest), 60_000); !honest.Paused && round%10 == 0 {
+				s.Engine.Bytes(honest.Link, rest[:n])
+				rest = rest[n:]
+			}
+		})
+	}
+	if n := bytes.Count(s.Endpoint("s1").Got.Bytes(), []byte("v")); s.Engine.Count.MemoryClosed == 0 || honest.State != "" || n != 200_000 {
+		t.Errorf("%d clients were closed; the other client is %q and has sent a value of %d bytes", s.Engine.Count.MemoryClosed, honest.State, n)
 	}
 }

@@ -28,6 +28,10 @@ const (
 // makeRoom frees memory on all engines, mainly on the one that uses the most.
 func (e *Engine) makeRoom() {
 	e.Trim()
+	e.Book()
+	if !e.MemoryShort && e.FreeMemory() >= 0 {
+		return
+	}
 	e.MemoryShort = false
 	if e.Now < e.relieveAt {
 		e.MemoryFull = true
@@ -80,35 +84,40 @@ var noMemory = []byte("SERVER_ERROR out of memory storing object\r\n")
 type hoarder struct {
 	link *link.Link
 	held int64
+	idle time.Duration // how long Ringside has waited for the other end to send the rest of a request, or to read
 }
 
+// waste is the product of what h holds and of how long that was of no use.
+func (h hoarder) waste() int64 { return h.held * h.idle.Milliseconds() }
+
 // takeFromLargest closes the clients, and drops the unsent requests of the server connections,
-// that use the most memory, until an eighth of limits.memory is free. With that room, the next
-// search is not needed soon.
+// that waste the most memory, until an eighth of limits.memory is free. With that room, the next
+// search is not needed soon. Those for which Ringside does not wait come last, in order of their memory. So clients that
+// only hold memory are closed before clients that transfer larger values.
 func (e *Engine) takeFromLargest() {
 	need := e.MemoryLimit/8 - e.FreeMemory()
 	if need <= 0 {
 		return
 	}
 	var all []hoarder
-	add := func(l *link.Link, held int64) {
+	add := func(l *link.Link, held int64, idle time.Duration) {
 		if held >= leastHeld {
-			all = append(all, hoarder{l, held})
+			all = append(all, hoarder{l, held, idle})
 		}
 	}
 	for s := range e.Sessions {
-		add(&s.Link, s.Buffered())
+		add(&s.Link, s.Buffered(), s.Idle())
 	}
 	for _, srv := range e.List {
 		for _, c := range srv.Conns {
-			add(&c.Link, c.Unsent())
+			add(&c.Link, c.Unsent(), c.Idle())
 		}
 	}
 	for _, c := range slices.Concat(e.Lingering, e.Closing) {
-		add(&c.Link, c.Unsent())
+		add(&c.Link, c.Unsent(), c.Idle())
 	}
 	slices.SortFunc(all, func(a, b hoarder) int {
-		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
+		return cmp.Or(cmp.Compare(b.waste(), a.waste()), cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
 	})
 	for _, h := range all {
 		if need <= 0 {
@@ -117,7 +126,7 @@ func (e *Engine) takeFromLargest() {
 		need -= h.held
 		if s, ok := h.link.End.(*client.Session); ok {
 			e.Count.MemoryClosed++
-			e.Log.Debug("client closed: it had the most buffered bytes, limits.memory reached", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+			e.Log.Debug("client closed: it had many buffered bytes, limits.memory reached", "client", s.Peer(), "held", h.held, "idle", h.idle.Round(time.Millisecond).String(), "limit", e.MemoryLimit)
 			s.Abort()
 		} else {
 			h.link.End.(*upstream.Conn).Shed(h.held)

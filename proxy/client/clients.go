@@ -228,6 +228,15 @@ func (s *Session) Buffered() int64 {
 	return int64(n)
 }
 
+// Idle returns for how long Ringside has waited for the client to send the rest of a request, or to read replies; 0:
+// it does not wait for that. The time counts from the last bytes that the client has sent.
+func (s *Session) Idle() time.Duration {
+	if s.Full || s.In != nil && !s.Stalled {
+		return time.Duration(s.e.Now - s.Last)
+	}
+	return 0
+}
+
 // ExchangeSize is the size that counts against limits.memory for one exchange and the lines
 // that it may store.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128

@@ -91,15 +91,11 @@ func (s *Session) shortFrame(buf []byte) {
 	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 {
 		return
 	}
-	if s.waitsForMemory(s.Need - len(buf)) {
-		s.Need = 0
-		return
-	}
-	if !e.Scarce(s.Need) {
+	if s.receives(len(buf)) {
 		return
 	}
 	s.endBatch() // the quiet gets that were collected before are sent first
-	rest := s.Need - len(buf)
+	rest := s.room.whole - len(buf)
 	s.Need = 0
 	e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
 	s.Front.NoMemory(s, e.spelled, rest)

@@ -3,14 +3,21 @@ package client
 // This file makes clients with large requests wait while there is no room for these requests.
 
 import (
+	"slices"
 	"time"
 
 	"ringside/proxy/link"
 	"ringside/proxy/upstream"
 )
 
-// A large request waits in two cases. Ringside does not read its data while more than half of
-// limits.memory is in use. A complete request is not sent while its connection to the server has
+// The input buffer of a client grows with what has arrived: it doubles up to the length of the request. So
+// memory counts as it is used, and clients that only announce large values do not use it up. When a quarter of
+// limits.memory is in use, a client that has sent more than largeRequest gets a buffer for its whole request, as
+// long as half of the memory stays free. Otherwise requests of which only a part has arrived could use the memory, and none of
+// them could become complete.
+//
+// A large request waits in two cases. Ringside does not read more of its data when it would need more than half of
+// limits.memory. A complete request is not sent while its connection to the server has
 // many bytes that the socket has not accepted. Meanwhile Ringside does not read from the client,
 // so the client is slowed down to the speed of the servers.
 //
@@ -19,7 +26,7 @@ import (
 //
 // The wait for a server ends because timeouts.request removes what a server does not accept. The
 // wait for memory has no such end: clients that do not read their replies may use the memory. So
-// if no client could go on for memoryWait, large requests are read again until less than half of
+// if no client could go on for memoryWait, large requests are read again until less than a quarter of
 // the memory is in use, and the rules of limits.memory apply: see link/memory.go.
 const (
 	largeRequest = link.BigSpan
@@ -32,36 +39,64 @@ const (
 
 // waitingRoom has the clients of one loop that wait with a large request.
 type waitingRoom struct {
-	list   []*Session // in order of arrival
-	wakeBy int64      // when memoryWait ends for the clients that wait for memory
-	open   bool       // large requests do not wait for memory, because memoryWait has passed
+	queues []waiters // those that are not empty, in the order in which they began
+	wakeBy int64     // when memoryWait ends for the clients that wait for memory
+	open   bool      // large requests do not wait for memory, because memoryWait has passed
+}
+
+// waiters are the clients that wait for the same connection, or for memory.
+type waiters struct {
+	conn *upstream.Conn // the connection that has many unsent bytes; nil: the clients wait for memory
+	list []*Session     // in order of arrival
 }
 
 // room is what the large request of one client waits for.
 type room struct {
-	waits bool           // the client is in waitingRoom.list
-	goes  bool           // the client was in the list: it does not wait for the others in the list any more
-	conn  *upstream.Conn // the connection that has many unsent bytes; nil: the request waits for memory
+	waits bool           // the client is in waitingRoom.queues
+	goes  bool           // the client was there: it does not wait for the others there any more
+	conn  *upstream.Conn // waiters.conn
+	whole int            // length of the request of which the beginning has arrived
 }
 
-// memoryUsed reports whether large requests must wait because more than half of limits.memory is in use.
-// Buffers that are kept for reuse do not count.
+// memoryUsed reports whether the buffers of large requests may not simply grow, because more than a quarter of
+// limits.memory is in use. Buffers that are kept for reuse do not count.
 func (e *Clients) memoryUsed() bool {
-	if e.FreeMemory()+e.Buffers.Kept() >= e.MemoryLimit/2 {
+	if e.unusedMemory() >= e.MemoryLimit/4*3 {
 		e.large.open = false
 		return false
 	}
 	return !e.large.open
 }
 
-// waitsForMemory reports whether s must wait before more bytes of a large request are read. If so, it
-// stalls s.
-func (s *Session) waitsForMemory(more int) bool {
-	if more < largeRequest || !(s.e.memoryUsed() || !s.room.goes && s.e.large.has(nil)) {
+func (e *Clients) unusedMemory() int64 { return e.FreeMemory() + e.Buffers.Kept() }
+
+// receives decides how much is read of the current request, whose length is s.Need and of which have bytes
+// have arrived: it sets s.Need to the length from which the decision is made again. It returns false if there is no memory. If s must wait
+// before more bytes are read, receives stalls s.
+func (s *Session) receives(have int) bool {
+	e, whole := s.e, s.Need
+	s.room.whole = whole
+	if int64(whole)+int64(whole)/2 > e.MemoryLimit { // the buffer is copied while it grows, so this can never fit
 		return false
 	}
-	s.waitForRoom(nil)
-	return true
+	s.Need = min(whole, max(largeRequest, 2*have))
+	if have >= largeRequest && whole-have >= largeRequest {
+		used := e.memoryUsed()
+		if !s.room.goes && e.large.has(nil) || used && !e.mayTake(whole) {
+			s.Need = 0
+			s.waitForRoom(nil)
+			return true
+		}
+		if used {
+			s.Need = whole
+		}
+	}
+	return !e.Scarce(link.SizeOf(s.Need))
+}
+
+// mayTake reports whether half of limits.memory is unused even if a client takes memory for n bytes.
+func (e *Clients) mayTake(n int) bool {
+	return e.unusedMemory()-int64(link.SizeOf(n)) >= e.MemoryLimit/2
 }
 
 // waitsForServer reports whether the large request in Clients.Req, which has the bytes raw, must wait for its
@@ -72,72 +107,112 @@ func (s *Session) waitsForServer(raw []byte) bool {
 		return false
 	}
 	c := s.Handler.ConnOf(s, raw)
-	if c == nil || s.e.FreeMemory() < s.e.MemoryLimit/4 || !(isFull(c) || !s.room.goes && s.e.large.has(c)) {
+	if c == nil || s.e.FreeMemory() < s.e.MemoryLimit/4 || !(unsentRoom(c) <= 0 || !s.room.goes && s.e.large.has(c)) {
 		s.room.goes = false
 		return false
 	}
+	s.room.whole = len(raw)
 	s.waitForRoom(c)
 	return true
 }
 
-// isFull reports whether c has so many unsent bytes that large requests wait.
-func isFull(c *upstream.Conn) bool {
-	return int64(c.Out.Size) >= min(maxUnsent, c.Server.Loop().MemoryLimit/8)
+// unsentRoom returns how many more unsent bytes c may have before large requests wait.
+func unsentRoom(c *upstream.Conn) int64 {
+	return min(maxUnsent, c.Server.Loop().MemoryLimit/8) - int64(c.Out.Size)
 }
 
 // has reports whether a client waits for c, or for memory if c is nil.
-func (w *waitingRoom) has(c *upstream.Conn) bool {
-	for _, s := range w.list {
-		if s.room.conn == c {
-			return true
+func (w *waitingRoom) has(c *upstream.Conn) bool { return w.of(c) != nil }
+
+// of returns the clients that wait for c; nil: none does.
+func (w *waitingRoom) of(c *upstream.Conn) *waiters {
+	for i := range w.queues {
+		if q := &w.queues[i]; q.conn == c {
+			return q
 		}
 	}
-	return false
+	return nil
 }
 
 func (s *Session) waitForRoom(c *upstream.Conn) {
 	e := s.e
-	if c == nil && !e.large.has(nil) {
-		e.large.wakeBy = e.Now + int64(memoryWait)
+	q := e.large.of(c)
+	if q == nil {
+		if c == nil {
+			e.large.wakeBy = e.Now + int64(memoryWait)
+		}
+		e.large.queues = append(e.large.queues, waiters{conn: c})
+		q = &e.large.queues[len(e.large.queues)-1]
 	}
-	s.room = room{waits: true, conn: c}
-	e.large.list = append(e.large.list, s)
+	s.room.waits, s.room.goes, s.room.conn = true, false, c
+	if q.list = append(q.list, s); len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
+		q.list = slices.DeleteFunc(q.list, func(s *Session) bool { return s.In == nil })
+	}
 	s.stall()
 }
 
 // HasLarge reports whether clients with large requests wait.
-func (e *Clients) HasLarge() bool { return len(e.large.list) > 0 }
+func (e *Clients) HasLarge() bool { return len(e.large.queues) > 0 }
 
-// WakeLarge wakes the clients with large requests for which there is room. Each checks again
-// when it continues, so those for which the room is not enough wait again, in the same order.
+// WakeLarge wakes the clients with large requests for which there is room, in order of arrival. Each checks again
+// when it continues. If the room is not enough any more, it waits again.
 func (e *Clients) WakeLarge() {
-	w := &e.large
-	late := e.Now >= w.wakeBy
-	used := e.memoryUsed()
-	keep := w.list[:0]
-	waits := false
-	for _, s := range w.list {
-		c := s.room.conn
-		switch {
-		case s.Closed:
-			continue
-		case c == nil && used && !late, c != nil && isFull(c):
-			keep = append(keep, s)
-			waits = waits || c == nil
-			continue
-		case c == nil && used:
-			w.open = true
+	keep := e.large.queues[:0]
+	for _, q := range e.large.queues {
+		if q.conn == nil {
+			q.wakeForMemory(e)
+		} else {
+			room := unsentRoom(q.conn)
+			q.wake(e, func(s *Session) bool {
+				goes := room > 0
+				room -= int64(s.room.whole)
+				return goes
+			})
 		}
-		if c == nil {
-			w.wakeBy = e.Now + int64(memoryWait)
+		if len(q.list) > 0 {
+			keep = append(keep, q)
 		}
-		s.room = room{goes: true}
-		s.waking = true
-		e.ToWake = append(e.ToWake, s)
 	}
-	clear(w.list[len(keep):])
-	w.list = keep
-	if waits {
+	clear(e.large.queues[len(keep):])
+	e.large.queues = keep
+}
+
+// wakeForMemory wakes the clients that wait for memory.
+func (q *waiters) wakeForMemory(e *Clients) {
+	w := &e.large
+	used := e.memoryUsed()
+	if used && e.Now >= w.wakeBy {
+		w.open, used = true, false
+	}
+	taken := 0
+	if q.wake(e, func(s *Session) bool {
+		goes := w.open || !used && taken == 0 || e.mayTake(taken+s.room.whole)
+		taken += link.SizeOf(s.room.whole)
+		return goes
+	}) {
+		w.wakeBy = e.Now + int64(memoryWait)
+	}
+	if len(q.list) > 0 {
 		e.WakeAt(e.Now + int64(memoryCheck))
 	}
+}
+
+// wake wakes the clients at the head of q for which the function goes returns true, and reports whether there are any.
+func (q *waiters) wake(e *Clients, goes func(s *Session) bool) (any bool) {
+	n := 0
+	for ; n < len(q.list); n++ {
+		s := q.list[n]
+		if s.In == nil { // the client is closed, or will be at the end of the wakeup
+			continue
+		}
+		if !goes(s) {
+			break
+		}
+		s.room.waits, s.room.goes = false, true
+		s.waking, any = true, true
+		e.ToWake = append(e.ToWake, s)
+	}
+	clear(q.list[:n])
+	q.list = q.list[n:]
+	return any
 }

@@ -54,7 +54,7 @@ func (s *Session) waits() stats.Wait {
 	case s.In != nil && s.Stalled:
 		return wait(stats.Turn, "its turn: the loop handles other clients first; %d bytes of its commands have arrived", s.In.Len())
 	case s.In != nil && s.Need > s.In.Len():
-		return wait(stats.Command, "the rest of a command: %d of %d bytes have arrived", s.In.Len(), s.Need)
+		return wait(stats.Command, "the rest of a command: %d of %d bytes have arrived", s.In.Len(), max(s.Need, s.room.whole))
 	case s.In != nil:
 		return wait(stats.Command, "the end of a command line: %d bytes have arrived", s.In.Len())
 	}

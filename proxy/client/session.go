@@ -243,16 +243,13 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
-	if s.waitsForMemory(s.Need - have) {
-		s.Need = 0
+	if s.receives(have) {
 		return
 	}
-	if e := s.e; e.Scarce(s.Need) {
-		rest := s.Need - have
-		s.Need = 0
-		s.Front.NoMemory(s, e.Input.Bytes(), rest)
-		e.Input.Start = e.Input.End
-	}
+	e, rest := s.e, s.room.whole-have
+	s.Need = 0
+	s.Front.NoMemory(s, e.Input.Bytes(), rest)
+	e.Input.Start = e.Input.End
 }
 
 // stall stops parsing, and then reading. resume continues.

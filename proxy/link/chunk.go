@@ -65,6 +65,16 @@ func (p *Buffers) Get(n int) *Chunk {
 	return &Chunk{Data: make([]byte, n)}
 }
 
+// SizeOf returns the size of the chunk that Buffers.Get returns for n bytes.
+func SizeOf(n int) int {
+	for _, size := range classes {
+		if n <= size {
+			return size
+		}
+	}
+	return n
+}
+
 // Put returns a chunk to the pool. The caller must not use it again.
 func (p *Buffers) Put(c *Chunk) {
 	for i, size := range classes {

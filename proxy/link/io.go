@@ -137,12 +137,25 @@ func (io *IO) Fire(do func(t Timer)) {
 
 // Space returns the buffer for the driver's next read from l. In the middle of a large request or reply it
 // has little room beyond the end of it, so that a link which then waits keeps little of the next one.
+// If l.In is short and has too little room, the next read is stored after a copy of it in Scratch.
 func (io *IO) Space(l *Link) []byte {
-	if l.In != nil && l.In.free() > 0 {
-		return l.In.space(l.Need)
+	c := l.In
+	switch {
+	case c == nil:
+		return io.Scratch.Data
+	case c.hasRoom(l.Need):
+	case c.Len() <= fewBytes:
+		return io.Scratch.Data[copy(io.Scratch.Data, c.Bytes()):]
+	default:
+		l.In = io.keep(c, l.Need)
+		io.Buffers.Put(c)
 	}
-	return io.Scratch.Data
+	return l.In.space(l.Need)
 }
+
+// hasRoom reports whether c has room for a next read, and for a request or reply of need bytes of which it has the
+// beginning; 0: the length is not known.
+func (c *Chunk) hasRoom(need int) bool { return c.free() > 0 && len(c.Data)-c.Start >= need }
 
 // space returns the free part of c for the next read. need is the length of a large request or reply; 0: it is not known.
 func (c *Chunk) space(need int) []byte {
@@ -160,26 +173,26 @@ func (io *IO) Filled(l *Link, n int) {
 	l.BytesIn += uint64(n)
 	io.Count.Reads++
 	l.End.Came(n)
-	if l.In != nil && l.In.free() > 0 {
-		l.In.End += n
-		if l.In.Len() < l.Need {
+	switch c := l.In; {
+	case c == nil:
+		io.Scratch.Start, io.Scratch.End = 0, n
+		io.Input = io.Scratch
+	case c.hasRoom(l.Need):
+		c.End += n
+		if c.Len() < l.Need {
 			return
 		}
 		io.Enter(l)
-	} else {
-		io.Scratch.Start, io.Scratch.End = 0, n
+	default: // Space has copied c to Scratch
+		io.Scratch.Start, io.Scratch.End = 0, c.Len()+n
 		io.Input = io.Scratch
-		if l.In != nil { // In is full and not a whole request: use a larger chunk
-			c := io.Buffers.Get(max(l.Need, 2*l.In.Len()+n))
-			c.End = copy(c.Data, l.In.Bytes())
-			c.End += copy(c.Data[c.End:], io.Scratch.Bytes())
-			io.Buffers.Put(l.In)
-			l.In = c
-			io.Enter(l)
-		}
+		io.Buffers.Put(c)
+		l.In = nil
 	}
-	l.Need = 0
-	l.End.Parse()
+	if io.Input.Len() >= l.Need {
+		l.Need = 0
+		l.End.Parse()
+	}
 	io.Leave(l)
 	if io.Buffers.Held-io.Booked.Load() >= memoryStep {
 		io.Account()
@@ -220,26 +233,37 @@ func (io *IO) Leave(l *Link) {
 			io.Scratch = io.Buffers.Get(ScratchSize)
 			return
 		}
-		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
-		l.In.End = copy(l.In.Data, c.Bytes())
+		l.In = io.keep(c, l.Need)
 		c.Start, c.End = 0, 0
 	case l.Need == 0 && rest <= BigSpan && len(c.Data) > ScratchSize: // the chunk was for a large request
-		l.In = io.Buffers.Get(rest + rest/2 + 256)
-		l.In.End = copy(l.In.Data, c.Bytes())
+		l.In = io.keep(c, 0)
 		io.Buffers.Put(c)
-	case len(c.Data)-c.Start < l.Need || c.free() == 0 && c.Start > 0:
-		if len(c.Data) >= l.Need && rest < c.Start { // move the rest to the start: cheaper than another chunk
-			c.End = copy(c.Data, c.Bytes())
-			c.Start = 0
-			l.In = c
-			return
-		}
-		l.In = io.Buffers.Get(max(l.Need, rest+rest/2+256))
-		l.In.End = copy(l.In.Data, c.Bytes())
-		io.Buffers.Put(c)
-	default:
+	case c.hasRoom(l.Need) || l.Need == 0 && c.Start == 0:
 		l.In = c
+	case len(c.Data) >= l.Need && rest < c.Start: // move the rest to the start: cheaper than another chunk
+		c.End = copy(c.Data, c.Bytes())
+		c.Start = 0
+		l.In = c
+	default:
+		l.In = io.keep(c, l.Need)
+		io.Buffers.Put(c)
 	}
+}
+
+// fewBytes is the number of bytes up to which input is kept without room for more: a client that only announces a
+// large request uses little memory.
+const fewBytes = 4 << 10
+
+// keep returns a copy of c. It has room for a request or reply of need bytes, but if that is more than fewBytes, only
+// when more than that many have arrived.
+func (io *IO) keep(c *Chunk, need int) *Chunk {
+	n := max(need, c.Len()+c.Len()/2+256)
+	if need > fewBytes && c.Len() <= fewBytes {
+		n = c.Len()
+	}
+	k := io.Buffers.Get(n)
+	k.End = copy(k.Data, c.Bytes())
+	return k
 }
 
 // Take passes on the first n bytes of the input being parsed as a separate chunk, without copying

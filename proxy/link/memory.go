@@ -23,7 +23,8 @@ import (
 //
 //  1. Free memory kept for reuse is released.
 //  2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
-//  3. The connections with the most memory lose it until an eighth of the limit is free. A client
+//  3. The connections that waste the most memory lose it until an eighth of the limit is free: their memory, multiplied
+//     by the time for which Ringside has waited for them to send or to read, is the largest. A client
 //     is closed. On a server connection, the requests not sent yet get SERVER_ERROR out of memory.
 //  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
 //

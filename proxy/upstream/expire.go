@@ -246,6 +246,14 @@ func (c *Conn) Unsent() int64 {
 	return n
 }
 
+// Idle returns for how long the server has not read what Ringside sends on c; 0: it reads.
+func (c *Conn) Idle() time.Duration {
+	if c.Full {
+		return time.Duration(c.Server.e.Now - c.lastOut)
+	}
+	return 0
+}
+
 // mayShed reports whether a is a client's request of which the socket has no byte.
 func (c *Conn) mayShed(a *Attempt) bool { return a.Start >= c.Taken && !a.Internal }
 
