@@ -128,6 +128,7 @@ func TestTurnsBound(t *testing.T) {
 type server struct {
 	actor *conversation.Endpoint
 	owed  []string // keys, and "" at the end of a line
+	size  int      // length of a value; 0: 1
 }
 
 // serve answers up to n keys.
@@ -144,7 +145,8 @@ func (v *server) serve(s *conversation.Harness, n int) {
 		if key := v.owed[0]; key == "" {
 			out.WriteString("END\r\n")
 		} else {
-			fmt.Fprintf(&out, "VALUE %s 0 1\r\nv\r\n", key)
+			size := max(v.size, 1)
+			fmt.Fprintf(&out, "VALUE %s 0 %d\r\n%s\r\n", key, size, strings.Repeat("v", size))
 			n--
 		}
 		v.owed = v.owed[1:]
@@ -563,6 +565,82 @@ func TestLargeReads(t *testing.T) {
 				send(c)
 			}
 			if n := asked(); n > 2*len(list) {
+				t.Errorf("%d clients have requested %d values before one arrives", len(list), n)
+			}
+		})
+	}
+}
+
+// TestLargePlainReads checks how many values clients have requested before one arrives, and how many large ones after that, on a route
+// without features. Clients that read as fast as values arrive must not delay others with their first requests.
+func TestLargePlainReads(t *testing.T) {
+	const values = 300
+	for _, what := range []struct {
+		name    string
+		size    int
+		request []byte
+		most    int // keys in flight of one client after the first reply
+	}{
+		{"one key at a time", 1 << 20, bytes.Repeat([]byte("get k1\r\n"), values), 1},
+		{"many keys at a time", 1 << 20, bytes.Repeat(manyKeys(100), values/100), 1},
+		{"values of 100 kB", 100_000, bytes.Repeat([]byte("get k1\r\n"), values), 10},
+		{"small values", 100, bytes.Repeat([]byte("get k1\r\n"), values), values},
+		{"many small values", 100, bytes.Repeat(manyKeys(100), values/100), values},
+	} {
+		t.Run(what.name, func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet = true
+			s.Pool([]string{"main", "servers=s1", "queue=1000000", "gets=single", "deadline=2s"})
+			s.Table.Limits.Memory = 1 << 30
+			s.Begin()
+			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("c").Link, []byte("get k1\r\n")) })
+			servers := map[*conversation.Endpoint]*server{} // by connection
+			serve := func(n int) (owed int) {
+				for name, a := range s.Endpoints {
+					if name[0] == 's' {
+						v := servers[a]
+						if v == nil {
+							v = &server{actor: a, size: what.size}
+							servers[a] = v
+						}
+						v.serve(s, n)
+						for _, key := range v.owed {
+							owed += min(1, len(key))
+						}
+					}
+				}
+				return owed
+			}
+			serve(1)
+			list := hogs(s, 20)
+			send := func(c *conversation.Endpoint) {
+				s.Wakeup(func() { s.Engine.Bytes(c.Link, what.request) })
+				for range 20 {
+					s.Wakeup(func() {})
+				}
+			}
+			if send(list[0]); serve(0) > client.ShareKeys {
+				t.Errorf("the first client has requested %d keys before a reply, want at most %d", serve(0), client.ShareKeys)
+			}
+			got, most, rounds := 0, 0, 0
+			for ; got < values && rounds < 2*values; rounds++ {
+				s.Now += int64(time.Millisecond)
+				owed := serve(1)
+				if got += bytes.Count(list[0].Got.Bytes(), []byte("VALUE")); got > client.ShareKeys {
+					most = max(most, owed)
+				}
+				list[0].Got.Reset()
+			}
+			if most > what.most || got != values {
+				t.Errorf("the client has %d values after %d rounds, and then at most %d in flight, want at most %d", got, rounds, most, what.most)
+			}
+			if what.size < 1<<20 {
+				return
+			}
+			for _, c := range list[1:] {
+				send(c)
+			}
+			if n := serve(0); n > 2*len(list) {
 				t.Errorf("%d clients have requested %d values before one arrives", len(list), n)
 			}
 		})

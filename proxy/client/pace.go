@@ -20,7 +20,7 @@ import (
 //
 //	get k1 … k20 ► k1 ► k2 ► … each time the client has read enough
 //
-// A client with very large values is paced, too, if its reads can't be taken back: see Session.measure.
+// A client with very large values is paced, too: see Session.measure.
 //
 // A client is bulky if it has fallen behind, or if its values are large while it is paced. As
 // soon as it has nothing in flight, its requests use connections that only bulky clients use.
@@ -51,7 +51,6 @@ type pacing struct {
 	small     bool   // a piece of a multi-key read has at most TaskKeys keys, because an eighth of the keys of the last one, or more, needed tasks
 	piece     int    // number of keys that the last piece could have
 	size      int    // mean size of the replies for the last keys of the client, in bytes; 0: there was none
-	several   bool   // the client has read keys of a route whose reads may need several requests, or used commands that do
 	bulky     bool   // the client should use the connections of bulky clients
 }
 
@@ -180,10 +179,10 @@ func (s *Session) mayAsk() int {
 		s.e.smallUntil = s.e.Now + smallPieces
 	}
 	s.tasks = 0
-	if s.e.HasTasks {
-		s.measure()
-		most = min(most, s.sized())
+	if s.measure() == 0 {
+		most = min(most, ShareKeys)
 	}
+	most = min(most, s.sized())
 	switch {
 	case s.window > 0:
 		most = s.window
@@ -198,7 +197,6 @@ func (s *Session) mayAsk() int {
 
 // NeedsTask records that a key of x needs a task, and subtracts its work from the client's turn.
 func (s *Session) NeedsTask(x *Exchange) {
-	s.several = true
 	if s.turn.keys -= taskWork - 1; x.Keys > 1 {
 		s.tasks++
 	}

@@ -61,7 +61,7 @@ type OpenRead struct {
 
 // Open adds r to the reads of s.
 func (r *OpenRead) Open(s *Session) {
-	r.Session, s.several = s, true
+	r.Session = s
 	if r.Older = s.Reads; r.Older != nil {
 		r.Older.newer = r
 	}
@@ -168,7 +168,7 @@ func (s *Session) parseLines() {
 	for e.Input.Len() > 0 && !s.Closed && !s.Quitting {
 		// This repeats the checks of hasInput that matter for most requests, because a call
 		// would cost more.
-		if (s.Swallow > 0 || s.InFlight+s.more >= e.Share || s.Tasks >= ShareTasks || s.Reads != nil && s.InFlight >= e.few || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
+		if (s.Swallow > 0 || s.InFlight+s.more >= e.few || s.Tasks >= ShareTasks || s.Reads != nil && s.InFlight >= FirstTasks || s.Out.Size >= e.Limits.Output || s.window|s.rests > 0 || s.turn.over()) && !s.hasInput() {
 			break
 		}
 		buf := e.Input.Bytes()

@@ -3,7 +3,12 @@ package client
 // This file limits how much work a loop does for one client before it handles the other
 // clients.
 
-import "time"
+import (
+	"time"
+
+	"ringside/proxy/link"
+	"ringside/proxy/wire"
+)
 
 // A client has one turn in each wakeup. The turn ends when the loop has handled TurnKeys keys
 // or TurnBytes bytes of the client's requests. Further requests stay in the client's input. The
@@ -52,7 +57,7 @@ const (
 	clientTasks = RoundTasks
 
 	// FirstTasks is the maximum number of tasks of a new client, before it has a reply.
-	FirstTasks = 16
+	FirstTasks = 16 // of reads that need no task, it may have ShareKeys
 
 	// sizeReplies is the number of replies of which the mean size is that of a client's next replies.
 	sizeReplies = 16
@@ -112,7 +117,7 @@ func (x *Exchange) endWork() { x.AddWork(-x.more) }
 // SetShare computes Share and few from Limits and size. It must be called when one of them has changed.
 func (e *Clients) SetShare() {
 	e.Share = min(ShareKeys, e.Limits.InFlight)
-	e.few = max(1, min(FirstTasks, e.Limits.Output/max(1, e.size)))
+	e.few = max(1, min(e.Share, e.Limits.Output/max(1, e.size)))
 }
 
 // busy reports whether so much is in flight that each client may have only Share keys in
@@ -127,26 +132,27 @@ func (s *Session) mayAdd() bool {
 	return s.InFlight+s.more < keys && s.Tasks < tasks
 }
 
-// inFlight returns how many keys and how many tasks s may have in flight now. The reply to a task, or to a read
-// in Reads, can't be taken back from its connection, and delays the others there. So these are few until the size of
-// replies to s is known, and then their replies together have about limits.output bytes.
+// inFlight returns how many keys and how many tasks s may have in flight now. Their replies delay those to other clients on the
+// same connections. So they are few until the size of replies to s is known, and then their replies together have
+// about limits.output bytes. The reply to a task, or to a read in Reads, can't be taken back from its
+// connection, so these are fewer.
 func (s *Session) inFlight() (keys, tasks int) {
 	answered := s.measure()
 	keys, tasks = s.e.Limits.InFlight, min(clientTasks, FirstTasks+answered)
-	if s.Reads != nil {
+	switch {
+	case s.Reads != nil:
 		keys = min(keys, tasks)
+	case answered == 0 && s.Tail != nil && s.Tail.Op >= wire.Get && s.Tail.Op <= wire.Gats:
+		keys = s.e.Share
 	}
 	if s.e.busy() {
 		keys, tasks = min(keys, s.e.Share), ShareTasks
 	}
 	most := s.sized()
-	if s.Reads != nil {
-		keys = min(keys, most)
-	}
-	return keys, min(tasks, most)
+	return min(keys, most), min(tasks, most)
 }
 
-// measure updates size, and returns how many keys of s are answered. A client with such reads or tasks is paced if its
+// measure updates size, and returns how many keys of s are answered. A client is paced if its
 // replies are so large that it may have fewer than ShareTasks in flight. It then uses the connections of bulky clients.
 func (s *Session) measure() (answered int) {
 	answered = max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more)
@@ -155,9 +161,9 @@ func (s *Session) measure() (answered int) {
 		if n >= sizeReplies {
 			s.sizedAt, s.sizedFrom = answered, s.made()
 		}
-		if s.several {
-			s.e.size = s.size
-			s.e.SetShare()
+		if e := s.e; max(s.size, e.size) >= link.BigSpan { // smaller ones change no limit
+			e.size = s.size
+			e.SetShare()
 			if s.sized() < ShareTasks {
 				s.pace()
 			}
@@ -167,7 +173,7 @@ func (s *Session) measure() (answered int) {
 }
 
 // sized returns how many replies of the current size have about limits.output bytes; at least one. Until the size
-// of replies to s is known, it is that of the last client with such reads or tasks.
+// of replies to s is known, it is that of the client that was last measured, if its replies or those before were large.
 func (s *Session) sized() int {
 	size := s.size
 	if size == 0 {
