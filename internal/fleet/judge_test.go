@@ -348,6 +348,9 @@ func (a *app) judgeValues(o *op, answer string) {
 				}
 			}
 			return
+		case a.f.errs && strings.HasPrefix(line, "SERVER_ERROR ") && !strings.Contains(line, routing.Outdated): // one of the keys could not be read
+			a.f.errors++
+			return
 		case len(f) < 4 || f[0] != "VALUE":
 			a.strange(o, answer)
 			return
