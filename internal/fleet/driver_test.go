@@ -54,12 +54,16 @@ func (s *sidecar) start() {
 	f := s.f
 	s.life++
 	s.dead, s.paused, s.stops = false, false, false
-	s.p = proxy.NewProxy(&table.Table{Limits: limits}, "test", s.logger())
+	version, off := "test", f.ablate.Set
+	if f.older && s.id == f.scenario.sidecars-1 {
+		version, off.Announced = "older", true
+	}
+	s.p = proxy.NewProxy(&table.Table{Limits: limits}, version, s.logger())
 	s.p.Seed = f.seed*1000 + uint64(s.id)*100 + uint64(s.life)
 	if f.remember { // the proxies list themselves, and which servers lack replicas
 		s.p.Name = fmt.Sprintf("p%d.%d", s.id, s.life)
 	}
-	s.p.Hash, s.p.Ablation = hash, f.ablate.Set
+	s.p.Hash, s.p.Ablation = hash, off
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.pinged = make([]int64, len(f.nodes))
 	s.take()

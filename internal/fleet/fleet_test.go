@@ -75,6 +75,7 @@ type scenario struct {
 	denies   bool  // servers reject flush_all
 	remember bool  // servers have restartable memory: a new process has the items of the last one. Proxies list themselves
 	unlike   bool  // the last proxy is not strict, and pings more often
+	older    bool  // the last proxy is of a release without announcements of a pause
 	rash     bool  // the last proxy does not coordinate changes of the servers
 	far      int64 // additional delay of the first proxy's packets to all servers but the first
 	late     int64 // additional delay of one packet in 50 from and to the last server

@@ -66,6 +66,9 @@
 // needed, or on one if the other is OUT. That tolerates one fault at a time, but not two
 // partitions that cut off different servers from different proxies.
 //
+// Before keys move because the server list changes, leases are short for a moment, a quarter of the configured duration but at
+// least 500 ms, and pings are four times as frequent. So writes wait for a shorter WAIT (package resize).
+//
 // Without Strict the steps are the same, but ValidUntil is never reached, a WAIT is two
 // pings, and the WAIT ignores servers that this proxy can't reach. Stale data can then
 // be read while proxies disagree about a server.

@@ -229,7 +229,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		pending:  make(map[uint64]ask),
 		departed: make(map[string]entry),
 		gen:      1,
-		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.Resize{Held: make([]int64, len(members))}},
+		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.New(len(members))},
 	}
 	for i, m := range members {
 		k.servers[i].unverified = m.Learned

@@ -732,6 +732,7 @@ func TestResizeEvents(t *testing.T) {
 		{"has another list", resize.Lists{Mine: 2, Wish: 2}, []resize.State{stable(1, 1), during(1, resize.Clear, 1, 2), stable(2, 2)}, []string{"started>outdated", "outdated>resized"}},
 		{"uses its own list until keys move", resize.Lists{Mine: 2, Wish: 2, Warm: true, Own: true}, []resize.State{stable(1, 1), stable(2, 1), during(2, resize.Pause, 1, 2), during(2, resize.Move, 1, 2), stable(3, 2)}, []string{"started>outdated", "outdated>outdated", "outdated>resized"}},
 		{"changes", resize.Lists{Mine: 1, Wish: 2, Warm: true}, []resize.State{stable(1, 1), during(1, resize.Pause, 1, 2), during(1, resize.Move, 1, 2), stable(2, 2)}, []string{"resized>resizing", "resizing>resized"}},
+		{"announces a change", resize.Lists{Mine: 1, Wish: 2, Warm: true}, []resize.State{stable(1, 1), {N: 6 + uint32(resize.Pause), List: 1, Next: 2, Announced: true}, during(1, resize.Pause, 1, 2), during(1, resize.Move, 1, 2)}, []string{"resized>resizing"}},
 		{"misses a change", resize.Lists{Mine: 1, Wish: 2}, []resize.State{stable(1, 1), stable(2, 2)}, []string{"resizing>resized"}},
 		{"was cut off", resize.Lists{Mine: 1, Wish: 1}, []resize.State{stable(1, 1), stable(2, 2), stable(3, 1)}, []string{"resized>outdated", "outdated>resized"}},
 	} {

@@ -11,6 +11,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"ringside/proxy/health/resize"
 )
 
 // view returns the number of view servers. All servers of the pool and of its gutter are view servers.
@@ -55,6 +57,32 @@ func (k *Keeper) wait() int64 {
 	}
 	w := int64(k.set.Lease + k.set.Request)
 	return w + w/10 + int64(100*time.Millisecond)
+}
+
+// shortWait returns the same while all proxies have short leases, and ping four times as often: see resize.State.Short. With
+// relaxed consistency it is three of these intervals.
+func (k *Keeper) shortWait() int64 {
+	if !k.strict() && !k.unlike {
+		return 3 * int64(k.set.Ping) / 4
+	}
+	w := k.shortLease() + int64(k.set.Request)
+	return w + w/10 + int64(100*time.Millisecond)
+}
+
+// leastLease is the minimum duration of a short lease. A lease that is shorter ends each time that a process stalls.
+const leastLease = 500 * time.Millisecond
+
+// shortLease returns the duration of a short lease.
+func (k *Keeper) shortLease() int64 {
+	return int64(min(k.set.Lease, max(k.set.Lease/4, leastLease)))
+}
+
+// leaseTime returns the duration of the lease that a ping grants whose reply has the state s.
+func (k *Keeper) leaseTime(s resize.State) int64 {
+	if k.resize.Mine != 0 && resize.Merge(k.resize.State, s).Short() && !k.off.Short {
+		return k.shortLease()
+	}
+	return int64(k.set.Lease)
 }
 
 // PlaceholderLife is the TTL of a placeholder, in seconds. A proxy stores placeholders on a server in

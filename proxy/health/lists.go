@@ -107,7 +107,7 @@ func (k *Keeper) seek(now int64) {
 				s.found[list] = text
 			}
 		}
-		k.setSeeks(len(lacks) > 0)
+		k.setSeeks(len(lacks) > 0 && k.resize.Serves() == resize.Nothing)
 	case len(lacks) > 0 && !k.resize.Seeks && now >= s.again:
 		clear(s.asked)
 		s.again = now + seekPings*k.pingTime()

@@ -151,6 +151,11 @@ func (k *Keeper) indexOf(r *record, has []string) map[string]int {
 // entry is the one that this proxy knows.
 func (k *Keeper) parse(value []byte) (record, error) {
 	r, err := parseRecord(value, k.indexOf, len(k.members))
+	if k.off.Announced && r.resize.Announced {
+		r.others = appendEntry(r.others, announcedName, entry{n: r.resize.Next})
+		r.resize.Next, _ = r.resize.Written()
+		r.resize.Announced = false
+	}
 	if err != nil || !k.own {
 		return r, err
 	}

@@ -113,7 +113,7 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 
 // ping sends the pings that are due. All servers are pinged four times as often while a server
 // refuses connections or is LEAVING, in the stages Pausing and Decided of a handover, and in the stages
-// Pause and Clear of a change of the server list. Another
+// Pause (also while it is announced) and Clear of a change of the server list. Another
 // proxy may publish the next step at any moment then, and clients of this proxy get errors until
 // this proxy has read that step.
 func (k *Keeper) ping(now int64) {
@@ -262,7 +262,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	s.record = r
 	s.goodSent = sent
 	if k.recognized(i) {
-		s.lease, s.heard = sent+int64(k.set.Lease), sent
+		s.lease, s.heard = sent+k.leaseTime(r.resize), sent
 	}
 	k.identify(i, now)
 	k.askMemory(i, now)
@@ -331,7 +331,7 @@ func covers(entries []entry, servers []server) bool {
 // when. It also records whether the view record contains the current handover number.
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
-	k.resize.Hold(i, k.servers[i].record.resize == k.resize.State, now)
+	k.resize.Hold(i, k.servers[i].record.resize, now)
 	if others := k.servers[i].record.others; k.barrier.Withheld && !bytes.Equal(k.withDeparted(others), others) {
 		k.told.held[i] = 0
 	} else if k.barrier.Withheld && k.told.held[i] == 0 {
@@ -353,7 +353,8 @@ func (k *Keeper) hold(i int, now int64) {
 // unhold records that the view record of server i was lost. So the time for which that record has
 // contained the current phase numbers, and the handover number, starts again.
 func (k *Keeper) unhold(i int) {
-	k.barrier.Held[i], k.resize.Held[i] = 0, 0
+	k.barrier.Held[i] = 0
+	k.resize.Hold(i, resize.State{}, 0)
 	if k.told.held != nil {
 		k.told.held[i] = 0
 	}

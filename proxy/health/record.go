@@ -3,7 +3,7 @@ package health
 // This file implements the view record: what all proxies know about a pool, stored as one item on
 // each view server.
 //
-//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20joining%20<change>%20<hash>%20<server>=<n>…] … [%20removed%20<server>=<n>] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] [%20announced=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20joining%20<change>%20<hash>%20<server>=<n>…] … [%20removed%20<server>=<n>] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
 // settings of the last writer that all proxies must share (settingsHash). Older releases interpret
@@ -61,6 +61,7 @@ type record struct {
 	stage       uint32 // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
 	incarnation uint64 // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
 	resize      resize.State
+	announced   uint32  // hash of the next list while a pause is announced; else 0: see resize.State.Written
 	wish        uint32  // vote of the last writer about the list of servers: see resize.Status.Vote; 0: its pool does not coordinate changes
 	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
 	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
@@ -121,6 +122,7 @@ func parseRecord(value []byte, index func(r *record, has []string) map[string]in
 			*to = entries[i].n
 		}
 	}
+	r.resize = r.resize.Read(r.announced)
 	at := index(&r, has)
 	for i, name := range has {
 		if j, ok := at[name]; ok {
@@ -210,6 +212,7 @@ func appendRecord(dst []byte, r record, name func(server int) (name, own string)
 		dst = appendNumber(append(dst, ','), uint64(r.stage))
 	}
 	dst = appendNumber(append(dst, ' '), r.incarnation)
+	r.resize.Next, r.announced = r.resize.Written()
 	for _, name := range numberNames {
 		if n := *r.number(name); n != 0 {
 			dst = appendEntry(dst, name, entry{n: n})
@@ -255,17 +258,18 @@ const settingsName = " settings"
 
 // These entries of a view record have the fields of resize.State, and the vote of the last writer.
 const (
-	resizeName = " resize"
-	listName   = " list"
-	nextName   = " next"
-	wishName   = " wish"
+	resizeName    = " resize"
+	listName      = " list"
+	nextName      = " next"
+	announcedName = " announced"
+	wishName      = " wish"
 )
 
 // removedMark is a prefix of the name of a server. The entry with such a name has the phase number that
 // the server had when a reload of some proxy removed it from the pool. No server has such a name.
 const removedMark = " removed "
 
-var numberNames = []string{settingsName, resizeName, listName, nextName, wishName}
+var numberNames = []string{settingsName, resizeName, listName, nextName, announcedName, wishName}
 
 // number returns the field of r that the entry with the given name has; nil: the entry is that of a server.
 func (r *record) number(name string) *uint32 {
@@ -278,6 +282,8 @@ func (r *record) number(name string) *uint32 {
 		return &r.resize.List
 	case nextName:
 		return &r.resize.Next
+	case announcedName:
+		return &r.announced
 	case wishName:
 		return &r.wish
 	}

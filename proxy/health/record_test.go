@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"ringside/proxy/ablation"
+	"ringside/proxy/health/resize"
 )
 
 func testServers(names ...string) ([]Server, map[string]int) {
@@ -45,6 +48,36 @@ func TestRecordKeepsWhatItDoesNotKnow(t *testing.T) {
 	r.entries[0].n = 3
 	if got := appendRecord(nil, r, plainly(members)); string(got) != "rs1 1 1 c0=3 gone=8,3 new=1,0,1" {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestRecordAnnounces checks what a record has while a pause is announced, and what a release without announcements reads and
+// keeps there.
+func TestRecordAnnounces(t *testing.T) {
+	members, index := testServers("c0")
+	value := "rs1 1 1 %20resize=7 %20list=8 %20next=1 %20announced=9 c0=3"
+	r, err := parseRecord([]byte(value), by(index), 1)
+	if want := (resize.State{N: 7, List: 8, Next: 9, Announced: true}); err != nil || r.resize != want || r.others != nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := appendRecord(nil, r, plainly(members)); string(got) != value {
+		t.Errorf("%q", got)
+	}
+	older := New("main", members, Settings{}, 1)
+	older.SetLists(resize.Lists{Mine: 8, Wish: 9, Warm: true}, 1)
+	older.Ablate(ablation.Set{Announced: true})
+	r, err = older.parse([]byte(value))
+	older.readResize(r, 1)
+	if is := older.resize.Status; err != nil || is.Serves() != resize.Nothing {
+		t.Errorf("an older release is in %+v, %v", is, err)
+	}
+	r.resize = resize.State{N: 8, List: 8, Next: 9}
+	text := older.format(r)
+	if want := "rs1 1 1 %20resize=8 %20list=8 %20next=9 c0=3 %20announced=9"; string(text) != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+	if r, err = parseRecord(text, by(index), 1); err != nil || r.resize.Announced || r.resize.Next != 9 {
+		t.Errorf("%+v, %v", r, err)
 	}
 }
 

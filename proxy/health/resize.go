@@ -5,10 +5,12 @@ package health
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"ringside/proxy/health/resize"
+	"ringside/proxy/health/roll"
 )
 
 // SetLists sets the lists of this process. Without this call, the keeper does not coordinate changes of
@@ -157,11 +159,21 @@ func (k *Keeper) advanceResize(now int64) {
 		if k.off.Clear {
 			return true
 		}
-		done, _ := k.replicated(-1, k.resize.Since, k.resize.Held, k.wait()+int64(more), now)
-		return done && (sure || k.resize.Stage() == resize.Clear)
+		r := &k.resize
+		number, state := r.Known(time.Duration(k.wait()), time.Duration(k.shortWait()))
+		switch {
+		case k.off.Announced:
+			number, state = 0, time.Duration(k.wait())
+		case k.off.Begun && !r.Announced:
+			number = 0
+		}
+		known, _ := k.replicated(-1, r.Number.Since, r.Number.In, int64(number), now)
+		done, _ := k.replicated(-1, r.Since, r.In, int64(state+more), now)
+		return known && done && (sure || r.Stage() == resize.Clear)
 	}
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	before := k.resize.Status
+	k.resize.Announce = k.resize.Mine != k.resize.Wish && k.resize.Stage() == resize.Stable && k.announces()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
 	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse) && !k.mostlyDead(inNext)
@@ -173,6 +185,15 @@ func (k *Keeper) advanceResize(now int64) {
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized(before, now)
 	}
+}
+
+// announces reports whether all proxies know announcements of a pause, as far as this one knows: they have its release.
+func (k *Keeper) announces() bool {
+	peers, self := k.roll.Here(), k.roll.self.Shortened()
+	if k.off.Announced || k.off.Begun || self.ID != 0 && !k.roll.met || 1+len(peers) >= roll.Most {
+		return false
+	}
+	return !slices.ContainsFunc(peers, func(e roll.Instance) bool { return e.Version != self.Version })
 }
 
 // inUse and inNext report whether a server is in the list Mine, and in the list Wish.

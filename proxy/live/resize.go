@@ -44,6 +44,7 @@ type Resize struct {
 const (
 	waiting   = "waiting"   // not all instances have the new list
 	preparing = "preparing" // servers that gain keys are emptied of old values
+	announced = "announced" // all instances must know that keys are about to move
 	pausing   = "pausing"   // writes of keys that move wait
 	moving    = "moving"    // keys move
 	checking  = "checking"  // the old servers are listed again
@@ -88,6 +89,8 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		if s.Stage() != resize.Stable && (s.Next == s.Wish || s.List == s.Wish) {
 			is.Why, is.Remedy = "The peers of this instance are changing their servers, and it does not know both server lists", "Wait until the change has ended"
 		}
+	case s.Announced:
+		is.Step = announced
 	case s.Stage() == resize.Stable && (w.Of > 0 || s.Ours):
 		is.Step = preparing
 	case s.Stage() == resize.Stable:
@@ -207,6 +210,8 @@ func (is *Resize) sentences(s *stats.ResizeSnapshot) string {
 			return fmt.Sprintf("The servers change%s. The servers that gain keys are flushed first.", is.changes())
 		}
 		return fmt.Sprintf("The servers change%s. The servers that gain keys are listed first, and keys that will move there are removed.%s", is.changes(), is.work("removed"))
+	case announced:
+		return "Keys are about to move" + is.changes() + ", when all instances know it."
 	case pausing:
 		what := "Keys are about to move"
 		if is.Back {

@@ -56,6 +56,8 @@ func TestResizeSentences(t *testing.T) {
 			"good: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. 0 keys removed so far; d is being listed (1 of 1 servers). This instance does it."},
 		{"lists for long", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Server: "d", At: 1, Of: 1, Listing: 40}},
 			"good: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. 0 keys removed so far; d is being listed, so far for 40 s (1 of 1 servers). This instance does it."},
+		{"announces a pause", stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: at(resize.Pause).N, List: at(resize.Pause).List, Next: at(resize.Pause).Next, Announced: true}, Lists: both}},
+			"good: Keys are about to move (new: d; removed: c), when all instances know it."},
 		{"pauses", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Pause), Lists: both}},
 			"good: Keys are about to move (new: d; removed: c). Writes of these keys wait until all instances know it."},
 		{"moves", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}, Work: work},

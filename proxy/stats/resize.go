@@ -88,7 +88,7 @@ func (s *Snapshot) Resize(pool string) *ResizeSnapshot { return Entry(&s.Resizes
 var (
 	resizeStage = PerPool.Gauge("resize_stage",
 		"Stage of a change of the pool's servers. 0: none is due. 1: it waits until all instances have the same list, or until old "+
-			"values have left the servers that gain keys. 2: writes of keys that move wait. 3: keys move. 4: the old servers are listed "+
+			"values have left the servers that gain keys, or until all instances know that keys are about to move. 2: writes of keys that move wait. 3: keys move. 4: the old servers are listed "+
 			"again. 5: keys have moved, and the change ends soon. 6: keys that move are not served. 7: this instance serves no key, "+
 			"because it does not know the list in force. Absent without resize.mode flush or warm.")
 	resizeWaiting = PerPool.Gauge("resize_waiting",
@@ -112,6 +112,8 @@ func (s *ResizeSnapshot) Figures() []Figure {
 		stage = 7
 	case !s.Due():
 		stage = 0
+	case s.Announced:
+		stage = 1
 	}
 	if s.Ours {
 		left = s.Work.Left

@@ -60,7 +60,7 @@ const informedLists = 3
 type peer struct {
 	Status
 	swept [2]uint32
-	anew  bool // it was restarted and has not served since
+	anew  bool // it was restarted, and has not known the lists since
 }
 
 type peers struct {
@@ -95,7 +95,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 			if o.learns && next.at[i].N != 0 && next.at[i].Serves() == Nothing && broken == "" {
 				broken = "it serves no keys, although it can know the lists"
 			}
-			next.at[i].anew = next.at[i].anew && (next.at[i].Serves() == Nothing || next.at[i].State != next.record)
+			next.at[i].anew = next.at[i].anew && (next.at[i].Serves() == Nothing || next.at[i].State != next.record || next.at[i].Lacks() != nil)
 			if broken == "" && !next.at[i].anew && next.at[i].Serves() == Nothing {
 				broken = "it serves no keys"
 			}
@@ -149,7 +149,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 		if p.Later != 0 && p.Stage() == Stable && all && p.State == w.record {
 			change(func(w *peers, p *peer) { p.Status = p.Status.dropped() }, "drops a list", "")
 		}
-		r := Resize{Status: p.Status, swept: p.swept, wished: 1}
+		r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0}
 		stepped := r.Step(int64(time.Hour), agreed, true, func(time.Duration) bool { return all }, time.Second)
 		what, sweeps := r.Sweeps()
 		switch {

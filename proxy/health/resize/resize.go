@@ -10,7 +10,8 @@
 //	n mod 6  stage   keys that move                               the next stage begins
 //	0        Stable  are served by the old owner                  when all proxies have wished the same other list for some time, and
 //	                                                              the servers that gain keys have no old values of them
-//	1        Pause   reads: old owner; mutations wait             when n has been in the records of all servers for a WAIT
+//	1        Pause   announced: the old owner                     when the pause begins: see below
+//	                 then reads: old owner; mutations wait        when n has been in the records of all servers for a WAIT
 //	2        Move    new owner; the old one is asked and emptied  after a WAIT, and a walk that found nothing at the old owners
 //	3        Settle  new owner; the old one is emptied            after a WAIT, and a further walk that found nothing
 //	4        Cool    new owner, which may have placeholders       after a WAIT and the lifetime of a placeholder; then Stable
@@ -23,6 +24,20 @@
 // turn by the stage that it knew before. One that was started in between takes it for another Pause, and its reads may
 // miss. Two proxies may begin Settle and a turn at once: the turn has the higher number. Cool can't be reversed: mutations do
 // not empty the old owner there, so it would have to be swept.
+//
+// Mutations wait for less than a WAIT, because the pause is announced first. While it is announced (State.Announced), keys are served
+// as in Stable, but leases are short and pings frequent. The announcement has the number n of the pause. Move begins when n has been in
+// the records for a WAIT, and the pause itself for a short WAIT, which is shorter because the leases are. A proxy that
+// still has a lease after the WAIT knows the announcement. So its lease is short, and it knows the pause after the short WAIT. A pause that
+// was not announced, such as a turn, lasts for a WAIT: the same rule (State.Known).
+//
+// A release without announcements does not know short leases. If it served keys in an announcement, it could write to the old owner
+// when keys already move. So the record does not have the hash of the next list then (State.Written). Such a
+// release serves no key until the pause begins, because it lacks the list. That is safe whenever an instance starts, but
+// costs misses. If the instance knew both lists, it forgets one, and its peers see another server list. The announcement
+// then lasts until they go on in spite of that (Resize.Patience). So a pause is announced only if all instances in the list of
+// instances have the same release. Clear is not announced: an older release that lacks the next list would put it in force.
+// announce_test.go explores this with leases that end at a time.
 //
 // Mode warm goes through all stages but Clear, and moves the values. Mode flush has only Stable and
 // Clear: its values are lost. A proxy in mode flush that finds its peers in a stage of mode warm serves
@@ -81,9 +96,10 @@ const (
 
 // State is what all proxies must agree on. The zero State means that nothing is known yet.
 type State struct {
-	N    uint32 // number of the stage: it only grows
-	List uint32 // hash of the list in force
-	Next uint32 // hash of the list that will be in force; in Stable 0
+	N         uint32 // number of the stage: it only grows
+	List      uint32 // hash of the list in force
+	Next      uint32 // hash of the list that will be in force; in Stable 0
+	Announced bool   // Pause is only announced: all keys are still served as in Stable, but with short leases
 }
 
 // First returns the state of a pool without records: its first list is in force at once.
@@ -100,24 +116,73 @@ func (s State) Change() uint32 { return s.N / uint32(stages) }
 func (s State) Stage() Stage { return Stage(s.N % uint32(stages)) }
 
 // Merge returns the later of two states. Two proxies that do not reach each other may have begun the
-// same stage with different lists. The higher hash wins then.
+// same stage with different lists. The higher hash wins then. An announcement is earlier than the stage itself.
 func Merge(a, b State) State {
-	if b.N > a.N || b.N == a.N && (b.List > a.List || b.List == a.List && b.Next > a.Next) {
+	x, _ := a.Written()
+	y, _ := b.Written()
+	if cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(b.List, a.List), cmp.Compare(y, x), cmp.Compare(b.Next, a.Next)) > 0 {
 		return b
 	}
 	return a
 }
 
-// advanced returns the state after s. wish is the list that all proxies wish, and warm says whether values
-// move; only Stable uses them.
-func (s State) advanced(wish uint32, warm bool) State {
+// announcing is the hash of the next list that view records have in an announcement. It is that of no list.
+const announcing = 1
+
+// Written returns what the view records have as the next list and as the announced list (0: none). A release that does not
+// know announcements takes the next list of an announcement for one that it lacks. So it serves no key until it reads the
+// next state.
+func (s State) Written() (next, announced uint32) {
+	if s.Announced {
+		return announcing, s.Next
+	}
+	return s.Next, 0
+}
+
+// Read returns the state in a view record that has s, and an announced list.
+func (s State) Read(announced uint32) State {
+	if s.Next == announcing && announced != 0 {
+		s.Next, s.Announced = announced, true
+	}
+	return s
+}
+
+// Short reports whether leases are short, so that the pause that follows can be short.
+func (s State) Short() bool { return s.Announced }
+
+// Known returns how long the view records must have had the number N, and how long they must have had the whole state, until
+// the next state may follow. long and short are the durations of a WAIT with usual leases and with short ones.
+//
+// Once all proxies know that a pause is announced, all have short leases until they know that it has begun. So they know that
+// after a short WAIT.
+func (s State) Known(long, short time.Duration) (number, state time.Duration) {
+	switch {
+	case s.Announced:
+		return long - short, 0
+	case s.Stage() == Pause:
+		return long, short
+	}
+	return 0, long
+}
+
+// usual reports whether all keys are served by the list in force.
+func (s State) usual() bool { return s.Stage() == Stable || s.Announced }
+
+// advanced returns the state after s. wish is the list that all proxies wish, warm says whether values
+// move, and announce whether a pause is announced; only Stable uses them.
+func (s State) advanced(wish uint32, warm, announce bool) State {
 	switch s.Stage() {
 	case Stable:
 		next := State{N: stable(s.Change()) + uint32(Clear), List: s.List, Next: wish}
 		if warm {
-			next.N = stable(s.Change()) + uint32(Pause)
+			next.N, next.Announced = stable(s.Change())+uint32(Pause), announce
 		}
 		return next
+	case Pause:
+		if s.Announced {
+			s.Announced = false
+			return s
+		}
 	case Cool, Clear:
 		return State{N: stable(s.Change() + 1), List: s.Next}
 	}
@@ -204,13 +269,13 @@ func (s Status) Agrees(vote uint32) bool {
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.
 func (s Status) Serves() Service {
 	switch {
-	case s.Stage() == Stable && s.List == s.Mine && s.N != 0:
+	case s.usual() && s.List == s.Mine && s.N != 0:
 		return All
 	case s.Superseded() && s.Warm:
 		return Cooling
 	case s.Superseded():
 		return Staying
-	case s.Mine == s.Wish || (s.List != s.Mine || s.Next != s.Wish) && !s.Reversed() || s.Stage() == Stable:
+	case s.Mine == s.Wish || (s.List != s.Mine || s.Next != s.Wish) && !s.Reversed() || s.usual():
 		return Nothing
 	case !s.Warm:
 		return Staying
@@ -223,18 +288,18 @@ func (s Status) Serves() Service {
 // Superseded reports whether the list that the configuration requires is in force, and the loops must
 // now use it.
 func (s Status) Superseded() bool {
-	return s.Stage() == Stable && s.Mine != s.Wish && s.List == s.Wish
+	return s.usual() && s.Mine != s.Wish && s.List == s.Wish
 }
 
 // Reversed reports whether keys move from the list Wish to the list Mine, and not from Mine to Wish.
 func (s Status) Reversed() bool {
-	return s.Stage() != Stable && s.Mine != s.Wish && s.List == s.Wish && s.Next == s.Mine
+	return !s.usual() && s.Mine != s.Wish && s.List == s.Wish && s.Next == s.Mine
 }
 
 // Strays reports whether this process finds the servers of keys that do not move by another list than its peers: it has missed
 // the end of a change, or it was started while keys move. If no server is out, both lists have the same servers for them.
 func (s Status) Strays() bool {
-	return s.Stage() != Stable && s.Mine != s.Wish && s.Turned() != s.Reversed()
+	return !s.usual() && s.Mine != s.Wish && s.Turned() != s.Reversed()
 }
 
 // TakenBack reports whether the configuration requires the list that keys leave. The next stage is then a turn, when all
@@ -247,7 +312,7 @@ func (s Status) TakenBack() bool {
 // not know. Reads may be old then, as without this package. While keys move with their values, it serves nothing
 // instead: it would store values that the move then removes.
 func (s Status) UsesOwn() bool {
-	return s.Own && s.N != 0 && !s.Seeks && s.Stage() == Stable && s.Serves() == Nothing
+	return s.Own && s.N != 0 && !s.Seeks && s.usual() && s.Serves() == Nothing
 }
 
 // Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must
@@ -260,7 +325,7 @@ func (s Status) Forgets() bool {
 // force and, while keys move, the next one. It returns none if the process serves keys, or can't serve them by these lists.
 // When the process has learned them, its list Mine is the list in force, and it votes for its former list Mine.
 func (s Status) Lacks() (lists []uint32) {
-	if s.N == 0 || s.Mine == 0 || s.Mine != s.Wish || s.Serves() != Nothing || s.Next == s.List {
+	if s.N == 0 || s.Mine == 0 || s.Mine != s.Wish || s.Serves() != Nothing && !s.Announced || s.Next == s.List {
 		return nil
 	}
 	if s.List != s.Mine {
@@ -300,11 +365,38 @@ const (
 // zero Resize is that of a pool that does not coordinate changes: Mine is 0.
 type Resize struct {
 	Status
-	Since  int64   // when this process adopted the state
-	Held   []int64 // for each view server, the time from which its record has contained N without interruption; 0: it does not contain N
-	wished int64   // when the wish was set
-	swept  [2]uint32
-	sweeps bool
+	Held
+	Number   Held  // the same for the number N: it is known for longer than the state if a pause was announced
+	Announce bool  // the next pause is announced: all proxies know announcements, as far as this one knows
+	wished   int64 // when the wish was set
+	swept    [2]uint32
+	sweeps   bool
+}
+
+// Held says for how long view records have had something.
+type Held struct {
+	Since int64   // when this process adopted it
+	In    []int64 // for each view server, the time from which its record has had it without interruption; 0: it does not have it
+}
+
+func (h *Held) begin(now int64) {
+	h.Since = now
+	clear(h.In)
+}
+
+// hold records whether the view record of a server has it (says).
+func (h *Held) hold(server int, says bool, now int64) {
+	switch {
+	case !says:
+		h.In[server] = 0
+	case h.In[server] == 0:
+		h.In[server] = now
+	}
+}
+
+// New returns the Resize of a pool with a number of view servers.
+func New(servers int) Resize {
+	return Resize{Held: Held{In: make([]int64, servers)}, Number: Held{In: make([]int64, servers)}}
 }
 
 // PlaceholderLife is the longest lifetime of a placeholder of mode warm, in seconds. A command takes less
@@ -333,19 +425,18 @@ func (r *Resize) Read(s State, now int64) bool {
 }
 
 func (r *Resize) set(s State, now int64) {
-	r.Turns = s.Stage() == Pause && r.N+1 != s.N && (r.Stage() != Stable || s.N != stable(r.Change())+uint32(Pause)) // otherwise this process knew the stage Stable before it
-	r.State, r.Since, r.sweeps = s, now, false
-	clear(r.Held)
+	if r.N != s.N {
+		r.Turns = s.Stage() == Pause && !s.Announced && r.N+1 != s.N && (r.Stage() != Stable || s.N != stable(r.Change())+uint32(Pause)) // otherwise this process knew the stage Stable before it
+		r.Number.begin(now)
+	}
+	r.State, r.sweeps = s, false
+	r.begin(now)
 }
 
-// Hold records whether the view record of a server contains the current state (says).
-func (r *Resize) Hold(server int, says bool, now int64) {
-	switch {
-	case !says:
-		r.Held[server] = 0
-	case r.Held[server] == 0:
-		r.Held[server] = now
-	}
+// Hold records that the view record of a server has the state s. The zero State means that the record is lost.
+func (r *Resize) Hold(server int, s State, now int64) {
+	r.hold(server, s == r.State, now)
+	r.Number.hold(server, s.N == r.N, now)
 }
 
 // Step begins the next stage if that is due, and reports whether it did. agreed means that no other
@@ -389,6 +480,8 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		switch {
 		case !r.Warm || r.Serves() == Nothing || !replicated(life):
 			return false
+		case r.Announced && (r.Next != r.Wish || !ready && now < r.Since+wait):
+			return false
 		case r.TakenBack() && agreed && ready && now >= r.wished+wait:
 			r.set(r.turned(), now)
 			return true
@@ -407,7 +500,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		r.sweeps = true
 		return false
 	}
-	r.set(r.advanced(r.Wish, r.Warm && r.Mine != r.Wish), now)
+	r.set(r.advanced(r.Wish, r.Warm && r.Mine != r.Wish, r.Announce), now)
 	return true
 }
 

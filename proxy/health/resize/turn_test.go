@@ -201,7 +201,7 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 		change("drops a list", func(_ *turnWorld, p *turner) { p.Status = p.Status.dropped() })
 		return
 	}
-	r := Resize{Status: p.Status, swept: p.swept, wished: 1}
+	r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0}
 	if o == turnUnknown && i == 1 && p.Stage() != Stable {
 		r.Later = 0
 	}

@@ -1,0 +1,106 @@
+package fleet
+
+// This file checks how long writes of keys that move wait.
+
+import (
+	"slices"
+	"testing"
+
+	"ringside/proxy/ablation"
+	"ringside/proxy/health/resize"
+	"ringside/proxy/table"
+)
+
+// TestResizePause changes the servers. The pause, in which writes of keys that move wait, is short because it was announced.
+// If an instance has an older release, the pause is not announced: that instance would serve no key meanwhile.
+func TestResizePause(t *testing.T) {
+	for _, c := range []struct {
+		strict, older bool
+		most          int64
+	}{
+		{false, false, 300 * milli}, // 0.75 pings of 250 ms, and two pings that are four times as fast
+		{true, false, 1000 * milli}, // a lease of 500 ms and a request of 200 ms, with a tenth and 100 ms, and two such pings
+		{false, true, 700 * milli},
+		{true, true, 1600 * milli},
+	} {
+		f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, mode: table.Rehash, strict: c.strict, resize: table.ResizeWarm, older: c.older, cold: 60, remember: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.run(f.now + 7*second) // until all instances have read the list of instances
+		f.reload(func(l *layout) { l.gone = 2 })
+		some := func(is func(s resize.Status) bool) bool { return slices.ContainsFunc(f.stages(), is) }
+		none, announced, from, to := 0, false, int64(0), int64(0)
+		for end := f.now + 60*second; f.now < end && to == 0 && f.broken == ""; f.run(f.now + milli) {
+			announced = announced || some(func(s resize.Status) bool { return s.Announced })
+			if some(func(s resize.Status) bool { return s.Serves() == resize.Nothing }) {
+				none++
+			}
+			switch pauses := some(func(s resize.Status) bool { return s.Serves() == resize.Paused }); {
+			case from == 0 && pauses:
+				from = f.now
+			case from != 0 && !pauses:
+				to = f.now
+			}
+		}
+		if lasts := to - from; lasts <= 0 || lasts > c.most || announced == c.older || none > 0 || f.broken != "" {
+			t.Errorf("%+v: writes waited for %d ms, announced: %t, %d times no list. %s", c, lasts/milli, announced, none, f.broken)
+		} else {
+			t.Logf("%+v: writes waited for %d ms", c, lasts/milli)
+		}
+	}
+}
+
+// stopsInPause changes the servers of a strict fleet. When an instance lets writes wait, another one stops that does not know it
+// yet, and a client of it sets a key. When keys move, a client of the first one sets the same key, so that the old server does not
+// have it any more. Then the other one goes on, with the leases that it had before. stopsInPause reports whether the old server
+// gets its value.
+func stopsInPause(seed uint64, off ablation.Set) (late bool) {
+	f := newFleet(scenario{sidecars: 2, apps: 1, servers: 3, mode: table.Rehash, strict: true, resize: table.ResizeWarm, cold: 5, ablate: ablations{Set: off}}, seed, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	k := f.values[0]
+	old := int(hash([]byte(k.name)) % 3)
+	f.reload(func(l *layout) { l.gone = old })
+	find := func(what resize.Service) int {
+		return slices.IndexFunc(f.stages(), func(s resize.Status) bool { return s.Serves() == what })
+	}
+	wait := func(is func() bool) {
+		for end := f.now + 60*second; f.now < end && !is(); f.run(f.now + milli/4) {
+		}
+	}
+	set := func(i int) {
+		a := f.apps[i]
+		a.todo = append(a.todo, func() *op { return a.store(k, "set") })
+		a.next()
+	}
+	f.run(f.now + 3*second)
+	wait(func() bool { return find(resize.Paused) >= 0 })
+	first := find(resize.Paused)
+	f.sidecars[1-first].pause()
+	set(1 - first)
+	wait(func() bool { return find(resize.Moving) >= 0 })
+	acked := k.acked
+	set(first)
+	wait(func() bool { return k.acked != acked })
+	for _, p := range f.paths[1-first] { // it does not read at once that keys move
+		p.slow = 20 * milli
+	}
+	f.sidecars[1-first].resume()
+	for end := f.now + 100*milli; f.now < end; f.run(f.now + milli/4) {
+		late = late || slices.Contains(f.nodes[old].store.Keys(), k.name)
+	}
+	return late
+}
+
+// TestResizeStop stops an instance in a pause. With a rule of the pause left out, it writes to the old server when keys move.
+func TestResizeStop(t *testing.T) {
+	for name, off := range map[string]ablation.Set{"": {}, "leases are not short": {Short: true}, "a pause that was not announced is short": {Begun: true}} {
+		late := false
+		for seed := uint64(0); seed < 3 && !late; seed++ {
+			late = stopsInPause(seed, off)
+		}
+		if late != (name != "") {
+			t.Errorf("%q: the old server gets a value: %t", name, late)
+		}
+	}
+}
