@@ -570,6 +570,9 @@ func (r *Rule) behind() Mask {
 	return ^Mask(0)
 }
 
+// IsPlainGet reports whether the rule only forwards a get to replicas, so that no ask depends on a reply.
+func (r *Rule) IsPlainGet() bool { return r.stage == reading }
+
 // IsDone reports whether no ask is in flight and none will follow.
 func (r *Rule) IsDone() bool { return r.settled && r.open == 0 && r.given == r.n }
 

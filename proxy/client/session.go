@@ -6,6 +6,7 @@ package client
 import (
 	"bytes"
 	"log/slog"
+	"sync/atomic"
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
@@ -40,6 +41,8 @@ type Session struct {
 
 	pacing
 	room
+
+	abandoned atomic.Bool // the client gets no more replies: see Abandoned
 
 	spoken    bool  // the client has sent something
 	binary    bool  // the client's first byte was that of a binary frame
@@ -389,6 +392,7 @@ func (s *Session) gone() {
 // abandon drops everything that the client waits for. Requests in the queue of a server stay
 // there; their exchanges discard the replies.
 func (s *Session) abandon() {
+	s.abandoned.Store(true)
 	if s.Head != nil {
 		s.e.Awaiting--
 	}
@@ -400,6 +404,9 @@ func (s *Session) abandon() {
 	}
 	s.Head, s.Tail, s.InFlight, s.more = nil, nil, 0, 0
 }
+
+// Abandoned reports whether the client does not get the replies to its commands any more. Any loop may call it.
+func (s *Session) Abandoned() bool { return s.abandoned.Load() }
 
 // drop frees everything that the client waits for, has sent and was to receive.
 func (s *Session) drop() {

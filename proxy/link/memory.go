@@ -22,13 +22,15 @@ import (
 // At the limit, the following happens in this order:
 //
 //  1. Free memory kept for reuse is released.
-//  2. A storage command whose data does not fit gets SERVER_ERROR out of memory storing object.
+//  2. A storage command of 16 KiB or more whose data does not fit gets SERVER_ERROR out of memory storing object.
 //  3. The connections that waste the most memory lose it until an eighth of the limit is free: their memory, multiplied
 //     by the time for which Ringside has waited for them to send or to read, is the largest. A client
 //     is closed. On a server connection, the requests not sent yet get SERVER_ERROR out of memory.
-//  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory.
+//  4. If that is not enough, all requests of clients to servers get SERVER_ERROR out of memory, and all storage
+//     commands the error of 2.
 //
-// Requests already sent to servers cannot be released: timeouts limit them.
+// Requests already sent to servers cannot be released: timeouts limit them. A value in the reply to one is discarded as
+// it arrives if no client gets it any more.
 type accounts struct {
 	all         *atomic.Int64 // memory of all loops, in bytes
 	Booked      atomic.Int64  // this loop's part of all: the value of Buffers.Held when all was last updated

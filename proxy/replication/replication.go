@@ -417,6 +417,11 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 	}
 }
 
+// NeedsValue reports whether the value in a reply is needed. That of a plain get is only for the client.
+func (c *command) NeedsValue(t *task.Task, _ int) bool {
+	return c.moving != nil || !c.rule.IsPlainGet() || t.AwaitsReply()
+}
+
 func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	a := &c.asks[id]
 	o := c.outcome(t, a, r)
@@ -429,7 +434,9 @@ func (c *command) HandleReply(t *task.Task, id int, r *upstream.Result) {
 	if c.refuses(a, r) {
 		c.refused |= 1 << a.Replica
 	}
-	a.result = t.Keep(r)
+	if a.result = t.Keep(r); t.ClientDone && !c.NeedsValue(t, id) {
+		t.Forget(&a.result)
+	}
 	o.Late = c.e.Now-a.at > int64(lateAfter)
 	c.rule.HandleOutcome(id, o)
 	switch {
@@ -604,6 +611,10 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 			t.AnswerKind(k)
 			return false
 		}
+		if a.result.NoValue { // the client has gone
+			t.Answer(&a.result, nil)
+			return false
+		}
 		task.Hide(&a.result, a.op, a.dialect, a.added)
 		if c.readsSource(t, a) {
 			c.keepFound(t, a)
@@ -626,6 +637,9 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 			}
 		}
 		t.Answer(&a.result, token)
+		if !c.NeedsValue(t, s.Answer) {
+			t.Forget(&a.result)
+		}
 	case replicate.Done:
 		t.AnswerKind(wire.Deleted)
 	case replicate.Absent:

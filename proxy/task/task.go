@@ -27,6 +27,7 @@ type Task struct {
 	ClientLoop *Tasks           // the loop of the task's client
 	x          *client.Exchange // the task's exchange on ClientLoop; nil: an internal task, or a step. Only ClientLoop may use it
 	step       *step            // set if the task is a step of another task, which gets the reply; nil: the task is no step
+	session    *client.Session  // the task's client; other loops than ClientLoop may only use its method Abandoned; nil: as for x
 	ClientDone bool             // the client has its reply, or the task has no client
 	Loop       *Tasks           // the loop that runs the task: another one than ClientLoop if Loops.Owner says so
 	Route      *routing.Route   // the route of the key, as the loop in the field Loop has it
@@ -189,7 +190,7 @@ type unsentAsk struct {
 // several. key is decoded, and wrote is the key as the client wrote it. The client's reply is a
 // part of x, in that share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
+	t := &Task{ClientLoop: e, x: x, session: x.Session, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
 	t.Deadline = x.PieceStart() + int64(rt.Timeouts.Deadline)
 	x.Session.NeedsTask(x)
 	switch {
@@ -308,6 +309,25 @@ func (t *Task) Keep(r *upstream.Result) upstream.Result {
 		t.hold(len(r.Bytes))
 	}
 	return *r
+}
+
+// Forget drops the bytes of r, which Keep has returned.
+func (t *Task) Forget(r *upstream.Result) {
+	if t.Raw != nil {
+		t.hold(-len(r.Bytes))
+	}
+	r.Bytes = nil
+}
+
+// NeedsValue reports whether the value in the reply to the request with the number id is needed.
+func (t *Task) NeedsValue(id int) bool {
+	rule, ok := t.Rule.(interface{ NeedsValue(t *Task, id int) bool })
+	return !ok || rule.NeedsValue(t, id)
+}
+
+// AwaitsReply reports whether a client, or the task that t is a step of, waits for the reply to t.
+func (t *Task) AwaitsReply() bool {
+	return !t.ClientDone && (t.session == nil || !t.session.Abandoned() || t.Route.Near != nil) // other clients may wait for the near cache to store the value
 }
 
 // Client returns the number of the client: t is an upstream.Asker.
@@ -481,6 +501,10 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
 		x.Emit(nil, t.instead)
+	case r.NoValue: // the client has gone
+		x.Hit(t.share)
+		x.Outcome = stats.Hit
+		return stats.Hit, 0
 	case rep.Kind == wire.ServerError && t.Op <= wire.Gats:
 		x.FailByServer(t.share, server, string(rep.Line.Of(r.Bytes)))
 	case t.Req.Dialect == wire.Text && t.Op <= wire.Gats:

@@ -174,6 +174,15 @@ type Asker interface {
 	Client() uint64
 }
 
+// valueAsker is an Asker that may not need the value in a reply, because no client will get it. Such a value is
+// discarded as it arrives, so that it uses no memory.
+type valueAsker interface {
+	Asker
+
+	// NeedsValue reports whether the value in the reply to the request with the number id is needed.
+	NeedsValue(id int) bool
+}
+
 // pinger is an Asker that needs only any reply, because it checks whether a server is alive. If the
 // server is too old for the request, the command version is sent instead.
 type pinger interface {
@@ -190,6 +199,8 @@ type Result struct {
 	Reply  wire.Reply // the first reply line or VALUE in Bytes, parsed; its Kind is NoReply if there is none
 	ConnEpoch
 	Failure
+
+	NoValue bool // the value in the reply was discarded, so Bytes has only the line before it: see valueAsker
 
 	// LateAction says what is sent after the request, if it is a mutation that may run late. The
 	// Asker may change the LateAction in Answered.
@@ -266,7 +277,8 @@ func (e *Servers) AskAttempt(c *Conn, a *Attempt, t *table.Timeouts, needs wire.
 	c.Enqueue(a, t, needs, line)
 }
 
-// Collector collects the whole reply to an attempt and passes it to an Asker.
+// Collector collects the whole reply to an attempt and passes it to an Asker. It discards a value that arrives in
+// pieces if the Asker does not need it.
 type Collector struct {
 	To     Asker
 	ID     int
@@ -286,6 +298,26 @@ func (w *Collector) Reply(_ *Conn, a *Attempt, r *wire.Reply, b []byte) (taken i
 	}
 	return 0
 }
+
+// Streams reports whether the value is to be discarded.
+func (w *Collector) Streams(*wire.Reply, []byte) bool {
+	to, ok := w.To.(valueAsker)
+	return ok && !to.NeedsValue(w.ID)
+}
+
+// Begin keeps the line before a value that is discarded.
+func (w *Collector) Begin(_ *Conn, _ *Attempt, r *wire.Reply, b []byte) (taken int) {
+	line := b[:r.Body.Start]
+	w.result.Bytes, w.result.Reply, w.result.NoValue = append(w.room[:0], line...), *r, true
+	w.result.Reply.Body, w.result.Reply.Size = wire.Span{}, len(line)
+	return 0
+}
+
+// More discards a part of a value.
+func (w *Collector) More(*Conn, *Attempt, []byte, bool) (taken int) { return 0 }
+
+// IsSlow reports false: a discarded value does not wait for a client.
+func (w *Collector) IsSlow() bool { return false }
 
 func (w *Collector) Done(c *Conn, a *Attempt) {
 	w.result.Server, w.result.ConnEpoch = c.Server, c.EpochOf(a)
