@@ -92,7 +92,7 @@ func (e *Engine) Serve(s *client.Session, raw []byte) (taken bool) {
 			e.refuse(s, raw)
 			return false
 		}
-		if r.Op.Stores() && e.Scarce(len(raw)) {
+		if r.Op.Stores() && e.LacksMemory(len(raw)) {
 			e.refuseMemory(s, raw, 0)
 			return false
 		}

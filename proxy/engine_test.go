@@ -5,6 +5,7 @@ package proxy_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +96,40 @@ func TestMemoryOfQueues(t *testing.T) {
 	}
 	if n := s.Engine.Count.TooLarge; n != 0 {
 		t.Errorf("%d values are counted as too long", n)
+	}
+}
+
+// TestSmallValuesAtTheMemoryLimit checks that a small value is stored when limits.memory is reached, and a large value
+// is rejected. The client that uses most of the memory is closed.
+func TestSmallValuesAtTheMemoryLimit(t *testing.T) {
+	for size, want := range map[int]string{
+		50:     "STORED\r\n",
+		20_000: "SERVER_ERROR out of memory storing object\r\n",
+	} {
+		s := conversation.New(t)
+		s.Pool([]string{"main", "servers=s1"})
+		s.SetLimits([]string{"memory=1000000"})
+		s.Begin()
+		hoard, c := s.Endpoint("c1"), s.Endpoint("c2")
+		s.Line("c1 full")
+		for range 5 {
+			s.Line("c1 > get a1")
+			s.Line("s1 < get a1")
+			s.Line("s1 > VALUE a1 0 60000\\r\\n\\")
+			s.Line("s1 >* 60000 x")
+			s.Line("s1 > \\r\\nEND")
+		}
+		s.Engine.Trim()
+		s.Wakeup(func() { s.Engine.Buffers.Hold(int(s.Engine.FreeMemory()) - 10) })
+		s.Wakeup(func() {
+			s.Engine.Bytes(c.Link, []byte(fmt.Sprintf("add a1 0 0 %d\r\n%s\r\n", size, strings.Repeat("x", size))))
+		})
+		if server := s.Endpoint("s1"); server.Got.Len() > 0 {
+			s.Wakeup(func() { s.Engine.Bytes(server.Link, []byte("STORED\r\n")) })
+		}
+		if got := c.Got.String(); got != want || hoard.State != "aborted" {
+			t.Errorf("%d bytes: the client has got %q, want %q; the other client is %q", size, got, want, hoard.State)
+		}
 	}
 }
 

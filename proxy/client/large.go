@@ -58,6 +58,10 @@ type room struct {
 	whole int            // length of the request of which the beginning has arrived
 }
 
+// LacksMemory reports whether a storage command of n bytes must be rejected because limits.memory is reached. A command
+// that is not large is rejected only if closing the clients that use most has not freed enough.
+func (e *Clients) LacksMemory(n int) bool { return (n >= largeRequest || e.MemoryFull) && e.Scarce(n) }
+
 // memoryUsed reports whether the buffers of large requests may not simply grow, because more than a quarter of
 // limits.memory is in use. Buffers that are kept for reuse do not count.
 func (e *Clients) memoryUsed() bool {
@@ -91,7 +95,7 @@ func (s *Session) receives(have int) bool {
 			s.Need = whole
 		}
 	}
-	return !e.Scarce(link.SizeOf(s.Need))
+	return whole < largeRequest && !e.MemoryFull || !e.Scarce(link.SizeOf(s.Need))
 }
 
 // mayTake reports whether half of limits.memory is unused even if a client takes memory for n bytes.
