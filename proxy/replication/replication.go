@@ -655,7 +655,12 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		t.Fail("no replica of the key is in use", stats.Unavailable)
 	default:
 		why, o := "too few replicas have stored the write", stats.ServerFault
-		if t.Op <= wire.Gats {
+		if t.Op <= wire.Gats && c.awaitsLease() {
+			if c.awaitLease(t) {
+				return false
+			}
+			why, o = uncertain, stats.Unavailable
+		} else if t.Op <= wire.Gats {
 			why, o = "no replica that replied has the key, and one that can't be reached may have it", stats.Unavailable
 		} else if c.since > 0 {
 			why, o = unsure, stats.Unavailable

@@ -5,6 +5,7 @@ package replication
 
 import (
 	"cmp"
+	"slices"
 
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
@@ -160,6 +161,43 @@ func (c *command) outlook(t *task.Task) uint64 {
 		}
 	}
 	return c.generation()<<replicate.Max | usable
+}
+
+// awaitsLease reports whether the command could not ask some replicas only because this process had no lease on
+// their servers, or a late delete of the key was in flight there. The servers are up, so that soon ends.
+func (c *command) awaitsLease() (awaits bool) {
+	for i := range c.replicas {
+		m := &c.replicas[i]
+		switch c.room.states[i].State {
+		case replicate.Suspect:
+			if m.Server.Down || m.Pool.View.Suspected(m.Index) {
+				return false
+			}
+			awaits = true
+		case replicate.Leaving, replicate.Gone:
+			return false
+		}
+	}
+	return awaits
+}
+
+// awaitLease makes t, a read for which awaitsLease is true, start again when it can ask more replicas. It does nothing and
+// returns false if a replica has failed, or the deadline has passed.
+func (c *command) awaitLease(t *task.Task) bool {
+	e, usable := c.e, true
+	if !c.rule.IsDone() || e.Now >= t.Deadline || slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.kind != replicate.Miss && a.kind != replicate.Marked }) {
+		return false
+	}
+	for i := range c.replicas {
+		m := &c.replicas[i]
+		usable = usable && (c.room.states[i].State != replicate.Suspect || m.leased(e.Now) && !m.Server.HasLateDelete(t.Key))
+	}
+	if t.WaitReason = uncertain; usable {
+		e.Ready(t)
+	} else {
+		e.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
+	}
+	return true
 }
 
 // sure reports whether the reply that the rule has settled on still counts.
