@@ -424,13 +424,19 @@ func (l *single) end(t *task.Task) {
 	case l.read || l.failed == nil && sure:
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
-		if l.main.Bytes != nil && t.Op.Stores() && (l.class == blind || isStored(l.main.Reply.Kind)) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
+		applied := l.main.Bytes != nil && isStored(l.main.Reply.Kind)
+		if l.main.Bytes != nil && t.Op.Stores() && (l.class == blind || applied) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
-		if l.failed != nil {
+		switch {
+		case l.failed != nil && applied && !t.Op.Stores():
+			t.Fail("the command was carried out, but the key could not be deleted at the other server that may have it: "+l.failed.Why, l.failed.Outcome)
+		case l.failed != nil:
 			t.Fail(l.failed.Why, l.failed.Outcome)
-		} else {
+		case t.Op.Stores():
 			t.Fail("other instances may not see the write: the key was deleted", stats.Unavailable)
+		default:
+			t.Fail("other instances may not see the write", stats.Unavailable)
 		}
 	}
 }
