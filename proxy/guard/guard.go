@@ -14,6 +14,7 @@ import (
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/link"
+	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
@@ -33,11 +34,10 @@ type Guard struct {
 	piece   int       // number of Miss records that clearLeft may still process before the next Tick
 
 	polls    []*poll                    // polls of servers: one for each key that has waiting gets
-	polling  map[string]*poll           // polls by the pool and the key: see nameOf
 	waiting  int                        // number of waiting gets
 	nextPoll map[*upstream.Server]int64 // by server: earliest time of the next poll, on the loop's clock
 
-	rebuilds rebuilds                       // what is remembered of rebuilds that have not ended, by the hash of the key
+	rebuilds rebuilds                       // what is remembered of rebuilds that have not ended
 	off      map[*upstream.Server]offReason // servers for which the guard is off
 
 	chance *rand.Rand
@@ -46,14 +46,14 @@ type Guard struct {
 // New returns the guard of the loop with the number n, which seeds its random numbers.
 func New(tasks *task.Tasks, n uint64) *Guard {
 	return &Guard{
-		Tasks: tasks, misses: newMissTable(), piece: leavePiece, polling: map[string]*poll{}, nextPoll: map[*upstream.Server]int64{},
+		Tasks: tasks, misses: newMissTable(), piece: leavePiece, nextPoll: map[*upstream.Server]int64{},
 		rebuilds: rebuilds{}, off: map[*upstream.Server]offReason{}, chance: rand.New(rand.NewPCG(n, 13)),
 	}
 }
 
-// nameOf returns the name of t's key across pools: the same key in another pool is
+// nameOf returns the name of a key across pools: the same key in another pool is
 // another key. Different listeners and stripped prefixes can refer to the same key.
-func nameOf(t *task.Task) string { return t.Route.Pool.ID + "\x00" + string(t.Key) }
+func nameOf(rt *routing.Route, key []byte) string { return rt.Pool.ID + "\x00" + string(key) }
 
 // clientState is what the guard knows of a client connection that uses guarded routes. All loops
 // of the process share it.
@@ -173,7 +173,7 @@ func (g *Guard) serves(t *task.Task) bool {
 	if l == nil { // the key was not guarded yet when the request arrived
 		l = &rule{party: &clientState{g: g, missClient: missClient{ID: t.Asker}}}
 	}
-	l.g, l.RouteGuard, l.copies = g, t.Route.Guard, nil
+	l.g, l.RouteGuard, l.key, l.copies = g, t.Route.Guard, nameOf(t.Route, t.Key), nil
 	l.fast.arrive(g)
 	if t.Route.Copies.Copies != 0 {
 		if l.name, l.copies = t.Key, replicaReplyFor(t.Route, t.Key); l.copies == nil {
@@ -249,7 +249,7 @@ func (l *rule) start(t *task.Task) bool {
 	case t.Req.Letters.Has('I') && (t.Op == wire.Cas || t.Op == wire.Delete):
 		l.rewrite(t)
 		l.invalidate(t)
-	case compares(t) || changes(t) && l.misses(t) != nil:
+	case compares(t) || changes(t) && l.misses() != nil:
 		l.rewrite(t)
 		l.byToken(t)
 	case t.Op == wire.Get && !t.Req.Letters.Has('N'):
@@ -334,7 +334,9 @@ func (g *Guard) tidy() {
 			g.At(link.GuardTimer, p.next())
 			continue
 		}
-		delete(g.polling, p.key)
+		s := g.rebuilds[p.key]
+		s.poll = nil
+		g.rebuilds.tidy(p.key, s)
 	}
 	clear(g.polls[len(kept):])
 	g.polls = kept

@@ -42,8 +42,8 @@ func (l *rule) scope() Scope {
 
 // misses returns the record of the misses of t's key that no set has followed yet, in the scope
 // of t's client. It returns nil if there is none.
-func (l *rule) misses(t *task.Task) *Miss {
-	return l.g.misses.Find(l.scope(), &l.party.missClient, nameOf(t))
+func (l *rule) misses() *Miss {
+	return l.g.misses.Find(l.scope(), &l.party.missClient, l.key)
 }
 
 // event returns an Event of kind k with the present time.
@@ -83,16 +83,14 @@ func (l *rule) record(t *task.Task, s *Item) *Miss {
 		return nil
 	}
 	loops, _ := g.Loops.Count(g.Tasks)
-	return g.misses.Record(l.scope(), &l.party.missClient, nameOf(t), seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
+	return g.misses.Record(l.scope(), &l.party.missClient, l.key, seen, max(g.Clients.Limits.Tickets/max(loops, 1), 1))
 }
 
 // knows ends the recorded miss of t's key, if t's client sends one request at a time. The kind k
 // says why: the client gets the value (Found), the reply to its delete (Deleted), or the reply to
 // another command that has changed the item (Changed).
-func (l *rule) knows(t *task.Task, k Kind) { l.endMiss(nameOf(t), k) }
-
-func (l *rule) endMiss(name string, k Kind) {
-	if m := l.g.misses.Find(l.scope(), &l.party.missClient, name); m != nil {
+func (l *rule) knows(k Kind) {
+	if m := l.misses(); m != nil {
 		l.g.misses.Apply(l.scope(), m, l.event(k))
 	}
 }
@@ -107,8 +105,8 @@ func Expects(s *client.Session) bool {
 // value. It runs on the loop of t.
 func (g *Guard) Shown(t *task.Task) {
 	if l, _ := t.Rule.(*rule); l != nil && t.Route.Guard != nil {
-		l.g, l.RouteGuard = g, t.Route.Guard
-		l.knows(t, Found)
+		l.g, l.RouteGuard, l.key = g, t.Route.Guard, nameOf(t.Route, t.Key)
+		l.knows(Found)
 	}
 }
 
@@ -120,10 +118,10 @@ func (g *Guard) Found(s *client.Session, rt *routing.Route, key []byte) {
 	if p == nil || !p.Expects(hash) {
 		return
 	}
-	l, name := &rule{RouteGuard: rt.Guard, party: p}, rt.Pool.ID+"\x00"+string(key)
+	l := &rule{RouteGuard: rt.Guard, party: p, key: nameOf(rt, key)}
 	g.OnLoop(hash, func(g *Guard) {
 		l.g = g
-		l.endMiss(name, Found)
+		l.knows(Found)
 	})
 }
 
@@ -148,7 +146,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 	if l.Hide {
 		return nil, Write, 0
 	}
-	if m = l.misses(t); m == nil {
+	if m = l.misses(); m == nil {
 		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
@@ -178,7 +176,7 @@ func (l *rule) rebuild(t *task.Task) bool {
 		m.waiting = append(m.waiting, t)
 	case Refuse:
 		if m != nil {
-			l.came(t, m.Win)
+			l.came(m.Win, false)
 		}
 		l.Learned.Count(stats.GuardVoid)
 		l.say(t, wire.NotStored)
@@ -200,8 +198,7 @@ func (l *rule) rebuilt(t *task.Task, r *upstream.Result) {
 		l.tooLate(t, wire.Exists)
 	default:
 		s := itemOf(r)
-		l.came(t, b.Win)
-		delete(l.g.rebuilds, t.Hash)
+		l.came(b.Win, true)
 		if b.Wins {
 			l.Learned.Count(stats.GuardFill)
 			l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
@@ -241,16 +238,16 @@ func (l *rule) refuse(t *task.Task) {
 
 // came records that a set of the key has arrived, even if it is not stored. So the key no longer
 // counts as one that clients never fill. w is the lease of the miss before the set.
-func (l *rule) came(t *task.Task, w *leaseRecord) {
+func (l *rule) came(w *leaseRecord, stored bool) {
 	w.End(true)
-	l.g.rebuilds.Filled(t.Hash)
+	l.g.rebuilds.Filled(l.key, stored)
 }
 
 // tooLate ends a set after a miss that was not stored, because the item had changed (k is Exists) or was
 // gone. If the rebuild took longer than the lease, the guard learns a longer lease.
 func (l *rule) tooLate(t *task.Task, k wire.Kind) {
 	b := l.bound
-	l.came(t, b.Win)
+	l.came(b.Win, false)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
 	} else {
@@ -320,7 +317,7 @@ func (g *Guard) cancel(p *clientState, m *Miss) {
 	}
 	rt.Learned.Count(stats.GuardLeaseCanceled)
 	if m.Win != nil && m.Win.Strike {
-		g.rebuilds.Of(m.Hash).Add(-1, rt, g.Now)
+		g.rebuildOf(m.name).Add(-1, rt, g.Now)
 	}
 	keep := int64(0)
 	if m.Left > 0 {

@@ -231,7 +231,7 @@ func (l *rule) waitsFirst() bool { return l.Stale > 0 && l.Late == table.LateSta
 // servesOld reports whether t may get the old value s now, while another client rebuilds the
 // value.
 func (l *rule) servesOld(t *task.Task, s *Item) bool {
-	return l.mayServe(s) && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(t, s)
+	return l.mayServe(s) && (l.final || !l.waitsFirst()) && !mustBeFresh(t) && !l.rebuilds(l.misses(), s)
 }
 
 // spare returns how long an old value is kept after the time in which it may be served, in
@@ -379,7 +379,7 @@ func (l *rule) lookedAtLease(t *task.Task, r *upstream.Result, s *Item) {
 // lease holder.
 func (l *rule) grantLease(t *task.Task, s *Item) {
 	l.Learned.Won(l.g.Now)
-	strike := l.g.rebuilds.Of(t.Hash).Won(l.RouteGuard, l.g.Now)
+	strike := l.g.rebuildOf(l.key).Won(l.RouteGuard, l.g.Now)
 	if m := l.miss(t, s); m != nil && s.Won {
 		l.g.misses.Won(m, strike, l.g.Now)
 	}
@@ -418,7 +418,7 @@ func (l *rule) late(t *task.Task, s *Item) {
 		l.miss(t, nil)
 		return
 	}
-	if m := l.misses(t); l.rebuilds(t, s) { // t's client is itself expected to rebuild, so it must not wait for the rebuild
+	if m := l.misses(); l.rebuilds(m, s) { // t's client is itself expected to rebuild, so it must not wait for the rebuild
 		s.Won = m.Won
 		won := m.Win
 		if m = l.miss(t, s); m != nil {
@@ -447,18 +447,12 @@ func (l *rule) unheld(t *task.Task, s *Item) {
 	}
 }
 
-// rebuilds reports whether t's client already has a miss of the item s, so it is expected to
-// rebuild it. Such a client must not wait for itself, and must not get the value that it is about
-// to replace.
-func (l *rule) rebuilds(t *task.Task, s *Item) bool {
-	own, scope := l.misses(t), l.scope()
+// rebuilds reports whether own, the miss that the client already has, is a miss of the item s, so the
+// client is expected to rebuild it. Such a client must not wait for itself, and must not get the value
+// that it is about to replace.
+func (l *rule) rebuilds(own *Miss, s *Item) bool {
+	scope := l.scope()
 	return own != nil && formatCas(own.CAS) == string(s.Cas) && !scope.Shared && !scope.AfterMiss
-}
-
-// Overdue reports whether the lease holder of an item with this cas has not filled it for the
-// time of a lease.
-func (g *Guard) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte) bool {
-	return g.rebuilds.Overdue(rt, hash, cas, g.Now)
 }
 
 // watch cancels the lease of the item s if the lease holder has not filled it for the time of a
@@ -467,10 +461,10 @@ func (l *rule) watch(t *task.Task, s *Item) {
 	if s.IsTombstone() || len(s.Cas) == 0 || l.g.Ablation.Watch {
 		return
 	}
-	switch is := l.g.rebuilds.Of(t.Hash); {
+	switch is := l.g.rebuildOf(l.key); {
 	case is.holder != string(s.Cas):
 		is.holder, is.since = string(s.Cas), l.g.Now
-	case l.g.Overdue(l.RouteGuard, t.Hash, s.Cas):
+	case is.Overdue(l.RouteGuard, s.Cas, l.g.Now):
 		l.Learned.Count(stats.GuardLeaseExpired)
 		l.g.cancelLease(l.RouteGuard, l.here(t), s)
 		is.holder = ""
@@ -523,7 +517,7 @@ func (l *rule) serveOld(t *task.Task, r *upstream.Result, s *Item) {
 // show answers t with the value r in the client's protocol.
 func (l *rule) show(t *task.Task, r *upstream.Result, s *Item) {
 	if !l.outdated {
-		l.knows(t, Found)
+		l.knows(Found)
 	}
 	b := []byte(nil)
 	if t.Req.Dialect == wire.Meta {

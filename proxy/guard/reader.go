@@ -144,7 +144,7 @@ func (p *Reader) fresh(r *task.Read, a *upstream.Attempt, s *Item) bool {
 	if rt == nil || rt.Guard == nil || s.SecondsLeft() <= int64(rt.Guard.Stale/time.Second) {
 		return false
 	}
-	return !p.Overdue(rt.Guard, p.Loops.HashKey(r.Name), s.Cas) // if the lease holder is overdue, a task handles the reply, and may cancel the lease
+	return !p.rebuilds[nameOf(rt, r.Name)].Overdue(rt.Guard, s.Cas, p.Now) // if the lease holder is overdue, a task handles the reply, and may cancel the lease
 }
 
 // Resume makes t continue with the reply res.

@@ -1,24 +1,27 @@
 package guard
 
-// This file remembers which keys clients do not rebuild: because they are not in the database or too
-// large, or because the lease holder has ended or is slow.
+// This file remembers rebuilds that have not ended: which gets wait for them, and which keys clients do
+// not rebuild, because they are not in the database or too large, or because the lease holder has ended
+// or is slow.
 
 import (
+	"maps"
 	"time"
 
 	"ringside/proxy/routing"
 )
 
-// rebuilds has, by the hash of the key, what a loop remembers of rebuilds that have not ended. If two keys
-// share a hash, gets of both do not wait, which does no harm.
-type rebuilds map[uint64]*rebuild
+// rebuilds has what a loop remembers of rebuilds that have not ended, by the name of the key: see
+// rule.key.
+type rebuilds map[string]*rebuild
 
 // rebuild is what a loop remembers of a key: the leases that were granted since the last set of the key,
-// and the lease holder that other clients wait for.
+// the lease holder that other clients wait for, and the gets that wait.
 type rebuild struct {
 	strikes
 	holder string // cas of the item with the lease; empty: no get has waited for the lease holder
 	since  int64  // when the first get on this loop began to wait for the lease holder
+	poll   *poll  // the gets that wait; nil: none
 }
 
 // strikes counts the leases of a key that were granted without a set in between.
@@ -28,31 +31,41 @@ type strikes struct {
 	until int64 // until this time gets of the key do not wait
 }
 
-// maxWatched limits how many keys a loop remembers.
+// maxWatched limits how many keys without waiting gets a loop remembers.
 const maxWatched = 4096
 
 // Unfilled is how many leases of a key in a row must end without a set before gets of the key
 // stop waiting.
 const Unfilled = 2
 
-// Of returns what the loop remembers of a key, so that the caller can change it.
-func (n rebuilds) Of(hash uint64) *rebuild {
-	s := n[hash]
+// rebuildOf returns what the loop remembers of a key, so that the caller can change it.
+func (g *Guard) rebuildOf(key string) *rebuild {
+	s := g.rebuilds[key]
 	if s == nil {
-		if len(n) >= maxWatched {
-			clear(n)
+		if len(g.rebuilds)-len(g.polls) >= maxWatched {
+			maps.DeleteFunc(g.rebuilds, func(_ string, s *rebuild) bool { return s.poll == nil })
 		}
 		s = &rebuild{}
-		n[hash] = s
+		g.rebuilds[key] = s
 	}
 	return s
 }
 
 // Filled records that a set of the key has arrived, so the key does not count as one that clients never
-// fill.
-func (n rebuilds) Filled(hash uint64) {
-	if s := n[hash]; s != nil {
-		s.strikes = strikes{}
+// fill. If a server has stored the value, the rebuild has ended.
+func (n rebuilds) Filled(key string, stored bool) {
+	if s := n[key]; s != nil {
+		if s.strikes = (strikes{}); stored {
+			s.holder, s.since = "", 0
+		}
+		n.tidy(key, s)
+	}
+}
+
+// tidy removes the entry s of the key if it has nothing to remember.
+func (n rebuilds) tidy(key string, s *rebuild) {
+	if *s == (rebuild{}) {
+		delete(n, key)
 	}
 }
 
@@ -76,16 +89,9 @@ func (s *strikes) Add(count int, rt *routing.RouteGuard, now int64) {
 	}
 }
 
-// NeverFilled reports whether gets of a key should not wait, because clients do not fill it.
-func (n rebuilds) NeverFilled(hash uint64, now int64) bool {
-	s := n[hash]
-	return s != nil && s.until > now
-}
-
 // Overdue reports whether the lease holder of an item with this cas has stored no value for the
 // time of a lease. The time counts from the first get on this loop that waits for the lease
 // holder.
-func (n rebuilds) Overdue(rt *routing.RouteGuard, hash uint64, cas []byte, now int64) bool {
-	s := n[hash]
+func (s *rebuild) Overdue(rt *routing.RouteGuard, cas []byte, now int64) bool {
 	return s != nil && s.holder == string(cas) && now-s.since > int64(time.Second)*leaseSeconds(rt)
 }

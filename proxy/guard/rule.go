@@ -27,6 +27,7 @@ type rule struct {
 	failover.Spot
 	*routing.RouteGuard
 	g         *Guard
+	key       string // the name of the key across pools: see nameOf
 	party     *clientState
 	since     int64  // when the command arrived, on the loop's clock
 	followers uint64 // value of clientState.followers when the command arrived
@@ -195,7 +196,7 @@ func (l *rule) broken(t *task.Task, r *upstream.Result) {
 // server is in RETURN, end deletes the older item on that server. It also checks that all instances
 // see the write.
 func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
-	l.g.wake(t)
+	l.g.wake(l.key)
 	if l.kind = k; r == nil {
 		l.kept.Bytes = nil
 	} else {

@@ -489,7 +489,7 @@ func (l *rule) changed(t *task.Task, r *upstream.Result) {
 		return
 	}
 	l.wrote = true
-	l.knows(t, Changed)
+	l.knows(Changed)
 	line := append(slices.Clone(l.number), wire.CRLF...)
 	if t.Req.Dialect == wire.Meta {
 		s := itemOf(r)

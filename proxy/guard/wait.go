@@ -20,7 +20,7 @@ import (
 // poll repeats the get of a key that has waiting gets. Only its loop uses it.
 type poll struct {
 	g        *Guard
-	key      string              // pool and key: see nameOf
+	key      string              // the name of the key across pools: see nameOf
 	rt       *routing.RouteGuard // route of the get that has created the poll
 	here     itemPlace           // server of the key, and name of the key on that server
 	held     []*held             // the gets that wait for the key; the poll uses the connection and the settings of the first one
@@ -52,12 +52,12 @@ func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
 	if l.Wait == 0 || p.Shared.Load() || l.many {
 		return false
 	}
-	if g.rebuilds.NeverFilled(t.Hash, g.Now) {
+	is, here := g.rebuildOf(l.key), l.here(t)
+	if is.until > g.Now { // clients do not fill the key
 		l.Learned.Count(stats.GuardNeverFilled)
 		return false
 	}
-	name, here := nameOf(t), l.here(t)
-	q := g.polling[name]
+	q := is.poll
 	fresh := q != nil && len(q.held) == 0 && !q.asking // no get waits yet
 	loops, _ := g.Loops.Count(g.Tasks)
 	if !l.Learned.Holds() || g.waiting >= max(g.Clients.Limits.Waiting/max(loops, 1), 1) || until <= g.Now || q != nil && !fresh && !here.Copied && q.here != here {
@@ -69,8 +69,8 @@ func (g *Guard) hold(t *task.Task, l *rule, seen Item) bool {
 		return false
 	}
 	if q == nil {
-		q = &poll{g: g, key: name, rt: l.RouteGuard, here: here, interval: firstPoll}
-		g.polling[name] = q
+		q = &poll{g: g, key: l.key, rt: l.RouteGuard, here: here, interval: firstPoll}
+		is.poll = q
 		g.polls = append(g.polls, q)
 		q.nextAt = g.Now + int64(max(q.jitter(), l.Learned.Usual()/5))
 	} else if fresh || here.Copied && here.Seal != 0 { // each waiting get of a replicated key will read the key itself: poll the newest server
@@ -270,15 +270,15 @@ func (q *poll) endAll() {
 	}
 }
 
-// wake makes the poll of a key start at once, because t has just changed the key.
-func (g *Guard) wake(t *task.Task) {
-	q := g.polling[nameOf(t)]
-	if q == nil {
+// wake makes the poll of a key start at once, because a command has just changed the key.
+func (g *Guard) wake(key string) {
+	s := g.rebuilds[key]
+	if s == nil || s.poll == nil {
 		return
 	}
-	q.again = true
-	if !q.asking {
-		q.nextAt = g.Now
+	s.poll.again = true
+	if !s.poll.asking {
+		s.poll.nextAt = g.Now
 		g.Soon(link.GuardTimer)
 	}
 }

@@ -118,9 +118,9 @@ func (l *rule) lookAfter(t *task.Task, r *upstream.Result) {
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
-		l.g.wake(t)
+		l.g.wake(l.key)
 		if hasChanged(t, r.Reply.Kind) {
-			l.knows(t, Changed)
+			l.knows(Changed)
 		}
 		if !compares(t) || r.Reply.Kind != wire.Exists && r.Reply.Kind != wire.ClientError {
 			t.Answer(r, token)
@@ -201,7 +201,7 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 		return
 	}
 	if hasChanged(t, r.Reply.Kind) {
-		l.knows(t, Changed)
+		l.knows(Changed)
 	}
 	l.reply(t, r)
 }
@@ -301,8 +301,8 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 		// may still exist, because perhaps no request with the value was sent.
 		l.cancelBound()
 		l.release(Refused, 0, upstream.ConnEpoch{})
-		l.g.rebuilds.Of(t.Hash).Add(Unfilled+1, l.RouteGuard, l.g.Now)
-		l.g.wake(t)
+		l.g.rebuildOf(l.key).Add(Unfilled+1, l.RouteGuard, l.g.Now)
+		l.g.wake(l.key)
 	}
 	if !l.answered(t, r) {
 		return
@@ -311,8 +311,8 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 	case l.bound != nil:
 		l.rebuilt(t, r)
 	case l.wrote:
-		if l.knows(t, Changed); t.Op == wire.Set {
-			l.g.rebuilds.Filled(t.Hash)
+		if l.knows(Changed); t.Op == wire.Set {
+			l.g.rebuilds.Filled(l.key, true)
 		}
 		l.reply(t, r)
 	case l.mode == 'E' && k == wire.NotStored || t.Op == wire.Cas && k == wire.Exists: // perhaps the item is a placeholder
@@ -458,7 +458,7 @@ func (l *rule) finishErase(t *task.Task) {
 
 // deleted answers a delete.
 func (l *rule) deleted(t *task.Task, k wire.Kind) {
-	l.knows(t, Deleted)
+	l.knows(Deleted)
 	l.say(t, k)
 }
 
