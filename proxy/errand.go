@@ -77,9 +77,6 @@ type statsErrand struct {
 	done    func([][]byte, string)
 }
 
-// Client returns 0: no client waits for the reply.
-func (q *statsErrand) Client() uint64 { return 0 }
-
 func (q *statsErrand) Answered(id int, r *upstream.Result) {
 	switch {
 	case bytes.HasSuffix(r.Bytes, wire.EndLine):

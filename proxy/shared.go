@@ -57,9 +57,6 @@ const (
 	poolsWritten
 )
 
-// Client returns 0: no client waits for the reply.
-func (q *poolsErrand) Client() uint64 { return 0 }
-
 // Pings marks the errand as an upstream.pinger: a server without meta commands gets
 // version instead.
 func (q *poolsErrand) Pings() {}

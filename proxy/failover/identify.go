@@ -68,8 +68,6 @@ type identification struct {
 // Such a server always counts as the same process.
 const startUnknown = -1
 
-func (d *identification) Client() uint64 { return 0 }
-
 func (d *identification) Answered(_ int, r *upstream.Result) {
 	e, srv := d.e, d.c.Server
 	if srv.Identifying == d.c {

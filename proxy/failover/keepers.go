@@ -479,8 +479,6 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 	e.Ask(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
 }
 
-func (d *request) Client() uint64 { return 0 }
-
 // Pings marks the receiver of a keeper's request for package upstream: a server without meta commands
 // gets the command version in place of the request.
 func (d *request) Pings() {}

@@ -198,8 +198,6 @@ func (a *sweepAsk) note() {
 // mark returns the value of the item that says that the server is flushed.
 func (a *sweepAsk) mark() string { return fmt.Sprintf("%d.%d", a.s.change[0], a.s.change[1]) }
 
-func (a *sweepAsk) Client() uint64 { return 0 }
-
 func (a *sweepAsk) Answered(id int, r *upstream.Result) {
 	if a.done {
 		return

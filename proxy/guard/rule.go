@@ -341,14 +341,8 @@ func cancelLeaseOn(c *upstream.Conn, key, cas string, stub bool, keep int64) {
 			flags += " T" + strconv.FormatInt(task.ExptimeFor(keep, c.Server.Loop().Wall), 10)
 		}
 	}
-	c.Server.Loop().Ask(c, ignored{}, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
+	c.Server.Loop().Ask(c, upstream.Ignore, 0, &ownTimeouts, []byte(plainLine("md ", key, flags)), true)
 }
-
-// ignored receives the replies to requests that the guard sends for itself, and ignores them.
-type ignored struct{}
-
-func (ignored) Client() uint64                     { return 0 }
-func (ignored) Answered(_ int, _ *upstream.Result) {}
 
 // appendToLine returns the edit that appends meta flags to the first line of t's request.
 func appendToLine(t *task.Task, flags string) task.Edit {

@@ -154,8 +154,6 @@ func (q *poll) stays(h *held) bool {
 	return trouble.Why == "" && now.here(h.t) == q.here
 }
 
-func (q *poll) Client() uint64 { return 0 }
-
 // Answered handles the reply to a poll: the waiting gets end or continue to wait.
 func (q *poll) Answered(_ int, r *upstream.Result) {
 	g, s, n := q.g, itemOf(r), len(q.held)

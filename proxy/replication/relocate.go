@@ -193,12 +193,6 @@ func (c *command) goesOn() bool {
 	return c.moving == nil || c.moving.fills || c.replicas[0].Pool.View.Resize().Compatible(c.moving.n)
 }
 
-// dropped receives the reply to the removal of a placeholder, and ignores it.
-type dropped struct{}
-
-func (dropped) Client() uint64                     { return 0 }
-func (dropped) Answered(_ int, _ *upstream.Result) {}
-
 // drop removes the placeholder of a command that ends before its last request.
 func (c *command) drop(t *task.Task) {
 	if c.isRepair || !c.rule.HasTombstone() {
@@ -206,7 +200,7 @@ func (c *command) drop(t *task.Task) {
 	}
 	claim := &c.asks[0].result
 	if conn, _, _ := c.replicas[0].Server.Pick(t.Asker, true); conn != nil && conn.IsSameProcess(claim.ConnEpoch) {
-		c.e.Ask(conn, dropped{}, 0, &t.Route.Timeouts, task.StepRequest(t, replicate.Drop, c.moving.names[0], task.CasFlag(claim), 0), true)
+		c.e.Ask(conn, upstream.Ignore, 0, &t.Route.Timeouts, task.StepRequest(t, replicate.Drop, c.moving.names[0], task.CasFlag(claim), 0), true)
 	}
 }
 

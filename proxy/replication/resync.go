@@ -231,8 +231,6 @@ func (f *resync) allListed(d *dump, ok bool, why string) {
 	d.e.At(link.ResyncTimer, d.e.Now)
 }
 
-func (d *dump) Client() uint64 { return 0 }
-
 func (d *dump) Answered(id int, r *upstream.Result) {
 	e := d.e
 	if d.over { // it was stopped while the listing was in progress

@@ -76,8 +76,6 @@ type deletion struct {
 	of *DirtyKey
 }
 
-func (d *deletion) Client() uint64 { return 0 }
-
 func (d *deletion) Answered(_ int, r *upstream.Result) {
 	e, m, l := d.e, d.m, d.of
 	m.DeletesSent--

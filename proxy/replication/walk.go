@@ -458,8 +458,6 @@ type walkFormer struct {
 	srv *upstream.Server
 }
 
-func (k walkFormer) Client() uint64 { return 0 }
-
 func (k walkFormer) Answered(_ int, r *upstream.Result) {
 	k.asking = false
 	_, _, found := health.MetaValue(r.Bytes)
@@ -546,8 +544,6 @@ type walkClaim struct {
 }
 
 func (k walkClaim) ask(id int, line string) { k.walk.ask(k.srv, k, id, []byte(line)) }
-
-func (k walkClaim) Client() uint64 { return 0 }
 
 func (k walkClaim) Answered(id int, r *upstream.Result) {
 	if id == claimNote {

@@ -192,8 +192,6 @@ func (n *invalidation) send(tags []stamp.Tag, p *routing.BoundPool, srv *upstrea
 	}
 }
 
-func (n *invalidation) Client() uint64 { return 0 }
-
 func (n *invalidation) Answered(at int, r *upstream.Result) {
 	switch a := &n.answers[at]; {
 	case r.Bytes == nil:

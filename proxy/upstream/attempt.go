@@ -169,6 +169,11 @@ type Asker interface {
 	// Answered reports the result of the request with the number id. r is valid only during the
 	// call, but r.Bytes stay valid. They must not be changed.
 	Answered(id int, r *Result)
+}
+
+// clientAsker is an Asker that sends requests of a client.
+type clientAsker interface {
+	Asker
 
 	// Client is the number of the client that waits for the reply; 0: none waits.
 	Client() uint64
@@ -182,6 +187,13 @@ type valueAsker interface {
 	// NeedsValue reports whether the value in the reply to the request with the number id is needed.
 	NeedsValue(id int) bool
 }
+
+// Ignore is an Asker that ignores the results.
+var Ignore Asker = ignored{}
+
+type ignored struct{}
+
+func (ignored) Answered(int, *Result) {}
 
 // pinger is an Asker that needs only any reply, because it checks whether a server is alive. If the
 // server is too old for the request, the command version is sent instead.
@@ -354,7 +366,12 @@ func (w *Collector) pings() bool {
 	return ok
 }
 
-func (w *Collector) Client() uint64 { return w.To.Client() }
+func (w *Collector) Client() uint64 {
+	if to, ok := w.To.(clientAsker); ok {
+		return to.Client()
+	}
+	return 0
+}
 
 // LastOf returns when the last bytes of an incomplete reply to a request of `to` have arrived; 0:
 // there is no incomplete reply.

@@ -13,8 +13,6 @@ import (
 // heard is an upstream.Asker that keeps why its request has failed.
 type heard struct{ why string }
 
-func (h *heard) Client() uint64 { return 0 }
-
 func (h *heard) Answered(_ int, r *upstream.Result) { h.why = r.Why }
 
 // TestDedicatedConnFails checks that a server is not down because a connection for a task of Ringside itself can't be

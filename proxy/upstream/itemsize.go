@@ -65,8 +65,6 @@ func (srv *Server) settingsTimeouts() *table.Timeouts {
 // itemSizeReply is the receiver of the reply to AskSettings.
 type itemSizeReply struct{ srv *Server }
 
-func (itemSizeReply) Client() uint64 { return 0 }
-
 func (d itemSizeReply) Answered(_ int, r *Result) {
 	d.srv.items.asking = false
 	if r.Bytes == nil { // RemovesItem asks again

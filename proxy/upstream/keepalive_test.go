@@ -74,7 +74,6 @@ func snapshot(s *conversation.Harness) *stats.ServerSnapshot {
 type errand struct{ failed string }
 
 func (e *errand) Answered(_ int, r *upstream.Result) { e.failed = r.Why }
-func (*errand) Client() uint64                       { return 0 }
 
 // TestDedicatedPing checks that a dedicated connection gets pings too, and is opened again.
 func TestDedicatedPing(t *testing.T) {
