@@ -216,8 +216,8 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 		created = true
 	}
 	if it == nil {
-		s.countGet(false) // a miss is counted as a get even with flag T, as in memcached 1.6.18
-		s.countMiss(false)
+		s.reads(false).cmd++ // a miss is counted as a get even with flag T, as in memcached 1.6.18
+		s.reads(false).misses++
 		if !c.echo("EN", m) {
 			c.out = c.out[:mark]
 			c.fail(metaOpaque)
@@ -244,8 +244,8 @@ func (c *conn) lookup(m *metaRequest) (value []byte, ok bool) {
 	if m.atomic && !m.noUpdate {
 		it.read(s.now)
 	}
-	s.countGet(m.newTTL)
-	s.countHit(m.newTTL)
+	s.reads(m.newTTL).cmd++
+	s.reads(m.newTTL).hits++
 	return it.value, true
 }
 
@@ -508,7 +508,7 @@ func (c *conn) metaArithmetic() {
 		ok = c.number(it, n, &m, false)
 	default:
 		if result == notFound {
-			s.countNumberMiss(decr)
+			s.numbers(decr).misses++
 		}
 		ok = c.echo(metaOutcomes[result], &m)
 	}

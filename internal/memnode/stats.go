@@ -13,55 +13,32 @@ import (
 // counters are the numbers that `stats reset` sets to zero. They are named as in the reply to
 // stats. The lock of the store guards them.
 type counters struct {
-	cmdGet, cmdSet, cmdFlush, cmdTouch, cmdMeta uint64
-	getHits, getMisses, getExpired, getFlushed  uint64
-	deleteMisses, deleteHits                    uint64
-	incrMisses, incrHits, decrMisses, decrHits  uint64
-	casMisses, casHits, casBadval               uint64
-	touchHits, touchMisses                      uint64
-	storeTooLarge, totalItems, evictions        uint64
+	cmdSet, cmdFlush, cmdMeta            uint64
+	get, touch, incr, decr               tally // the field cmd is not used for incr and decr
+	getExpired, getFlushed               uint64
+	deleteMisses, deleteHits             uint64
+	casMisses, casHits, casBadval        uint64
+	storeTooLarge, totalItems, evictions uint64
 }
 
-// countGet counts a read of one key. If touch is true, it counts a touch instead, as memcached does
-// for gat.
-func (k *counters) countGet(touch bool) {
+// tally counts the commands of one kind by their results.
+type tally struct{ cmd, hits, misses uint64 }
+
+// reads returns the counters of a read. If touch is true, the read counts as a touch, as in memcached for
+// gat.
+func (k *counters) reads(touch bool) *tally {
 	if touch {
-		k.cmdTouch++
-	} else {
-		k.cmdGet++
+		return &k.touch
 	}
+	return &k.get
 }
 
-func (k *counters) countHit(touch bool) {
-	if touch {
-		k.touchHits++
-	} else {
-		k.getHits++
-	}
-}
-
-func (k *counters) countMiss(touch bool) {
-	if touch {
-		k.touchMisses++
-	} else {
-		k.getMisses++
-	}
-}
-
-func (k *counters) countNumberHit(decr bool) {
+// numbers returns the counters of incr, or of decr.
+func (k *counters) numbers(decr bool) *tally {
 	if decr {
-		k.decrHits++
-	} else {
-		k.incrHits++
+		return &k.decr
 	}
-}
-
-func (k *counters) countNumberMiss(decr bool) {
-	if decr {
-		k.decrMisses++
-	} else {
-		k.incrMisses++
-	}
+	return &k.incr
 }
 
 func (c *conn) stats() {
@@ -117,26 +94,26 @@ func (c *conn) statsGeneral() {
 	c.stat("curr_connections", open)
 	c.stat("total_connections", total)
 	c.stat("rejected_connections", rejected)
-	c.stat("cmd_get", k.cmdGet)
+	c.stat("cmd_get", k.get.cmd)
 	c.stat("cmd_set", k.cmdSet)
 	c.stat("cmd_flush", k.cmdFlush)
-	c.stat("cmd_touch", k.cmdTouch)
+	c.stat("cmd_touch", k.touch.cmd)
 	c.stat("cmd_meta", k.cmdMeta)
-	c.stat("get_hits", k.getHits)
-	c.stat("get_misses", k.getMisses)
+	c.stat("get_hits", k.get.hits)
+	c.stat("get_misses", k.get.misses)
 	c.stat("get_expired", k.getExpired)
 	c.stat("get_flushed", k.getFlushed)
 	c.stat("delete_misses", k.deleteMisses)
 	c.stat("delete_hits", k.deleteHits)
-	c.stat("incr_misses", k.incrMisses)
-	c.stat("incr_hits", k.incrHits)
-	c.stat("decr_misses", k.decrMisses)
-	c.stat("decr_hits", k.decrHits)
+	c.stat("incr_misses", k.incr.misses)
+	c.stat("incr_hits", k.incr.hits)
+	c.stat("decr_misses", k.decr.misses)
+	c.stat("decr_hits", k.decr.hits)
 	c.stat("cas_misses", k.casMisses)
 	c.stat("cas_hits", k.casHits)
 	c.stat("cas_badval", k.casBadval)
-	c.stat("touch_hits", k.touchHits)
-	c.stat("touch_misses", k.touchMisses)
+	c.stat("touch_hits", k.touch.hits)
+	c.stat("touch_misses", k.touch.misses)
 	c.stat("store_too_large", k.storeTooLarge)
 	c.stat("store_no_memory", 0)
 	c.stat("limit_maxbytes", s.limit)
@@ -213,14 +190,14 @@ func (c *conn) statsSlabs() {
 	c.stat("1:total_chunks", items)
 	c.stat("1:used_chunks", items)
 	c.stat("1:free_chunks", 0)
-	c.stat("1:get_hits", k.getHits)
+	c.stat("1:get_hits", k.get.hits)
 	c.stat("1:cmd_set", k.cmdSet)
 	c.stat("1:delete_hits", k.deleteHits)
-	c.stat("1:incr_hits", k.incrHits)
-	c.stat("1:decr_hits", k.decrHits)
+	c.stat("1:incr_hits", k.incr.hits)
+	c.stat("1:decr_hits", k.decr.hits)
 	c.stat("1:cas_hits", k.casHits)
 	c.stat("1:cas_badval", k.casBadval)
-	c.stat("1:touch_hits", k.touchHits)
+	c.stat("1:touch_hits", k.touch.hits)
 	c.stat("active_slabs", 1)
 	c.stat("total_malloced", bytes)
 }

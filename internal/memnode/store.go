@@ -310,7 +310,7 @@ func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, u
 	default:
 		n -= delta
 	}
-	s.countNumberHit(decr)
+	s.numbers(decr).hits++
 	value := strconv.AppendUint(make([]byte, 0, max(20, len(it.value))), n, 10)
 	if len(value) > len(it.value) {
 		longer := &item{value: value, flags: it.flags, expires: it.expires}

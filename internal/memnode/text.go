@@ -75,13 +75,13 @@ func (c *conn) fetch(key []byte, touch bool, expires uint32) (it item, ok bool) 
 	s := c.node.store
 	s.lock()
 	defer s.unlock()
-	s.countGet(touch)
+	s.reads(touch).cmd++
 	found := s.find(key)
 	if found == nil {
-		s.countMiss(touch)
+		s.reads(touch).misses++
 		return item{}, false
 	}
-	s.countHit(touch)
+	s.reads(touch).hits++
 	found.read(s.now)
 	if touch {
 		found.expires = expires
@@ -224,7 +224,7 @@ func (c *conn) arithmetic(decr bool) {
 	s.lock()
 	result, _, n := s.add(key, decr, delta, 0)
 	if result == notFound {
-		s.countNumberMiss(decr)
+		s.numbers(decr).misses++
 	}
 	s.unlock()
 	if result != stored {
