@@ -27,6 +27,27 @@
 // A Proxy is what all engines of a process share: the table, the overrides by
 // operators, and the totals that limits apply to.
 //
+// # Tables by key
+//
+//	table                         key                scope        question
+//	task.Tasks.Lines              client, hash       loop         which commands on the key are in progress, or wait for each other?
+//	client.Session.ReadsByKey     hash               client       the same for its reads without a task; only while it pipelines many
+//	guard.Guard.rebuilds          pool, key          loop         is a rebuild of the value expected, and which gets wait for it?
+//	guard.missTable.misses        pool, key, client  loop         which item has the client missed, so which one can its set replace?
+//	counters.Counters.sums        pool, key          loop         which increments are not sent, or have no reply yet?
+//	replication.entryTable.Keys   hash               replica      which write has the replica missed, or may it still run?
+//	replication.Replicator.moves  hash               loop, stage  has the key left its former servers?
+//	replication.walk.gone         hash               pass         has the walk moved the key in this pass, or in the one before?
+//	near.Store.values             hash               loop, route  which value is kept?
+//	near.Marks                    hash, shortened    process      has a write of the key begun or ended since its value was requested?
+//	stats.TagStats.known          hash               route        which tags has the value?
+//
+// Lines, misses, sums, entryTable.Keys and Marks each say that a write of the key is in progress or in
+// doubt. They are not one table, because they end at different times: with the reply to the client, with
+// the next set of a client, with a flush of the increments, with a repair of one server, and never. Marks
+// has no keys, because all loops read it without a lock. Late deletes need no table: they are in the
+// queues of connections (Server.HasLateDelete).
+//
 // # Behavior of the engine
 //
 //   - A wakeup uses one table and one time: Begin reads both.
