@@ -111,13 +111,14 @@ func (s *scene) tell(i, ask int, o Outcome) {
 
 // checker visits every interleaving.
 type checker struct {
+	rooms[scene]
+
 	t       *testing.T
 	name    string
 	seen    map[uint64]struct{}
 	seed    maphash.Seed
 	visited int
 	bad     int
-	rooms   []*scene            // scenes to copy to, by depth
 	always  func(*scene) string // reports an error in any state
 	end     func(*scene) string // reports an error when all commands are over and repaired
 	quiet   bool                // an error is recorded, and does not fail the test
@@ -133,16 +134,6 @@ func (x *checker) run(name string, s scene) {
 	x.name = name
 	clear(x.seen)
 	x.visit(&s, 0)
-}
-
-// copyOf returns a copy of s in the scene reserved for that depth. One scene per depth is
-// enough, because visits nest. (A scene is large, and each visit would allocate some.)
-func (x *checker) copyOf(s *scene, depth int) *scene {
-	if depth == len(x.rooms) {
-		x.rooms = append(x.rooms, new(scene))
-	}
-	*x.rooms[depth] = *s
-	return x.rooms[depth]
 }
 
 func (x *checker) fail(s *scene, what string) {

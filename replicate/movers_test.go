@@ -40,6 +40,19 @@ func (x *search) enters(h uint64, what string) bool {
 
 func (x *search) leave() { x.path = x.path[:len(x.path)-1] }
 
+// rooms has a state for each depth of a search. One for each depth is enough, because visits nest. (The
+// states are large, and each visit would allocate some.)
+type rooms[S any] []*S
+
+// copyOf returns a copy of s in the state reserved for that depth.
+func (r *rooms[S]) copyOf(s *S, depth int) *S {
+	if depth == len(*r) {
+		*r = append(*r, new(S))
+	}
+	*(*r)[depth] = *s
+	return (*r)[depth]
+}
+
 // fail records an error in the present state, and ends the search.
 func (x *search) fail(what string, items []item, commands []mover) {
 	if x.what != "" {

@@ -136,7 +136,7 @@ type resizeExplorer struct {
 	without resizeAblation
 	search
 	proxies int
-	rooms   []*resizing
+	rooms[resizing]
 	flushes bool   // mode flush: the plan has no stage move
 	before  uint32 // the value before; 0: none
 }
@@ -186,14 +186,6 @@ func (x *resizeExplorer) serverOf(s *resizing, i int, replica uint8) int {
 		return int(p.old)
 	}
 	return p.server(replica)
-}
-
-func (x *resizeExplorer) copyOf(s *resizing, depth int) *resizing {
-	if depth == len(x.rooms) {
-		x.rooms = append(x.rooms, new(resizing))
-	}
-	*x.rooms[depth] = *s
-	return x.rooms[depth]
 }
 
 func (x *resizeExplorer) visit(s *resizing, depth int, what string) {

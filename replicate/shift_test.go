@@ -420,9 +420,10 @@ func (s *shift) step(p int) {
 }
 
 type shifter struct {
+	rooms[shift]
+
 	seen    map[uint64]struct{}
 	seed    maphash.Seed
-	rooms   []*shift
 	trail   []event
 	visited int
 	limit   int
@@ -455,14 +456,6 @@ func b2i(b bool) byte {
 		return 1
 	}
 	return 0
-}
-
-func (x *shifter) copyOf(s *shift, depth int) *shift {
-	if depth == len(x.rooms) {
-		x.rooms = append(x.rooms, new(shift))
-	}
-	*x.rooms[depth] = *s
-	return x.rooms[depth]
 }
 
 // event is one step of a scene.

@@ -172,6 +172,13 @@ func (s *sidecar) count() {
 	}
 }
 
+// restart ends the process, and starts it again after the time `later`.
+func (s *sidecar) restart(later int64) {
+	s.f.note("", "RESTART p%d", s.id)
+	s.die()
+	s.f.after(later, s.start)
+}
+
 // pause stops the process's threads. After resume all events that have arrived in
 // between are processed at once.
 func (s *sidecar) pause() { s.paused = true }

@@ -24,7 +24,7 @@ func (f *fleet) fault() {
 		plot(f, i)
 		return
 	}
-	n, s := f.nodes[i], f.sidecars[f.rand.IntN(len(f.sidecars))]
+	n, s := f.nodes[i], f.someone()
 	lasts := f.upTo(6 * second)
 	if f.aimed {
 		lasts = second + f.upTo(4*second)

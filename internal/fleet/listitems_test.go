@@ -155,8 +155,7 @@ func TestResizeRollingFaults(t *testing.T) {
 			f.gone = 2
 			f.edition++
 			for i, s := range f.sidecars {
-				s.die()
-				f.after(50*milli, s.start)
+				s.restart(50 * milli)
 				f.run(f.now + second)
 				if n := f.reads(i); n < len(f.values)/2 {
 					t.Errorf("%v, %s: p%d reads %d of %d keys; %+v", mode, what, i, n, len(f.values), f.stages()[i])

@@ -48,12 +48,11 @@ var plots = map[string]plot{
 		f.lasts(15 * second)
 		back := f.killFor(i, 4*second, 5*second)
 		f.after(back+f.between(5*second, 8*second), func() {
-			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			s := f.someone()
 			if s.dead {
 				return
 			}
-			s.die()
-			f.after(100*milli, s.start)
+			s.restart(100 * milli)
 			f.after(f.between(1200*milli, 3*second), func() { f.lasts(f.killFor(f.other(i), 3*second, 5*second)) })
 		})
 	},
@@ -244,8 +243,7 @@ var plots = map[string]plot{
 		s := f.sidecars[i%len(f.sidecars)]
 		f.after(f.upTo(200*milli), func() {
 			if !s.dead {
-				s.die()
-				f.after(300*milli, s.start)
+				s.restart(300 * milli)
 			}
 		})
 		f.lasts(second)
@@ -415,10 +413,9 @@ var plots = map[string]plot{
 			f.after(at, func() {
 				f.gone = gone
 				f.edition++
-				first := f.sidecars[f.rand.IntN(len(f.sidecars))]
-				f.note("", "RESTART p%d with %+v", first.id, f.layout)
-				first.die()
-				f.after(50*milli, first.start)
+				first := f.someone()
+				f.note("", "RELOAD %+v", f.layout)
+				first.restart(50 * milli)
 				for _, s := range f.sidecars {
 					if s != first {
 						f.after(f.upTo(moving), s.reload)
@@ -444,10 +441,7 @@ var plots = map[string]plot{
 				if j == known || f.rand.IntN(3) == 0 {
 					f.after(f.upTo(second), s.reload)
 				} else {
-					f.after(f.upTo(second), func() {
-						s.die()
-						f.after(50*milli, s.start)
-					})
+					f.after(f.upTo(second), func() { s.restart(50 * milli) })
 				}
 			}
 		})
@@ -492,24 +486,13 @@ var plots = map[string]plot{
 	},
 
 	// The list of servers changes, and changes back while keys move, up to three times.
-	"resize, turn": func(f *fleet, i int) { f.turn(i, func() {}) },
-	"resize, turn, hang": func(f *fleet, i int) {
-		f.turn(i, func() { f.hangFor(f.rand.IntN(f.servers), 200*milli, 3*second) })
-	},
-	"resize, turn, kill": func(f *fleet, i int) {
-		f.turn(i, func() { f.killFor(f.rand.IntN(f.servers), 200*milli, 3*second) })
-	},
-	"resize, turn, restart": func(f *fleet, i int) {
-		f.turn(i, func() {
-			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
-			f.note("", "RESTART p%d", s.id)
-			s.die()
-			f.after(f.between(50*milli, 2*second), s.start)
-		})
-	},
+	"resize, turn":          func(f *fleet, i int) { f.turn(i, func() {}) },
+	"resize, turn, hang":    func(f *fleet, i int) { f.turn(i, func() { f.hangFor(f.rand.IntN(f.servers), 200*milli, 3*second) }) },
+	"resize, turn, kill":    func(f *fleet, i int) { f.turn(i, func() { f.killFor(f.rand.IntN(f.servers), 200*milli, 3*second) }) },
+	"resize, turn, restart": func(f *fleet, i int) { f.turn(i, func() { f.someone().restart(f.between(50*milli, 2*second)) }) },
 	"resize, turn, pause": func(f *fleet, i int) {
 		f.turn(i, func() {
-			s := f.sidecars[f.rand.IntN(len(f.sidecars))]
+			s := f.someone()
 			f.note("", "PAUSE p%d", s.id)
 			s.pause()
 			f.after(f.between(200*milli, 6*second), s.resume)
@@ -577,16 +560,11 @@ func (f *fleet) replaceAll(fault func()) {
 						s.reload()
 						return
 					}
-					s.die()
-					f.after(50*milli, s.start)
+					s.restart(50 * milli)
 				})
 			}
 			if f.one(2) { // one is restarted while keys move
-				f.after(2*moving+f.upTo(3*moving), func() {
-					s := f.sidecars[f.rand.IntN(len(f.sidecars))]
-					s.die()
-					f.after(50*milli, s.start)
-				})
+				f.after(2*moving+f.upTo(3*moving), func() { f.someone().restart(50 * milli) })
 			}
 		})
 		f.lasts(at + 2*moving + f.settles())
@@ -614,11 +592,7 @@ func (f *fleet) readdress(change func(l *layout), fault func()) {
 			}
 			f.after(f.upTo(3*moving), fault)
 			if f.one(2) {
-				f.after(moving/2+f.upTo(3*moving), func() {
-					s := f.sidecars[f.rand.IntN(len(f.sidecars))]
-					s.die()
-					f.after(50*milli, s.start)
-				})
+				f.after(moving/2+f.upTo(3*moving), func() { f.someone().restart(50 * milli) })
 			}
 		})
 		f.lasts(at + 3*f.settles()) // an instance that is restarted does not know the list in force, so each stage lasts longer
@@ -642,7 +616,7 @@ func (f *fleet) settles() int64 {
 func (f *fleet) takeOutFirst(i int) {
 	f.gone = i
 	f.edition++
-	first := f.sidecars[f.rand.IntN(len(f.sidecars))]
+	first := f.someone()
 	f.note("", "RELOAD p%d with %+v", first.id, f.layout)
 	first.reload()
 	for _, s := range f.sidecars {
@@ -711,6 +685,9 @@ func (f *fleet) between(least, most int64) int64 { return least + f.upTo(most-le
 // other returns a random server that is not i.
 func (f *fleet) other(i int) int { return (i + 1 + f.rand.IntN(f.servers-1)) % f.servers }
 
+// someone returns a random proxy.
+func (f *fleet) someone() *sidecar { return f.sidecars[f.rand.IntN(len(f.sidecars))] }
+
 func (f *fleet) hangFor(i int, least, most int64) (long int64) {
 	long = f.between(least, most)
 	f.note("", "FAULT hang: s%d, until %.4f", i, sec(f.now+long))
@@ -749,9 +726,8 @@ func (f *fleet) roll(i, restarts int, empty bool) {
 		f.lasts(long + 2*second)
 		if left--; slices.Contains(again, left) {
 			f.after(long+f.upTo(second), func() {
-				if s := f.sidecars[f.rand.IntN(len(f.sidecars))]; !s.dead {
-					s.die()
-					f.after(f.between(100*milli, 900*milli), s.start)
+				if s := f.someone(); !s.dead {
+					s.restart(f.between(100*milli, 900*milli))
 				}
 			})
 		}

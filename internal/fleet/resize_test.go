@@ -143,8 +143,7 @@ func TestResizeUsual(t *testing.T) {
 				s.reload()
 				continue
 			}
-			s.die()
-			f.after(50*milli, s.start)
+			s.restart(50 * milli)
 			f.run(f.now + 5*second)
 			if is := f.stages()[i]; is.Serves() != resize.All && !is.UsesOwn() || i == 0 && is.List == is.Wish {
 				t.Errorf("%d restarts: p%d is in %+v", restarts, i, is)
