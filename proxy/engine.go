@@ -234,9 +234,6 @@ func (e *Engine) due(t link.Timer) {
 	}
 }
 
-// HasBacklog reports whether clients or tasks wait for their turn. If so, the driver must not sleep.
-func (e *Engine) HasBacklog() bool { return e.Runnable.Len() > 0 || e.Clients.HasBacklog() }
-
 // Next returns when End must be called again even if nothing happens, on the clock of
 // Begin. It is far in the future if no timer is set. It is the current time while
 // clients or tasks wait for their turn.

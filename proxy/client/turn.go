@@ -195,8 +195,8 @@ func (e *Clients) spend(keys, bytes int) {
 // with End and Begin, before it reads more.
 func (e *Clients) Spent() bool { return e.left.over() }
 
-// HasBacklog reports whether clients wait for their turn.
-func (e *Clients) HasBacklog() bool { return len(e.ToWake) > 0 }
+// HasBacklog reports whether clients or tasks wait for their turn. If so, the driver must not sleep.
+func (e *Clients) HasBacklog() bool { return len(e.ToWake) > 0 || e.ReadyTasks > 0 }
 
 // Resume continues with the clients that wait for their turn. All calls in a wakeup together do at most one
 // round, because the driver calls End again as long as there are effects.

@@ -413,9 +413,6 @@ type Runnable struct {
 	many []*Task // tasks of other clients
 }
 
-// Len returns the number of the tasks.
-func (r *Runnable) Len() int { return len(r.few) + len(r.many) }
-
 // of returns the list to which t belongs. While t waits, the client's tasks on the same key wait in a line for it, so
 // their order does not depend on the list.
 func (r *Runnable) of(t *Task) *[]*Task {
@@ -438,11 +435,14 @@ func (e *Tasks) Ready(t *Task) {
 // the end of a wakeup. Were a task started by the end of the one before, a long line would become a
 // deep stack.
 func (e *Tasks) DispatchRunnable() {
+	if e.Clients.ReadyTasks == 0 {
+		return
+	}
 	r := &e.Runnable
 	e.dispatchSome(&r.few, client.RoundTasks/4*3)
 	e.dispatchSome(&r.many, client.RoundTasks)
 	e.dispatchSome(&r.few, client.RoundTasks)
-	e.Clients.ReadyTasks = r.Len()
+	e.Clients.ReadyTasks = len(r.few) + len(r.many)
 }
 
 // dispatchSome starts the tasks in list, in order, until `most` tasks have started in this wakeup.
