@@ -146,6 +146,40 @@ func TestLargeRequestsDoNotWaitForHoarders(t *testing.T) {
 	}
 }
 
+// TestLargeRequestsAfterOthersLeft checks that a client with a large request is served although many clients that waited before it
+// have disconnected.
+func TestLargeRequestsAfterOthersLeft(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	set := []byte("set a1 0 0 300000\r\n" + strings.Repeat("x", 300000) + "\r\n")
+	s.Wakeup(func() { s.Engine.Buffers.Hold(5_000_000) })
+	before := hogs(s, 20)
+	for _, c := range before {
+		if feed(s, c, set); !c.Paused {
+			t.Fatal("a client does not wait")
+		}
+	}
+	for _, c := range before[1:] { // the first one stays, and so the others stay in the list
+		s.Line(c.Name + " resets")
+	}
+	c := s.Endpoint("c100")
+	rest := feed(s, c, set)
+	if !c.Paused {
+		t.Fatal("the last client does not wait")
+	}
+	s.Wakeup(func() { s.Engine.Buffers.Hold(-5_000_000) })
+	for round := 0; len(rest) > 0 && round < 1000; round++ {
+		s.Now += int64(10 * time.Millisecond)
+		rest = feed(s, c, rest)
+	}
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("STORED\r\n")) })
+	if got := c.Got.String(); len(rest) > 0 || got != "STORED\r\n" {
+		t.Errorf("the client has %d bytes left and got %q", len(rest), got)
+	}
+}
+
 // counted is a client's session, with the number of times that its input was parsed.
 type counted struct {
 	*client.Session

@@ -149,9 +149,10 @@ func (s *Session) waitForRoom(c *upstream.Conn) {
 		q = &e.large.queues[len(e.large.queues)-1]
 	}
 	s.room.waits, s.room.goes, s.room.conn = true, false, c
-	if q.list = append(q.list, s); len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
+	if len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
 		q.list = slices.DeleteFunc(q.list, func(s *Session) bool { return s.In == nil })
 	}
+	q.list = append(q.list, s) // last, because s.In is nil while its input is parsed
 	s.stall()
 }
 
