@@ -68,13 +68,18 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 	s.Line("route - main copies=2")
 	s.Line("limits in_flight=100000")
 	s.Begin()
-	line := "c1 > get"
-	for i := range 50 { // few enough for one piece
+	line := " > get"
+	for i := range client.FirstTasks {
 		line += fmt.Sprintf(" k%d", i)
 	}
+	clients := 0
+	for i := range 80 {
+		s.Endpoint(fmt.Sprint("c", 1+i))
+	}
 	reads := func() {
-		for range 20 {
-			s.Line(line)
+		for range 20 { // a client has few keys in flight before its first reply
+			clients++
+			s.Line(fmt.Sprint("c", clients, line))
 		}
 	}
 	resident := func() int64 {
@@ -89,7 +94,7 @@ func TestTasksCountWhatTheyHold(t *testing.T) {
 		reads()
 	}
 	held, took := s.Engine.Buffers.Held-held, resident()-before
-	t.Logf("%d bytes for each key, and %d are counted", took/3000, held/3000)
+	t.Logf("%d bytes for each key, and %d are counted", took/60/client.FirstTasks, held/60/client.FirstTasks)
 	if took > held {
 		t.Error("that is too few")
 	}
