@@ -70,8 +70,10 @@ type Engine struct {
 
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 
-	draining  bool  // Drain was called: each client is closed when its requests are answered
-	relieveAt int64 // time on the loop's clock before which makeRoom does not search again for the largest memory users
+	draining  bool              // Drain was called: each client is closed when its requests are answered
+	ended     []*client.Session // clients that send no more and wait for replies, as dropEnded has found them; the one that has waited for the longest time is first
+	endedAt   int64             // time on the loop's clock before which dropEnded does not search again
+	relieveAt int64             // time on the loop's clock before which makeRoom does not search again for the largest memory users
 }
 
 // NewEngine adds an engine to p.
@@ -153,7 +155,8 @@ func (e *Engine) Begin(now, wall int64) {
 const TooManyConnections = "ERROR Too many open connections\r\n"
 
 // Accepted returns a Link for a client that connected to the listener with this network
-// and address. A client above Limits.Clients gets an error and is closed. If the table
+// and address. A client above Limits.Clients gets an error and is closed, unless another one that sends no more can be closed
+// instead: see dropEnded. If the table
 // no longer has the listener, or if Ringside is stopping, the client is reset without a
 // reply. The kernel does the same with connections that a closing listener has not
 // accepted yet, and clients treat it as an unavailable server.
@@ -171,7 +174,7 @@ func (e *Engine) Accepted(network, address string, sock link.Sock) *link.Link {
 	case lst == nil || e.draining:
 		e.Count.TooLate++
 		s.Abort()
-	case int(clients) > e.Limits.Clients:
+	case int(clients) > e.Limits.Clients && !e.dropEnded():
 		e.Count.Refused++
 		s.Out.Append(&e.Buffers, []byte(TooManyConnections))
 		s.Quit()

@@ -5,6 +5,7 @@ package proxy
 
 import (
 	"cmp"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -61,6 +62,31 @@ func (e *Engine) makeRoom() {
 		e.relieveAt = e.Now + int64(reliefWait)
 	}
 	e.MemoryFull = true // client requests are rejected until IO.Account finds that there is room again
+}
+
+// dropEnded closes the client of this loop that has sent no more for the longest time and still waits for replies, and reports
+// whether there was one. Most such clients have disconnected, for example after a timeout of their own: Ringside can't see whether they
+// still read. While a server is slow, they would use up limits.clients.
+func (e *Engine) dropEnded() bool {
+	if e.Now >= e.endedAt {
+		e.endedAt, e.ended = e.Now+int64(reliefWait), e.ended[:0]
+		for s := range e.Sessions {
+			if s.Ended() {
+				e.ended = append(e.ended, s)
+			}
+		}
+		slices.SortFunc(e.ended, func(a, b *client.Session) int { return cmp.Or(cmp.Compare(a.Last, b.Last), cmp.Compare(a.ID, b.ID)) })
+	}
+	for len(e.ended) > 0 {
+		s := e.ended[0]
+		if e.ended = e.ended[1:]; s.Ended() {
+			e.Count.EndedClosed++
+			e.LogLimited(slog.LevelWarn, "", "client closed before its last reply: limits.clients is reached, and it sends no more", "client", s.Peer())
+			s.Abort()
+			return true
+		}
+	}
+	return false
 }
 
 // refuseMemory rejects a storage command because there is no memory for its data block.

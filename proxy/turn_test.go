@@ -567,6 +567,15 @@ func TestLargeReads(t *testing.T) {
 			if n := asked(); n > 2*len(list) {
 				t.Errorf("%d clients have requested %d values before one arrives", len(list), n)
 			}
+			for i := range 20 { // these leave before their replies
+				c := s.Endpoint(fmt.Sprintf("c%d", 100+i))
+				send(c)
+				s.Line(c.Name + " full")
+			}
+			others := s.Endpoints["s1'"] // s1 is the connection of clients with large values, which is newer
+			if n := bytes.Count(others.Got.Bytes(), []byte(" k1")); n > 0 {
+				t.Errorf("new clients have requested %d values on the connection of others", n)
+			}
 		})
 	}
 }

@@ -26,9 +26,10 @@ import (
 // soon as it has nothing in flight, its requests use connections that only bulky clients use.
 // Other clients then wait for at most one of its large values.
 //
-// For paceTime after a client has fallen behind, new clients are paced from their first request
+// For paceTime after a client has fallen behind, or had very large values, new clients are paced from their first request
 // on. Without this, two hundred of them could each request everything before the first is known
-// not to read.
+// not to read. If values are very large, they are also bulky until the size of their own values is known. So
+// clients that connect, request such a value and disconnect do not delay others.
 const (
 	freeWindow = 128
 	paceTime   = 10 * time.Second
@@ -88,7 +89,9 @@ func (s *Session) made() uint64 { return s.BytesOut + uint64(s.Out.Size) }
 func (s *Session) widen() {
 	if s.window > 0 {
 		mean := max(1, int(s.made()-s.before)/s.window)
-		s.bulky = mean >= link.BigSpan
+		if s.made() > s.before {
+			s.bulky = mean >= link.BigSpan
+		}
 		s.setWindow(min(max(1, s.e.Limits.Output/mean), 2*s.window))
 	}
 }

@@ -103,6 +103,7 @@ func (e *Clients) NewSession(id uint64, h Handler, sock link.Sock) *Session {
 	s.End, s.Sock = s, sock
 	if e.Now < e.pacedUntil {
 		s.pace()
+		s.bulky = s.sized() < ShareTasks // until the size of its values is known
 	}
 	e.Sessions[s] = struct{}{}
 	return s
@@ -342,6 +343,9 @@ func (s *Session) EndInput() {
 		s.Quit()
 	}
 }
+
+// Ended reports whether the client sends no more, and is only open for replies to earlier commands.
+func (s *Session) Ended() bool { return s.ended && s.Quitting && !s.reset && !s.Closed }
 
 // Quit handles no more input, and closes the client when it has received all its replies.
 func (s *Session) Quit() {

@@ -161,19 +161,21 @@ func (s *Session) measure() (answered int) {
 		if n >= sizeReplies {
 			s.sizedAt, s.sizedFrom = answered, s.made()
 		}
-		if e := s.e; max(s.size, e.size) >= link.BigSpan { // smaller ones change no limit
+		if e := s.e; s.size >= max(e.size, link.BigSpan) || e.size >= link.BigSpan && e.Now >= e.pacedUntil { // smaller ones change no limit
 			e.size = s.size
 			e.SetShare()
-			if s.sized() < ShareTasks {
-				s.pace()
-			}
+		}
+		if s.sized() < ShareTasks {
+			s.pace()
+			s.e.pacedUntil = s.e.Now + int64(paceTime)
 		}
 	}
 	return answered
 }
 
 // sized returns how many replies of the current size have about limits.output bytes; at least one. Until the size
-// of replies to s is known, it is that of the client that was last measured, if its replies or those before were large.
+// of replies to s is known, it is the largest that was measured lately, if that is large: new clients with large values must not
+// profit from others with small ones.
 func (s *Session) sized() int {
 	size := s.size
 	if size == 0 {

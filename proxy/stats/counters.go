@@ -168,6 +168,7 @@ type Closed struct {
 	LoginsLate       uint64 // clients that were closed because they did not log in in time
 	OutputClosed     uint64 // clients that were closed because of limits.output_hard
 	MemoryClosed     uint64 // clients that were closed because of limits.memory
+	EndedClosed      uint64 // clients that were closed before their last replies because of limits.clients
 	CutOff           uint64 // clients that were closed because a server failed in the middle of a value
 }
 

@@ -137,7 +137,7 @@ var (
 	clientsClosed = NewCounter("client_connections_closed_total",
 		"Client connections that the instance closed, by reason. idle: no request within limits.idle. unfinished: no data for "+
 			"limits.unfinished in the middle of a command. login: no login in time, or three failed logins in a row. output: more unsent "+
-			"bytes than limits.output_hard. memory: limits.memory was reached, and the client held much of it, first of all clients that did not send or read. cut_off: a server failed in "+
+			"bytes than limits.output_hard. memory: limits.memory was reached, and the client held much of it, first of all clients that did not send or read. ended: limits.clients was reached, and the client sent no more but waited for replies. cut_off: a server failed in "+
 			"the middle of a value.",
 		"reason")
 	loginsFailed = NewCounter("client_logins_failed_total",
@@ -201,6 +201,7 @@ func (s *Snapshot) Totals() []Figure {
 		{loginsFailed, "", "logins_failed", s.LoginsFailed},
 		{clientsClosed, "output", "closed_output", s.OutputClosed},
 		{clientsClosed, "memory", "closed_memory", s.MemoryClosed},
+		{clientsClosed, "ended", "closed_ended", s.EndedClosed},
 		{clientsClosed, "cut_off", "closed_in_value", s.CutOff},
 		{valuesRefused, "", "refused_memory", s.NoMemory},
 		{valuesOverLimit, "", "refused_value", s.TooLarge},
