@@ -120,6 +120,7 @@ type asWhole struct {
 	resize  resize.Resize   // state of a change of the server list
 	pool    string          // state of the pool: one of poolKept, poolForeign, poolUnlike and poolNoMeta
 	open    [2]bool         // for the pool's own servers, and for its gutter: more than half of these servers are suspect, so none is ejected
+	skips   bool            // the list that has just come into force did so without a move
 	gone    bool            // none of the pool's own servers has replied for the time after which a server is ejected
 }
 

@@ -176,10 +176,12 @@ func (k *Keeper) advanceResize(now int64) {
 	k.resize.Announce = k.resize.Mine != k.resize.Wish && k.resize.Stage() == resize.Stable && k.announces()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
-	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse) && !k.mostlyDead(inNext)
+	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now)
 	if r := &k.resize; r.Own && stuck && now >= k.wishUntil && r.Overdue(now, k.pace()) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
+		k.skips = true
 		k.resized(before, now)
+		k.skips = false
 		return
 	}
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
@@ -200,14 +202,18 @@ func (k *Keeper) announces() bool {
 func inUse(m *Server) bool  { return !m.Gutter && !m.Joins }
 func inNext(m *Server) bool { return !m.Gutter && m.Next != "" }
 
-// mostlyDead reports whether this proxy suspects more than half of the servers for which in returns true. A server that it
-// may not use yet does not count as suspect.
-func (k *Keeper) mostlyDead(in func(m *Server) bool) bool {
+// deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not
+// cost their values.
+const deadTime = int64(time.Minute)
+
+// mostlyDead reports whether this proxy has suspected more than half of the servers for which in returns true since the given time. A
+// server that it may not use yet does not count as suspect.
+func (k *Keeper) mostlyDead(in func(m *Server) bool, since int64) bool {
 	dead, all := 0, 0
 	for i := range k.members {
 		if in(&k.members[i]) {
 			all++
-			if s := &k.servers[i]; s.suspect && !s.unverified {
+			if s := &k.servers[i]; s.suspect && s.suspectSince <= since && !s.unverified {
 				dead++
 			}
 		}
@@ -248,7 +254,11 @@ func (k *Keeper) tellResized(before resize.Status) {
 		if from == "resized" { // this instance has missed the stages between
 			from = "resizing"
 		}
-		k.event(-1, from, "resized", "the keys are served by the servers of this configuration")
+		why := "the keys are served by the servers of this configuration"
+		if k.skips {
+			why += "; no values have moved to them, because a server has no meta commands, or most of the former servers have not replied for a minute"
+		}
+		k.event(-1, from, "resized", why)
 	case s.Serves() == resize.Staying:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
 	case s.Serves() == resize.Paused:
