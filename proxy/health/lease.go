@@ -60,10 +60,11 @@ func (k *Keeper) wait() int64 {
 }
 
 // shortWait returns the same while all proxies have short leases, and ping four times as often: see resize.State.Short. With
-// relaxed consistency it is three of these intervals.
+// relaxed consistency it is three of these intervals, and not shorter than a request may take, because a reply that comes later is
+// passed on.
 func (k *Keeper) shortWait() int64 {
 	if !k.strict() && !k.unlike {
-		return 3 * int64(k.set.Ping) / 4
+		return min(k.wait(), max(3*int64(k.set.Ping)/4, int64(k.set.Request+k.set.Request/10)))
 	}
 	w := k.shortLease() + int64(k.set.Request)
 	return w + w/10 + int64(100*time.Millisecond)
