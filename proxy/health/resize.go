@@ -254,11 +254,11 @@ func (k *Keeper) tellResized(before resize.Status) {
 		if from == "resized" { // this instance has missed the stages between
 			from = "resizing"
 		}
-		why := "the keys are served by the servers of this configuration"
+		text := "the keys are served by the servers of this configuration"
 		if k.skips {
-			why += "; no values have moved to them, because a server has no meta commands, or most of the former servers have not replied for a minute"
+			text += "; no values have moved to them, because a server has no meta commands, or most of the former servers have not replied for a minute"
 		}
-		k.event(-1, from, "resized", why)
+		k.event(-1, from, "resized", text)
 	case s.Serves() == resize.Staying:
 		k.event(-1, from, "resizing", "all instances have this configuration: for a moment, keys that move miss, and their writes wait")
 	case s.Serves() == resize.Paused:
