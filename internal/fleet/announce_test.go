@@ -30,7 +30,7 @@ func TestResizePause(t *testing.T) {
 		f.reload(func(l *layout) { l.gone = 2 })
 		some := func(is func(s resize.Status) bool) bool { return slices.ContainsFunc(f.stages(), is) }
 		none, announced, from, to := 0, false, int64(0), int64(0)
-		for end := f.now + 60*second; f.now < end && to == 0 && f.broken == ""; f.run(f.now + milli) {
+		for end := f.now + 60*second; f.now < end && to == 0 && f.broken == ""; f.run(f.now + 10*milli) {
 			announced = announced || some(func(s resize.Status) bool { return s.Announced })
 			if some(func(s resize.Status) bool { return s.Serves() == resize.Nothing }) {
 				none++
@@ -62,7 +62,12 @@ func stopsInPause(seed uint64, off ablation.Set) (late bool) {
 	old := int(hash([]byte(k.name)) % 3)
 	f.reload(func(l *layout) { l.gone = old })
 	find := func(what resize.Service) int {
-		return slices.IndexFunc(f.stages(), func(s resize.Status) bool { return s.Serves() == what })
+		return slices.IndexFunc(f.sidecars, func(s *sidecar) bool {
+			for _, w := range s.p.Agents() {
+				return w.View.Resize().Serves() == what
+			}
+			return false
+		})
 	}
 	wait := func(is func() bool) {
 		for end := f.now + 60*second; f.now < end && !is(); f.run(f.now + milli/4) {
