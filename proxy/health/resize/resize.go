@@ -147,8 +147,9 @@ func (s State) Read(announced uint32) State {
 	return s
 }
 
-// Short reports whether leases are short, so that the pause that follows can be short.
-func (s State) Short() bool { return s.Announced }
+// Short reports whether leases are short, so that the pause that follows can be short. That is so too with a record that an older
+// release has written again in an announcement.
+func (s State) Short() bool { return s.Announced || s.Next == announcing }
 
 // Known returns how long the view records must have had the number N, and how long they must have had the whole state, until
 // the next state may follow. long and short are the durations of a WAIT with usual leases and with short ones.
