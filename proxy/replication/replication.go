@@ -652,15 +652,11 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
-		began := t.Deadline - int64(t.Route.Timeouts.Deadline) // a process that has no lease for longer is probably cut off
-		if t.Op <= wire.Gats && c.awaitsLease() && c.awaitLease(t, began+int64(t.Route.Timeouts.Request)) {
-			return false
-		}
 		t.Fail("no replica of the key is in use", stats.Unavailable)
 	default:
 		why, o := "too few replicas have stored the write", stats.ServerFault
 		if t.Op <= wire.Gats && c.awaitsLease() {
-			if c.awaitLease(t, t.Deadline) {
+			if c.awaitLease(t) {
 				return false
 			}
 			why, o = uncertain, stats.Unavailable
