@@ -196,7 +196,7 @@ func (v *View) Moves() bool { return v.moves.Load() }
 // SetResize publishes the progress of a change of the server list. force means that this process serves by its list
 // although its peers use another one.
 func (v *View) SetResize(is resize.Status, force bool) {
-	v.moves.Store(is.Mine != 0 && is.Serves() != resize.All && !(force && is.Serves() == resize.Nothing))
+	v.moves.Store(is.Mine != 0 && (is.Serves() != resize.All || is.Announced) && !(force && is.Serves() == resize.Nothing))
 	v.resize.Store(&is)
 }
 
