@@ -169,3 +169,28 @@ func TestResizeRollingFaults(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeDefaultHang lets most servers hang just before keys of a pool with the default mode move. Their values must not be lost:
+// after a short hang, they move. After a minute, the new list is in force without them.
+func TestResizeDefaultHang(t *testing.T) {
+	for _, hang := range []int64{6 * second, 100 * second} {
+		f := newFleet(scenario{sidecars: 3, apps: 1, servers: 4, cold: 60, remember: true, loose: true, mode: table.Rehash, resize: table.ResizeWarm, usual: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.reload(func(l *layout) { l.gone = 3 })
+		f.until(t, "the first change has not ended", f.changed)
+		f.run(f.now + 30*second)
+		first, moved := f.stages()[0].List, false
+		f.reload(func(l *layout) { l.gone = -1 })
+		f.run(f.now + 2*second)
+		for i := range 2 {
+			f.hangFor(i, hang, hang)
+		}
+		for end := f.now + 150*second; f.now < end; f.run(f.now + 100*milli) {
+			moved = moved || f.moves()
+		}
+		if is := f.stages()[0]; is.List == first || moved != (hang < 60*second) {
+			t.Errorf("a hang of %d s: keys have moved: %t; %+v", hang/second, moved, is)
+		}
+	}
+}
