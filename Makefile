@@ -85,7 +85,7 @@ staticcheck:
 # models. A data race is not possible there, so they run without the race detector. Many tests of
 # RACE wait for programs, so four packages run at the same time (-p 4).
 RACE = $(shell cat .ci/race-packages)
-SINGLE = ^Test(Ablations|Burst|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
+SINGLE = ^Test(Ablations|Burst|LargePlainReads|LargeReads|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
 SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,$(THIS),' .ci/race-packages)")
