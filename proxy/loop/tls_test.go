@@ -259,7 +259,7 @@ func TestHandshakesGivenUp(t *testing.T) {
 						t.Fatal(err)
 					}
 					open = append(open, c)
-					c.Write(first) // Ringside may have closed it already
+					c.Write(first)                // Ringside may have closed it already
 					if len(first) == len(hello) { // on a busy machine, many would otherwise wait in the phase before
 						c.SetReadDeadline(time.Now().Add(testenv.Hang))
 						c.Read(make([]byte, 1))
