@@ -655,3 +655,44 @@ func TestLargePlainReads(t *testing.T) {
 		})
 	}
 }
+
+// TestNoreplyIsNotLarge checks that a client that pipelines commands with noreply is not taken for one with large values, so that
+// new clients are not paced for ever.
+func TestNoreplyIsNotLarge(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"output=20000"})
+	s.Begin()
+	asked := func(text, reply string) (n int) {
+		for range 100 {
+			for name, a := range s.Endpoints {
+				if name[0] == 's' {
+					k := bytes.Count(a.Got.Bytes(), []byte(text))
+					n += k
+					a.Got.Reset()
+					s.Wakeup(func() { s.Engine.Bytes(a.Link, bytes.Repeat([]byte(reply), k)) })
+				}
+			}
+		}
+		return n
+	}
+	send := func(name, text string) {
+		c := s.Endpoint(name)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(text)) })
+	}
+	send("c1", strings.Repeat("get a1\r\n", 100))
+	if n := asked("get a1\r\n", "VALUE a1 0 40000\r\n"+strings.Repeat("v", 40000)+"\r\nEND\r\n"); n != 100 {
+		t.Fatalf("%d values are requested", n)
+	}
+	for range 4 {
+		send("c2", strings.Repeat("set a1 0 0 1 noreply\r\nA\r\n", 100))
+		asked("set a1 0 0 1", "STORED\r\n")
+		s.Now += int64(4 * time.Second)
+		s.Wakeup(func() {})
+	}
+	send("c3", "get a1 b1 c1\r\n")
+	if n := asked("get a1 b1 c1\r\n", "END\r\n"); n != 1 {
+		t.Error("a new client is paced")
+	}
+}

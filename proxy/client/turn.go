@@ -157,7 +157,7 @@ func (s *Session) inFlight() (keys, tasks int) {
 func (s *Session) measure() (answered int) {
 	answered = max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more)
 	if n := answered - s.sizedAt; n >= sizeReplies || n > 0 && s.sizedAt == 0 {
-		s.size = int(s.made()-s.sizedFrom) / n
+		s.size = max(1, int(s.made()-s.sizedFrom)/n) // commands with noreply have no replies, which does not make their size unknown
 		if n >= sizeReplies {
 			s.sizedAt, s.sizedFrom = answered, s.made()
 		}

@@ -22,7 +22,8 @@
 // the keys that move already have their values at either owner. So reads ask the new owner and then the old one, as
 // in Move, which follows. Mutations wait, because a proxy in the stage before may still empty the former old owner. A proxy recognizes a
 // turn by the stage that it knew before. One that was started in between takes it for another Pause, and its reads may
-// miss. Two proxies may begin Settle and a turn at once: the turn has the higher number. Cool can't be reversed: mutations do
+// miss. Changes that are not reversed begin with an even number, so an odd one is a turn (State.Turned). That says by which list
+// peers find the servers of keys that do not move. Two proxies may begin Settle and a turn at once: the turn has the higher number. Cool can't be reversed: mutations do
 // not empty the old owner there, so it would have to be swept.
 //
 // Mutations wait for less than a WAIT, because the pause is announced first. While it is announced (State.Announced), keys are served
