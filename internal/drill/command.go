@@ -94,9 +94,10 @@ For each fault it reports:
     and locks held twice
 
 A sentence below sums this up. Times are measured from errors and rejected writes, not
-from misses. The exit status is 1 if a limit is exceeded, and always after wrong
+from misses. The exit status is 1 if a limit is exceeded. It is always 1 after wrong
 values, if clients get no reply, if the server does not return, or if another server
-fails meanwhile. The drill does not begin while another server of the pool is not up.`,
+fails at the same time. The drill does not begin while another server of the pool is not
+up.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
   ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml

@@ -31,16 +31,16 @@ func newCheck() *cobra.Command {
 		Short: "Validate a configuration and show the share of each server",
 		Long: `Validate a configuration file. All mistakes are printed with their line and column,
 and the exit status is then 78. For a valid file, the output has the share of keys
-of each server, what happens when a server is down, and for each route its preset,
-its replicas, and what is lost when one server dies.
+of each server, and what happens when a server is down. For each route it has the
+preset, the replicas, and what is lost when one server dies.
 
 Sources of servers are listed. With --resolve they are asked, for at most ten seconds
 each, and the pools have the servers that they return.
 
 With --connect, the servers are asked for their settings, for at most two seconds. A
 largest item size that does not fit limits.value is a warning. So is a server that does
-not answer, that rejects the certificate or the password of its pool, or a command that
-the pool needs.
+not answer, rejects the certificate or the password of its pool, or lacks a command
+that the pool needs.
 
 Variables such as ${NAME} have the values of the environment, or of the file after
 --env. With --allow-unset, a variable without a value is a warning: the output is

@@ -25,10 +25,11 @@ func newRoute() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
 		Short: "Show the servers of keys",
-		Long: `Show for each key: the pool, the hash, the server, and the server that the client of
-this distribution would use if the first one were dead; the servers with replicas,
-beginning with the primary; and the substitute servers, in their order. With - the
-keys are read from standard input, one per line. No server is contacted.`,
+		Long: `Show the pool, the hash and the server of each key. The successors are the servers that
+the client of this distribution would use if the first server were dead. The output also
+has the servers with replicas, beginning with the primary, and the substitute servers, in
+their order. With - the keys are read from standard input, one per line. No server is
+contacted.`,
 		Example: `  ringside route user:17 user:18
   lru_keys | ringside route - --json`,
 		Args: someKeys,

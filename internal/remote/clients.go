@@ -27,11 +27,12 @@ func newClients() *cobra.Command {
 		Use:   "clients",
 		Short: "List the clients of a running instance, and what they wait for",
 		Long: `List the clients of a running instance, through its admin interface: address,
-connection time, requests, bytes received and sent, commands in flight, bytes that
-are buffered for the client, and what it waits for: a server, the rest of its own
-command, or itself to read its replies.
+connection time, requests, bytes received and sent, commands in flight, and bytes
+that are buffered for the client. The last column says what each client waits for.
+Either it waits for a server, or Ringside waits for the client: to send the rest of
+a command, or to read its replies.
 
-The clients with most buffered bytes come first; limits.memory disconnects these.
+The clients with most buffered bytes are first.
 This needs admin.control, which is limited to this machine unless the configuration
 allows more.`,
 		Example: `  ringside clients

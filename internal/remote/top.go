@@ -33,17 +33,17 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show traffic, errors and memory of a running instance, live",
-		Long: `Show a running instance, live: the worst state of all pools in one sentence; the servers
-of one pool with their traffic and memory; recent events.
+		Long: `Show a running instance, live. The first line is the worst state of all pools. Below it
+are the servers of one pool with their traffic and memory, and recent events.
 
 Keys: 1 to 6 enlarge one part. The arrows select a server, Enter opens it, d drains it,
 u restores it (both ask first). r h p w m e n sort. / searches. t follows keys, like
 ringside trace. + and - change the interval. ? shows this help. q quits.
 
 --once prints one screen and ends; --once --json prints an object for scripts. The exit
-status is then 0 if all pools are fine, 1 if the instance does not reply, and 3 if there
-is a problem: a server of any pool is not up, requests fail, or something else, which
-the first line describes. NO_COLOR disables colours. --ascii disables other
+status is then 0 if all pools are fine, 1 if the instance does not reply, and 3 if any
+pool has a problem, for example a server that is not up, or requests that fail. The
+first line describes the problem. NO_COLOR disables colours. --ascii disables other
 characters than ASCII, as TERM=linux does.`,
 		Example: `  ringside top
   ringside top --trace 'home:*'
