@@ -194,3 +194,43 @@ func TestResizeDefaultHang(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeCutOff loads another list in one of the instances only, and cuts it off from some servers in use. Nothing may move, no
+// server may be ejected, and no value may be lost: most instances reach all servers.
+func TestResizeCutOff(t *testing.T) {
+	const warm = table.ResizeWarm
+	for _, c := range []scenario{{sidecars: 2, resize: warm}, {sidecars: 2, resize: warm, strict: true}, {sidecars: 3, resize: warm, usual: true}, {sidecars: 3, resize: warm}, {sidecars: 2}} {
+		for cut := 1; cut <= 3; cut++ {
+			plain := c.resize == table.ResizePlain
+			c.apps, c.servers, c.cold, c.remember, c.loose, c.mode = 1, 4, 60, true, true, table.Rehash
+			f := newFleet(c, 1, false)
+			f.quiet = true
+			f.settle("at the start", 30*second)
+			f.reload(func(l *layout) { l.gone = 3 })
+			if !plain {
+				f.until(t, "the first change has not ended", f.changed)
+			}
+			f.run(f.now + 30*second)
+			f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			first, moved, last := f.stages()[0].List, false, c.sidecars-1
+			f.layout.gone = -1
+			f.edition++
+			f.sidecars[last].reload()
+			f.run(f.now + 4*second)
+			for _, p := range f.paths[last][:cut] {
+				p.cutOff()
+			}
+			for end := f.now + 40*second; f.now < end; f.run(f.now + 100*milli) {
+				moved = moved || f.stages()[last].Stage() != resize.Stable
+			}
+			for _, p := range f.paths[last][:cut] {
+				p.heal()
+			}
+			f.run(f.now + 60*second)
+			if read, all := f.reads(0), len(f.values); moved || f.stages()[0].List != first || read < all || f.broken != "" {
+				t.Errorf("%d instances, strict %t, usual %t, plain %t, %d servers cut off: keys have moved: %t; %d of %d keys are read; %d flushes; %s",
+					c.sidecars, c.strict, c.usual, plain, cut, moved, read, all, f.flushes, f.broken)
+			}
+		}
+	}
+}

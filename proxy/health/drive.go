@@ -120,7 +120,7 @@ func (k *Keeper) judge(now int64) {
 	for g := range k.open {
 		suspect, all := 0, 0
 		for i := range k.servers {
-			if k.group(i) == g {
+			if k.group(i) == g && !k.waiting(i) {
 				all++
 				if k.servers[i].suspect {
 					suspect++
@@ -128,6 +128,9 @@ func (k *Keeper) judge(now int64) {
 			}
 		}
 		open := 2*suspect > all
+		if open {
+			k.closed[g] = now
+		}
 		if open != k.open[g] {
 			k.open[g] = open
 			from, to := "closed", "fail-open"
@@ -361,6 +364,9 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return "", false
 	}
 	ejectAt := k.ejectAt(i, now)
+	if s.refused.since == 0 { // if most servers hang and go on together, the first one that replies ends fail-open
+		ejectAt = max(ejectAt, k.closed[k.group(i)]+int64(k.set.EjectAfter.Silent))
+	}
 	switch {
 	case k.pool == poolNoMeta && (unfit || s.stranger):
 		s.step = "must be flushed, but can't be: " + k.shortcoming()

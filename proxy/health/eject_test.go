@@ -260,6 +260,29 @@ func TestWholePoolGone(t *testing.T) {
 	}
 }
 
+// TestMostHangAndGoOn checks that no server is ejected if most servers hang, and then go on one shortly after the other: when the
+// first of them replies, more than half of the servers reply again.
+func TestMostHangAndGoOn(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	for _, n := range w.nodes[:2] {
+		n.hung = true
+	}
+	w.run(w.now + 20*sec)
+	w.nodes[0].hung = false
+	for range 150 {
+		w.run(w.now + 10*ms)
+		for i := range w.nodes {
+			if got := w.phase(0, i); got != In {
+				t.Fatalf("server %d is %v while the servers go on", i, got)
+			}
+		}
+	}
+	w.nodes[1].hung = false
+	for i := range w.nodes {
+		w.stays(i, In, 5*sec)
+	}
+}
+
 // TestPartingTakesNobodyOut checks that no server is ejected after Part, and that
 // servers which are out rejoin.
 func TestPartingTakesNobodyOut(t *testing.T) {

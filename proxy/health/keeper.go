@@ -119,7 +119,8 @@ type asWhole struct {
 	barrier barrier.Barrier // state of the handover
 	resize  resize.Resize   // state of a change of the server list
 	pool    string          // state of the pool: one of poolKept, poolForeign, poolUnlike and poolNoMeta
-	open    [2]bool         // for the pool's own servers, and for its gutter: more than half of these servers are suspect, so none is ejected
+	open    [2]bool         // for the pool's own servers in use, and for its gutter: more than half of these servers are suspect, so none is ejected
+	closed  [2]int64        // when open was last true; 0: never
 	skips   bool            // the list that has just come into force did so without a move
 	gone    bool            // none of the pool's own servers has replied for the time after which a server is ejected
 }

@@ -170,7 +170,7 @@ func (k *Keeper) reaches(i int, now int64) bool {
 		have, _ := k.leases(now, func(j int) bool { return j != i })
 		return have >= min(k.majority(), k.view()-1)
 	}
-	have, all := k.leases(now, func(j int) bool { return j != i && k.present(j) })
+	have, all := k.leases(now, func(j int) bool { return j != i && k.present(j) && !k.waiting(j) })
 	return all > 0 && have >= majorityOf(all)
 }
 

@@ -69,6 +69,9 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
 // view records have the wish of a proxy, but not its name. So dissent names those with another configuration that still write to the list of instances.
 func (k *Keeper) dissent(now int64) string {
+	if k.cutOff(now) {
+		return "most servers in use do not answer, so this instance may be cut off"
+	}
 	names := []string{}
 	for _, e := range k.roll.Here() {
 		if e.Config != k.roll.self.Config && e.Runs() {
@@ -155,9 +158,16 @@ func (k *Keeper) advanceResize(now int64) {
 	// know the list in force may have another list for ever. It serves no keys. So the change goes on after some time.
 	patience := k.resize.Patience(k.pace())
 	sure := k.pool != poolForeign || !k.set.Strict || now >= patience && (now >= k.wishUntil || k.resize.Stage() != resize.Stable)
+	cut := k.cutOff(now)
+	if cut { // the others must then have time for a record with their wish
+		k.wishUntil = now + foreignPings*int64(k.pace())
+	}
 	replicated := func(more time.Duration) bool {
-		if k.off.Clear {
+		switch {
+		case k.off.Clear:
 			return true
+		case cut:
+			return false
 		}
 		r := &k.resize
 		number, state := r.Known(time.Duration(k.wait()), time.Duration(k.shortWait()))
@@ -201,6 +211,19 @@ func (k *Keeper) announces() bool {
 // inUse and inNext report whether a server is in the list Mine, and in the list Wish.
 func inUse(m *Server) bool  { return !m.Gutter && !m.Joins }
 func inNext(m *Server) bool { return !m.Gutter && m.Next != "" }
+
+// waiting reports whether server i is not in use yet: only the next list has it, and the change has not begun. Proxies
+// that have not loaded that list do not know the server.
+func (k *Keeper) waiting(i int) bool {
+	r := &k.resize
+	return k.members[i].Joins && r.Stage() == resize.Stable && r.List == r.Mine
+}
+
+// cutOff reports whether most servers in use do not reply, but not for so long that they must be dead. This proxy may
+// be cut off from them, and does not see what the others wish.
+func (k *Keeper) cutOff(now int64) bool {
+	return k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime)
+}
 
 // deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not
 // cost their values.

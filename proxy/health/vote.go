@@ -137,12 +137,24 @@ func (k *Keeper) discard(a ask, answer []byte, now int64) {
 	k.send(ask{kind: askDiscard, server: a.server, about: a.about}, now, fmt.Appendf(nil, "md %s\r\n", key))
 }
 
-// countVotes returns the result of the vote about server i, from the counters on all other servers.
+// countVotes returns the result of the vote about server i, from the counters on all other servers. Proxies with
+// another server list do not vote on a server that their list lacks. So servers on which at most half as many
+// proxies vote as on another one do not count, nor does a server that is not in use yet.
 func (k *Keeper) countVotes(i int, now int64) voteResult {
 	var poll voteCount
+	var most uint64
+	votes := func(j int) bool {
+		v := &k.servers[j]
+		return j != i && !v.suspect && v.lacks == "" && v.good != 0 && !k.waiting(j)
+	}
+	for j := range k.servers {
+		if votes(j) && k.servers[j].live.Fresh(k.voteTime(), now) {
+			most = max(most, k.servers[j].live.Rate())
+		}
+	}
 	for j := range k.servers {
 		v := &k.servers[j]
-		if j == i || v.suspect || v.lacks != "" || v.good == 0 {
+		if !votes(j) || v.live.Fresh(k.voteTime(), now) && 2*v.live.Rate() <= most {
 			continue
 		}
 		var suspects *tally
