@@ -63,7 +63,7 @@ var apart = map[string][]string{
 	"ring/ringtest":               {"ring"},
 	"proxy/wire/wiretest":         nil,
 	"proxy/conversation":          {"ring", "replicate", "proxy/..."},
-	"internal/memnode":            nil,
+	"internal/memnode":            {"proxy/wire"},
 	"internal/archtest":           nil,
 	"internal/testenv":            {"proxy/wire"},
 	"internal/fleet":              nil,

@@ -1,96 +1,115 @@
 package memnode
 
-// This file serves one client connection. It reads lines and values, executes the commands in
-// order, and writes replies.
+// This file serves one client connection. Package wire parses the requests; this file executes them in
+// order, and sends the replies.
 
 import (
-	"bufio"
 	"bytes"
-	"errors"
 	"io"
+	"slices"
+
+	"ringside/proxy/wire"
 )
 
 const (
 	readBuffer  = 16 << 10
 	writeBuffer = 64 << 10 // replies are sent when this many bytes are pending, or when no more requests have arrived
 
-	// maxLine is the greatest length of a line in bytes. A longer line closes the connection, as in
-	// memcached. A get may have maxGetLine bytes; memcached does not limit it.
-	maxLine    = 2048
+	// maxGetLine is the greatest length of the line of a get in bytes. memcached does not limit it.
 	maxGetLine = 1 << 20
 
 	binaryRequest = 0x80 // first byte of a client that uses the binary protocol
-
-	maxTokens = 23 // greatest number of words of a line that are split at once; only get reads more words
 )
 
-// Error replies that are used in several places.
+// Error replies of a request that package wire has accepted.
 const (
-	badFormat = "CLIENT_ERROR bad command line format"
-	badChunk  = "CLIENT_ERROR bad data chunk"
 	badNumber = "CLIENT_ERROR cannot increment or decrement non-numeric value"
-	badTTL    = "CLIENT_ERROR invalid exptime argument"
 	tooLarge  = "SERVER_ERROR object too large for cache"
-)
-
-var (
-	errQuit    = errors.New("memnode: the client is done")
-	errTooLong = errors.New("memnode: line too long")
 )
 
 // A conn serves one client.
 type conn struct {
-	node *Node
-	rw   io.ReadWriter
+	node   *Node
+	rw     io.ReadWriter
+	limits wire.Limits
 
-	in   *bufio.Reader
-	out  []byte
-	line []byte // copy of the current line; a copy because its words are used after the value has been read
+	in  []byte // what the client has sent
+	at  int    // how much of it is executed
+	out []byte
 
-	// State of the command that is being executed. tokens are the words of its line.
-	tokens  [][]byte
-	rest    []byte // part of the line after the first maxTokens words
-	noreply bool
+	// The request that is being executed. Its spans are offsets into text.
+	req     wire.Request
+	text    []byte
 	scratch [maxKey]byte // buffer for a key that was decoded from base64
 }
 
 func newConn(n *Node, rw io.ReadWriter) *conn {
-	c := &conn{node: n, rw: rw, tokens: make([][]byte, 0, maxTokens)}
-	c.in = bufio.NewReaderSize(source{c}, readBuffer)
-	return c
+	return &conn{node: n, rw: rw, limits: wire.Limits{Line: maxGetLine, Value: n.options.MaxItem}}
 }
 
-// run serves the client until it disconnects or sends a line that is too long, or until the node is
+// run serves the client until it disconnects or sends what ends the connection, or until the node is
 // closed.
 func (c *conn) run() {
-	if first, err := c.in.Peek(1); err != nil || first[0] == binaryRequest {
+	if c.at == len(c.in) && c.receive(1) != nil {
 		return
 	}
-	for {
-		err := c.readLine()
-		if err == nil {
-			err = c.execute()
-		}
-		if err != nil {
-			c.send()
-			return
-		}
+	if c.in[c.at] == binaryRequest {
+		return
+	}
+	for c.next() {
 		if len(c.out) >= writeBuffer && c.send() != nil {
 			return
 		}
 	}
+	_ = c.send() // the connection ends, whether the client reads it or not
 }
 
-// source is the reader from which conn.in reads. Its Read sends the pending replies before it reads
-// from the client, because the read may block. So the replies to a pipeline are sent in one piece,
-// and no reply waits for the next request.
-type source struct{ c *conn }
-
-func (s source) Read(p []byte) (int, error) {
-	if err := s.c.send(); err != nil {
-		return 0, err
+// next executes the next request. It returns false if the connection ends.
+func (c *conn) next() bool {
+	c.text = c.in[c.at:]
+	n, err := c.limits.Next(c.text, &c.req)
+	for err != nil { // the request is not complete
+		if c.receive(c.req.Need) != nil {
+			return false
+		}
+		c.text = c.in[c.at:]
+		n, err = c.limits.Next(c.text, &c.req)
 	}
-	return s.c.rw.Read(p)
+	c.at += n
+	return c.execute() && c.skip(int(c.req.Swallow)) == nil && c.req.Flags&wire.CloseAfter == 0
+}
+
+// receive reads more bytes, until there are at least need bytes that are not executed. It sends the pending
+// replies before, because the read may block. So the replies to a pipeline are sent in one piece, and no
+// reply waits for the next request.
+func (c *conn) receive(need int) error {
+	if err := c.send(); err != nil {
+		return err
+	}
+	rest := c.in[c.at:]
+	if cap(c.in) > 2*writeBuffer && len(rest)+need < writeBuffer { // the buffer has grown for a large value, so its memory is released
+		c.in = nil
+	}
+	c.in, c.at = append(c.in[:0], rest...), 0
+	more := max(need-len(c.in), 1)
+	c.in = slices.Grow(c.in, max(more, readBuffer))
+	n, err := io.ReadAtLeast(c.rw, c.in[len(c.in):cap(c.in)], more)
+	c.in = c.in[:len(c.in)+n]
+	return err
+}
+
+// skip discards the next n bytes: the value of a request that was refused.
+func (c *conn) skip(n int) error {
+	here := min(n, len(c.in)-c.at)
+	c.at += here
+	if n == here {
+		return nil
+	}
+	if err := c.send(); err != nil {
+		return err
+	}
+	_, err := io.CopyN(io.Discard, c.rw, int64(n-here))
+	return err
 }
 
 func (c *conn) send() error {
@@ -105,209 +124,106 @@ func (c *conn) send() error {
 	return err
 }
 
-// readLine reads the next line from the client into c.line, without its line end.
-func (c *conn) readLine() error {
-	if cap(c.line) > readBuffer {
-		c.line = nil
-	}
-	c.line = c.line[:0]
-	seen := 0 // number of bytes at the start of the buffer that were searched and have no line end
-	for {
-		buf, _ := c.in.Peek(c.in.Buffered()) // only the bytes that are buffered already, so Peek returns no error and does not wait
-		if i := bytes.IndexByte(buf[seen:], '\n'); i >= 0 {
-			c.line = append(c.line, buf[:seen+i]...)
-			c.in.Discard(seen + i + 1)
-			if n := len(c.line); n > 1 && c.line[n-1] == '\r' {
-				c.line = c.line[:n-1]
-			}
-			return nil
-		}
-		seen = len(buf)
-		if n := len(c.line) + seen; n > maxGetLine || n > maxLine && len(c.line) == 0 && !getsMany(buf) {
-			return errTooLong
-		}
-		if seen == c.in.Size() {
-			c.line = append(c.line, buf...)
-			c.in.Discard(seen)
-			seen = 0
-		}
-		if _, err := c.in.Peek(seen + 1); err != nil {
-			return err
-		}
-	}
-}
-
-// getsMany reports whether line begins with get or gets. Up to 100 spaces may precede the command.
-func getsMany(line []byte) bool {
-	command := bytes.TrimLeft(line, " ")
-	if len(line)-len(command) > 100 {
+// execute executes the request. It returns false if the connection ends.
+func (c *conn) execute() bool {
+	r := &c.req
+	switch meta := r.Dialect == wire.Meta; {
+	case r.Op == wire.Quit:
 		return false
-	}
-	return bytes.HasPrefix(command, []byte("get ")) || bytes.HasPrefix(command, []byte("gets "))
-}
-
-// readValue reads a value of n bytes and its line end. If the line end is missing, it returns nil
-// without an error.
-func (c *conn) readValue(n int) ([]byte, error) {
-	buf := make([]byte, n+2)
-	if _, err := io.ReadFull(c.in, buf); err != nil {
-		return nil, err
-	}
-	if !bytes.HasSuffix(buf, []byte("\r\n")) {
-		return nil, nil
-	}
-	return buf[:n:n], nil
-}
-
-// skipValue reads a value of n bytes and its line end, and discards both.
-func (c *conn) skipValue(n int) error {
-	_, err := c.in.Discard(n + 2)
-	return err
-}
-
-// nextToken returns the first word of a line and the part after it. token is empty if the line has
-// no word.
-func nextToken(line []byte) (token, rest []byte) {
-	line = bytes.TrimLeft(line, " ")
-	if i := bytes.IndexByte(line, ' '); i >= 0 {
-		return line[:i], line[i+1:]
-	}
-	return line, nil
-}
-
-// execute executes the command in c.line. An error ends the connection.
-func (c *conn) execute() error {
-	c.noreply = false
-	c.split(untilNUL(c.line))
-	if len(c.tokens) == 0 {
+	case r.Op == wire.Bad && bytes.HasPrefix(r.Answer, []byte(forOperators)), r.Op == wire.Memlimit:
 		c.reply("ERROR")
-		return nil
-	}
-	switch string(c.tokens[0]) {
-	case "get", "bget":
-		return c.get(false, false)
-	case "gets":
-		return c.get(true, false)
-	case "gat":
-		return c.get(false, true)
-	case "gats":
-		return c.get(true, true)
-	case "set":
-		return c.set(setMode)
-	case "add":
-		return c.set(addMode)
-	case "replace":
-		return c.set(replaceMode)
-	case "append":
-		return c.set(appendMode)
-	case "prepend":
-		return c.set(prependMode)
-	case "cas":
-		return c.set(casMode)
-	case "ms":
-		return c.metaSet()
-	case "mg":
+	case r.Op == wire.Bad, r.Op == wire.Shutdown:
+		c.out = append(c.out, r.Answer...)
+	case r.UnknownFlags():
+		c.refuseFlags()
+	case r.Op.Stores():
+		c.store()
+	case meta && r.Op == wire.Get:
 		c.metaGet()
-	case "md":
+	case r.Op <= wire.Gats:
+		return c.get()
+	case meta && r.Op == wire.Delete:
 		c.metaDelete()
-	case "ma":
-		c.metaArithmetic()
-	case "me":
-		c.metaDebug()
-	case "mn":
-		c.reply("MN")
-	case "delete":
+	case r.Op == wire.Delete:
 		c.delete()
-	case "incr":
-		c.arithmetic(false)
-	case "decr":
-		c.arithmetic(true)
-	case "touch":
+	case meta && (r.Op == wire.Incr || r.Op == wire.Decr):
+		c.metaArithmetic()
+	case r.Op == wire.Incr, r.Op == wire.Decr:
+		c.arithmetic()
+	case r.Op == wire.Touch:
 		c.touch()
-	case "flush_all":
+	case r.Op == wire.Debug:
+		c.metaDebug()
+	case r.Op == wire.Noop:
+		c.reply("MN")
+	case r.Op == wire.FlushAll:
 		c.flushAll()
-	case "verbosity":
-		c.verbosity()
-	case "version":
+	case r.Op == wire.Version:
 		c.reply("VERSION " + c.node.options.Version)
-	case "stats":
+	case r.Op == wire.Verbosity:
+		c.reply("OK") // without an effect, because a Node does not log
+	case r.Op == wire.Stats:
 		c.stats()
-	case "shutdown":
-		c.reply("ERROR: shutdown not enabled")
-	case "quit":
-		return errQuit
-	default:
-		if last := c.lastToken(); len(c.tokens) > 1 && bytes.HasPrefix(last, []byte("HTTP/")) {
-			return errQuit // the request is HTTP: a hostile web page may have made a browser send it
-		}
-		c.reply("ERROR")
 	}
-	return nil
-}
-
-// split sets c.tokens to the first words of a line, and c.rest to the part of the line after them.
-func (c *conn) split(line []byte) {
-	c.tokens, c.rest = c.tokens[:0], line
-	for len(c.tokens) < maxTokens {
-		var token []byte
-		if token, c.rest = nextToken(c.rest); len(token) == 0 {
-			break
-		}
-		c.tokens = append(c.tokens, token)
-	}
-}
-
-// pastNUL reports whether the line contains a NUL. If it does, pastNUL splits the line again,
-// including the part after the NUL. The length of a value may be in that part, and without it the
-// value would be executed as commands.
-func (c *conn) pastNUL() bool {
-	if bytes.IndexByte(c.line, 0) < 0 {
-		return false
-	}
-	c.split(c.line)
 	return true
 }
 
-// lastToken returns the last word of the current line.
-func (c *conn) lastToken() []byte {
-	last := c.tokens[len(c.tokens)-1]
-	for rest := c.rest; len(rest) > 0; {
-		var token []byte
-		if token, rest = nextToken(rest); len(token) > 0 {
-			last = token
-		}
+// forOperators is the beginning of the reply of package wire to commands for the internals of one server.
+const forOperators = "CLIENT_ERROR ask one server directly"
+
+// key returns the key of the request.
+func (c *conn) key() []byte {
+	key := c.req.Key.Of(c.text)
+	if c.req.Flags&wire.Base64 != 0 {
+		key, _ = wire.DecodeKey(c.scratch[:0], key)
 	}
-	return last
+	return key
 }
 
-// reply writes a reply line, which may be an error. It writes nothing if the command has noreply.
+// deadline converts an exptime in the request to a second of the store's clock.
+func (c *conn) deadline(exptime wire.Span) uint32 {
+	return c.node.store.deadline(int32(wire.Signed(exptime.Of(c.text))))
+}
+
+// number returns an unsigned number in the request; 0 if it is absent.
+func (c *conn) number(s wire.Span) uint64 { return wire.Unsigned(s.Of(c.text)) }
+
+// store executes the commands that store a value, in both dialects.
+func (c *conn) store() {
+	r, s := &c.req, c.node.store
+	meta := r.Dialect == wire.Meta
+	it := &item{flags: uint32(c.number(r.ClientFlags)), expires: c.deadline(r.Exptime)}
+	key := c.key()
+	s.lock()
+	defer s.unlock()
+	if r.Flags&wire.TooLarge != 0 || size(len(key), it.flags, r.Body.Len()) > s.maxItem {
+		s.storeTooLarge++
+		if meta || r.Op == wire.Set { // a set that fails removes the old value, so that no reader gets it
+			s.discard(key)
+		}
+		c.reply(tooLarge)
+		return
+	}
+	s.cmdSet++
+	it.value = bytes.Clone(r.Body.Of(c.text))
+	if r.Flags&wire.Base64 != 0 {
+		it.marks = encoded
+	}
+	result, cas := s.write(r.Op, string(key), it, c.number(r.Unique), r.Letters.Has('I'))
+	if meta {
+		c.stored(result, cas)
+	} else {
+		c.reply(textOutcomes[result])
+	}
+}
+
+// reply writes a reply line. It writes nothing if a text command has noreply.
 func (c *conn) reply(line string) {
-	if c.noreply {
+	if c.req.Dialect == wire.Text && c.req.Flags&wire.Quiet != 0 {
 		return
 	}
 	c.out = append(c.out, line...)
 	c.endLine()
 }
 
-// fail writes an error line, even if the command has noreply.
-func (c *conn) fail(line string) {
-	c.noreply = false
-	c.reply(line)
-}
-
 func (c *conn) endLine() { c.out = append(c.out, '\r', '\n') }
-
-// takes reports whether the command has the right number of words, including its name: from least
-// to most. If not, it writes an error.
-func (c *conn) takes(least, most int) bool {
-	if n := len(c.tokens); n < least || n > most {
-		c.reply("ERROR")
-		return false
-	}
-	return true
-}
-
-// readNoreply sets c.noreply if the last word of the line is noreply.
-func (c *conn) readNoreply() {
-	c.noreply = string(c.lastToken()) == "noreply"
-}

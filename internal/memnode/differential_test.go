@@ -241,7 +241,10 @@ func (r *player) flags(letters string) string {
 		}
 	}
 	if r.one(40) {
-		all = append(all, r.of("z", "S5", "E7", "b", "k", "Mxx", "M", "v", "T", "O"+strings.Repeat("o", 31), "O"+strings.Repeat("o", 32), "\xc3", "q", "c", "P1", "L2"))
+		all = append(all, r.of("z", "S5", "E7", "b", "k", "Mxx", "M", "v", "T", "O"+strings.Repeat("o", 31), "\xc3", "q", "c", "P1", "L2"))
+	}
+	if r.one(300) && letters != metaGetFlags { // memcached counts an mg that it rejects for its opaque
+		all = append(all, "O"+strings.Repeat("o", 32))
 	}
 	if r.one(200) {
 		all = append(all, strings.Fields("k v f c t s h l u q O1 T0 N0 R0 C0 D1 J1 F1 MS P L")...)
@@ -252,6 +255,8 @@ func (r *player) flags(letters string) string {
 	}
 	return " " + strings.Join(all, " ")
 }
+
+const metaGetFlags = "kvfctshluqONTR"
 
 func (r *player) flag(letter rune) string {
 	switch letter {
@@ -289,9 +294,13 @@ func (r *player) command() string {
 		for range r.IntN(30) * r.IntN(2) {
 			keys += r.of(" ", " ", " ", "  ") + r.of(r.keys...)
 		}
-		return r.of("get ", "gets ", "gets ", "bget ") + keys + r.of("", "", " ") + "\r\n"
+		read := r.of("get ", "gets ", "gets ", "bget ")
+		if len(keys) > 2000 { // memcached serves such a line of a bget only if one read returns all of it
+			read = "get "
+		}
+		return read + keys + r.of("", "", " ") + "\r\n"
 	case 2:
-		return r.of("gat ", "gats ") + r.exptime() + " " + key + r.of("", " "+r.key()) + "\r\n"
+		return r.of("gat ", "gats ") + r.exptime() + " " + key + r.of("", " "+r.of(r.keys...)) + "\r\n" // memcached touches the keys before one that is too long
 	case 3, 4, 5, 6:
 		length, data := r.body()
 		return r.of("set", "set", "add", "replace", "append", "prepend") + " " + key + " " + r.number() + " " + r.exptime() + " " + length + r.noreply() + "\r\n" + data
@@ -314,7 +323,7 @@ func (r *player) command() string {
 		return r.odd()
 	case 13, 14, 15, 16:
 		key, b := r.metaKey()
-		return "mg " + key + b + r.flags("kvfctshluqONTR") + "\r\n"
+		return "mg " + key + b + r.flags(metaGetFlags) + "\r\n"
 	case 17, 18, 19:
 		key, b := r.metaKey()
 		length, data := r.body()
@@ -400,19 +409,20 @@ func (p *pair) hugeNumber() bool {
 	p.store.lock()
 	defer p.store.unlock()
 	for _, it := range p.store.items.Values() {
-		if n, ok := parseUint64(it.value); ok && n > 1<<62 {
+		if n, ok := numberIn(it.value); ok && n > 1<<62 {
 			return true
 		}
 	}
 	return false
 }
 
-// compareCounters compares the counters in stats after the commands.
+// compareCounters compares the counters in stats after the commands. cmd_set and cmd_flush are missing, because memcached
+// counts some malformed commands.
 func compareCounters(t *testing.T, p *pair) {
 	t.Helper()
 	node, real := p.node.ask("stats\r\n"), p.real.ask("stats\r\n")
 	for _, name := range []string{
-		"version", "cmd_get", "cmd_set", "cmd_flush", "cmd_touch", "cmd_meta", "get_hits", "get_misses", "delete_misses", "delete_hits",
+		"version", "cmd_get", "cmd_touch", "cmd_meta", "get_hits", "get_misses", "delete_misses", "delete_hits",
 		"incr_misses", "incr_hits", "decr_misses", "decr_hits", "cas_misses", "cas_hits", "cas_badval", "touch_hits", "touch_misses",
 		"store_too_large", "total_items", "limit_maxbytes", "max_connections", "curr_connections",
 	} {

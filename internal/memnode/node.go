@@ -1,8 +1,9 @@
 // Package memnode is a small in-process memcached for the demo and for tests.
 //
 // It listens on real sockets and implements the text and meta protocols of
-// memcached 1.6.18. Its replies are the same byte for byte: the same errors, the
-// same meta flags that depend on their order, the same padding after decr, the
+// memcached 1.6.18. Package wire parses its requests, and replies to malformed ones. All
+// other replies are the same byte for byte: the same
+// meta flags that depend on their order, the same padding after decr, the
 // same cas numbers for the same commands. A test sends random commands to both and
 // compares the replies.
 //
@@ -25,7 +26,8 @@
 // closed. The commands for memcached's own memory and threads (slabs, lru,
 // lru_crawler, cache_memlimit, watch, extstore, stats conns, stats detail, stats
 // cachedump) return ERROR. A get line is limited to 1 MiB. me always shows cls=1, because all
-// items share one least-recently-used list.
+// items share one least-recently-used list. Malformed commands do not count in stats, and a command
+// with several keys, one of which is too long, has no effect on the others.
 //
 // Three defects of 1.6.18 are not reproduced:
 //

@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+
+	"ringside/proxy/wire"
 )
 
 // counters are the numbers that `stats reset` sets to zero. They are named as in the reply to
@@ -42,11 +44,8 @@ func (k *counters) numbers(decr bool) *tally {
 }
 
 func (c *conn) stats() {
-	topic := ""
-	if len(c.tokens) > 1 {
-		topic = string(c.tokens[1])
-	}
-	switch topic {
+	topic, _ := wire.NextKey(c.text, c.req.Args)
+	switch string(topic.Of(c.text)) {
 	case "":
 		c.statsGeneral()
 	case "settings":

@@ -3,12 +3,15 @@ package memnode
 // This file has the items, their limits, and the rules of expiry, flush and cas.
 
 import (
+	"bytes"
 	"math"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"ringside/proxy/wire"
 )
 
 const (
@@ -208,18 +211,6 @@ func (s *store) flushAll(delay int32) {
 	}
 }
 
-// A mode is a rule about how and whether a value is stored.
-type mode uint8
-
-const (
-	setMode     mode = iota
-	addMode          // store only if there is no item
-	replaceMode      // store only if there is an item
-	appendMode
-	prependMode
-	casMode // store only if the item has the given cas number
-)
-
 // An outcome is the result of a store or arithmetic command.
 type outcome uint8
 
@@ -231,27 +222,27 @@ const (
 	notNumber
 )
 
-// write stores the item `it` under key by mode m, and returns its new cas number. cas is the number
+// write stores the item `it` under key as op does, and returns its new cas number. cas is the number
 // in the request; 0: none. If late is set, a cas number that is too low is accepted, too, and the
 // new item is marked as stale (flag I of ms).
-func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outcome, uint64) {
+func (s *store) write(op wire.Op, key string, it *item, cas uint64, late bool) (outcome, uint64) {
 	old := s.find([]byte(key))
 	if old == nil {
-		switch m {
-		case setMode, addMode:
+		switch op {
+		case wire.Set, wire.Add:
 			s.put(key, it)
 			return stored, it.cas
-		case casMode:
+		case wire.Cas:
 			s.casMisses++
 			return notFound, 0
 		}
 		return notStored, 0
 	}
-	switch m {
-	case addMode:
+	switch op {
+	case wire.Add:
 		old.used = s.now
 		return notStored, 0
-	case casMode:
+	case wire.Cas:
 		switch {
 		case cas != 0 && cas == old.cas:
 		case cas != 0 && late && cas < old.cas:
@@ -262,7 +253,7 @@ func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outc
 			return exists, 0
 		}
 		s.casHits++
-	case appendMode, prependMode:
+	case wire.Append, wire.Prepend:
 		if cas != 0 && cas != old.cas {
 			return exists, 0
 		}
@@ -271,7 +262,7 @@ func (s *store) write(m mode, key string, it *item, cas uint64, late bool) (outc
 			return notStored, 0
 		}
 		head, tail := old.value, it.value
-		if m == prependMode {
+		if op == wire.Prepend {
 			head, tail = tail, head
 		}
 		value := append(append(make([]byte, 0, n), head...), tail...)
@@ -299,7 +290,7 @@ func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, u
 	if cas != 0 && cas != it.cas {
 		return exists, nil, 0
 	}
-	n, ok := parseUint64(it.value)
+	n, ok := numberIn(it.value)
 	switch {
 	case !ok:
 		return notNumber, nil, 0
@@ -326,6 +317,12 @@ func (s *store) add(key []byte, decr bool, delta, cas uint64) (outcome, *item, u
 	it.cas = s.nextCAS()
 	it.used = s.now
 	return stored, it, n
+}
+
+// numberIn returns the number in a value. memcached reads it up to a NUL.
+func numberIn(value []byte) (uint64, bool) {
+	value, _, _ = bytes.Cut(value, []byte{0})
+	return wire.ParseUnsigned(value)
 }
 
 // maxNumberItem is the greatest size of an item for incr and decr. memcached stores larger items in

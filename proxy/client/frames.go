@@ -60,7 +60,7 @@ func (s *Session) parseFrames() {
 			continue
 		}
 		s.endBatch()
-		e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
+		e.spelled = binary.Spell(e.spelled[:0], buf, &e.Frame, &e.Req)
 		s.Front.Serve(s, e.spelled)
 	}
 }
@@ -71,7 +71,7 @@ func (s *Session) serveLarge(buf []byte, n int) {
 	e := s.e
 	in := e.Input
 	c := e.Buffers.Get(n + maxSpelled)
-	line := binary.Spell(&e.Accepts, c.Data[:0], buf, &e.Frame, &e.Req)
+	line := binary.Spell(c.Data[:0], buf, &e.Frame, &e.Req)
 	c.End = len(line)
 	in.Start += n
 	e.Input = c
@@ -97,7 +97,7 @@ func (s *Session) shortFrame(buf []byte) {
 	s.endBatch() // the quiet gets that were collected before are sent first
 	rest := s.room.whole - len(buf)
 	s.Need = 0
-	e.spelled = binary.Spell(&e.Accepts, e.spelled[:0], buf, &e.Frame, &e.Req)
+	e.spelled = binary.Spell(e.spelled[:0], buf, &e.Frame, &e.Req)
 	s.Front.NoMemory(s, e.spelled, rest)
 	e.Input.Start = e.Input.End
 }

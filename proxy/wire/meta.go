@@ -29,7 +29,7 @@ var effectFlags = letters("NTR")
 
 func letters(s string) (l Letters) {
 	for i := range len(s) {
-		l.add(s[i])
+		l.Add(s[i])
 	}
 	return l
 }
@@ -164,7 +164,7 @@ func (p *parser) debug(at uint32) (int, error) {
 			return p.bad(answerFormat)
 		}
 		r.Flags |= Base64
-		r.Letters.add('b')
+		r.Letters.Add('b')
 	}
 	return p.size, nil
 }
@@ -209,7 +209,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case repeated || letter|0x20 < 'a' || letter|0x20 > 'z': // after an unknown flag, memcached 1.6.18 names that flag
 			return answerFlagUnknown
 		}
-		r.Letters.add(letter)
+		r.Letters.Add(letter)
 		var fault []byte
 		switch letter {
 		case 'q':

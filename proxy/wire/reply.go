@@ -219,7 +219,7 @@ func (r *Reply) plainMeta(awaited, buf []byte) (size, dataLen int) {
 	}
 	letters := Letters(1<<('f'-'A') | 1<<('c'-'A') | 1<<('k'-'A'))
 	if begins(buf, at, " t") {
-		letters.add('t')
+		letters.Add('t')
 		at, _ = number(buf, at+2)
 	}
 	key := at + 2
@@ -420,7 +420,7 @@ func (r *Reply) flags(buf []byte, at uint32) bool {
 		if (letter|0x20)-'a' > 'z'-'a' { // as an unsigned number: no letter
 			return false
 		}
-		letters.add(letter)
+		letters.Add(letter)
 		if letter != 'k' && letter != 'O' { // the argument of all other flags is a number, which ends at a space
 			from := p + 1
 			for int(p) < len(line) && line[p] != ' ' {

@@ -35,7 +35,7 @@ func (r *Request) KeyEcho(buf []byte) (e KeyEcho) {
 		return e
 	}
 	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); buf[t.Start] != 'k'; t = nextToken(buf, t.End, r.MetaFlags.End) {
-		e.before.add(buf[t.Start])
+		e.before.Add(buf[t.Start])
 	}
 	e.Text = appendKey([]byte(" k"), r.Key.Of(buf), r.Flags)
 	return e

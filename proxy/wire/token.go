@@ -190,6 +190,9 @@ func Unsigned(b []byte) uint64 {
 	return u
 }
 
+// ParseUnsigned returns the number in b as Unsigned does, and whether memcached accepts it.
+func ParseUnsigned(b []byte) (u uint64, ok bool) { return Unsigned(b), unsigned(b) }
+
 // Signed returns the number in b, which is an exptime, as memcached reads it.
 func Signed(b []byte) int64 { return int64(Unsigned(b)) }
 

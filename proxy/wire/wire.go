@@ -249,7 +249,8 @@ type Letters uint64
 // Has reports whether the letter c is in l.
 func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')) != 0 }
 
-func (l *Letters) add(c byte) { *l |= 1 << ((c - 'A') & 63) }
+// Add adds the letter c to l.
+func (l *Letters) Add(c byte) { *l |= 1 << ((c - 'A') & 63) }
 
 // NoMatch is a cas id that no item has. A binary reply always contains a cas id. It
 // contains NoMatch if no cas may depend on this reply: a cas with NoMatch always fails.

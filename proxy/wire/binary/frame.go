@@ -208,9 +208,10 @@ func BeginsQuietGet(buf []byte) bool {
 }
 
 var (
-	answerUnknown = []byte(wire.AnswerError)
-	answerInvalid = wire.AppendClientError(nil, "Invalid arguments")
-	answerOddKey  = wire.AppendClientError(nil, "a key with spaces or control characters is too long to be asked for in base64")
+	answerUnknown  = []byte(wire.AnswerError)
+	answerTooLarge = []byte(wire.AnswerTooLarge)
+	answerInvalid  = wire.AppendClientError(nil, "Invalid arguments")
+	answerOddKey   = wire.AppendClientError(nil, "a key with spaces or control characters is too long to be asked for in base64")
 )
 
 // noExpiry is the exptime with which an incr or decr does not create a missing counter.
@@ -325,60 +326,61 @@ func (f *Frame) bad(answer []byte, closes bool) (int, error) {
 }
 
 // Spell translates the frame f to a text or meta request. It appends the bytes of the
-// request to dst, which must be empty, and parses them into r. buf is the buffer from
-// which f was parsed. If buf ends in the middle of the value, the request has no data
-// block. Spell must not be called for Auth, which is not sent to servers.
+// request to dst, which must be empty, and sets r to what wire.Limits.Next would parse
+// from them. buf is the buffer from which f was parsed. If buf ends in the middle of the
+// value, the request has no data block. Spell must not be called for Auth, which is not sent to servers.
 //
 // A get becomes a gets, because the reply frame contains the cas id. Its Op is Get
 // nevertheless: everything that may reply to a get, such as a cache, may also reply to
 // it. A write with a visible reply asks for the cas id, which needs a meta command. A
 // delete without a cas id is a text command.
-func Spell(l *wire.Limits, dst, buf []byte, f *Frame, r *wire.Request) []byte {
+func Spell(dst, buf []byte, f *Frame, r *wire.Request) []byte {
+	key := f.Key.Of(buf)
 	if f.Op == wire.Get && !f.odd {
-		return spellGet(dst, f.Key.Of(buf), r)
+		return spellGet(dst, key, r)
 	}
-	s := speller{line: dst, frame: f, key: f.Key.Of(buf)}
+	several := r.Several[:0]
+	*r = wire.Request{Op: f.Op, Flags: wire.Binary, Several: several}
+	s := speller{line: dst, frame: f, r: r}
 	switch f.Op {
 	case wire.Bad:
-		several := r.Several[:0]
-		*r = wire.Request{Op: wire.Bad, Flags: wire.Binary, Answer: f.answer, Swallow: f.Swallow, Several: several}
+		r.Answer, r.Swallow = f.answer, f.Swallow
 		if f.closes {
 			r.Flags |= wire.CloseAfter
 		}
 		return dst
 	case wire.Noop:
+		r.Dialect = wire.Meta
 		s.line = append(s.line, "mn"...)
-	case wire.Quit:
-		s.line = append(s.line, "quit"...)
-	case wire.Version:
-		s.line = append(s.line, "version"...)
+	case wire.Quit, wire.Version:
+		s.line = append(s.line, f.Op.String()...)
 	case wire.FlushAll:
 		s.line = append(s.line, "flush_all"...)
-		s.number(" ", s.seconds())
+		r.Args = s.number(" ", s.seconds())
+		r.Exptime = r.Args
 	case wire.Stats:
-		s.line = append(append(s.line, "stats "...), bytes.TrimSpace(plainText(s.key))...)
-	case wire.Get:
-		s.command("mg", " v f c")
-	case wire.Gats:
-		s.get()
+		s.line = append(s.line, "stats "...)
+		r.Args.Start = s.at()
+		s.line = append(s.line, bytes.TrimSpace(plainText(key))...)
+		r.Args.End = s.at()
 	case wire.Delete:
-		s.delete()
+		s.delete(key)
 	case wire.Incr, wire.Decr:
-		s.count()
+		s.count(key)
+	case wire.Get, wire.Gats:
+		s.get(key)
 	default:
-		s.store()
+		s.store(key)
+	}
+	r.Line.End = s.at()
+	if len(key) > 0 && r.Dialect == wire.Meta {
+		r.MetaFlags = wire.Span{Start: min(r.MetaFlags.Start, r.Line.End), End: r.Line.End}
 	}
 	s.line = append(s.line, "\r\n"...)
-	end := len(s.line)
-	if f.Op.Stores() && !f.tooBig && int(f.Value.End) <= len(buf) {
-		s.line = append(append(s.line, f.Value.Of(buf)...), "\r\n"...)
+	if f.Op.Stores() {
+		s.body(buf)
 	}
-	l.Next(s.line, r)
-	if f.tooBig { // the length in the command line is limited to maxBody, so the value may be longer
-		r.Swallow = f.Swallow
-	}
-	r.Flags |= wire.Binary
-	return s.line[:max(end, len(s.line))]
+	return s.line
 }
 
 // spellGet translates a get, the most frequent frame, to a text request, as Spell does.
@@ -401,41 +403,62 @@ func plainText(b []byte) []byte {
 	}, b)
 }
 
-// speller builds the command line to which a frame is translated.
+// speller builds the command line to which a frame is translated, and the request.
 type speller struct {
 	line  []byte
 	frame *Frame
-	key   []byte
+	r     *wire.Request
 }
 
-// command appends the name of a meta command, the key and the flags.
-func (s *speller) command(name, flags string) {
-	s.word(name)
-	s.flags(flags)
-}
+// at returns the offset of the next byte of the line.
+func (s *speller) at() uint32 { return uint32(len(s.line)) }
 
-// word appends the name of a command and the key. A key with spaces or control characters
-// is appended in base64.
-func (s *speller) word(name string) {
+// command appends the name of a command, the key, and of a storage command the length of its value. A key with
+// spaces or control characters is appended in base64.
+func (s *speller) command(name string, key []byte) {
+	r := s.r
 	s.line = append(append(s.line, name...), ' ')
+	r.Key.Start, r.NumKeys = s.at(), 1
 	if s.frame.odd {
-		s.line = base64.StdEncoding.AppendEncode(s.line, s.key)
+		s.line = base64.StdEncoding.AppendEncode(s.line, key)
 	} else {
-		s.line = append(s.line, s.key...)
+		s.line = append(s.line, key...)
 	}
-}
-
-func (s *speller) flags(flags string) {
+	r.Key.End = s.at()
+	if name == "delete" {
+		return
+	}
+	if name == "ms" {
+		size := int64(s.frame.Value.Len())
+		if s.frame.tooBig {
+			size = min(s.frame.Swallow, maxBody)
+		}
+		s.number(" ", uint64(size))
+	}
+	r.Dialect, r.MetaFlags.Start = wire.Meta, s.at()+1
 	if s.frame.odd {
-		s.line = append(s.line, " b"...)
+		s.flags(" b")
+		r.Flags |= wire.Base64
 	}
-	s.line = append(s.line, flags...)
 }
 
-func (s *speller) quiet() bool { return opcodes[s.frame.Opcode].quiet }
+// flags appends meta flags, each after a space.
+func (s *speller) flags(text string) {
+	for i := 1; i < len(text); i++ {
+		if text[i-1] == ' ' {
+			s.r.Letters.Add(text[i])
+		}
+	}
+	s.line = append(s.line, text...)
+}
 
-func (s *speller) number(name string, n uint64) {
-	s.line = strconv.AppendUint(append(s.line, name...), n, 10)
+// number appends a number after a flag or a space, and returns its span.
+func (s *speller) number(flag string, n uint64) (at wire.Span) {
+	s.flags(flag)
+	at.Start = s.at()
+	s.line = strconv.AppendUint(s.line, n, 10)
+	at.End = s.at()
+	return at
 }
 
 // seconds returns the exptime for a command line. An exptime is unsigned in a frame but
@@ -445,42 +468,48 @@ func (s *speller) seconds() uint64 { return uint64(min(s.frame.exptime, math.Max
 
 func (s *speller) cas() {
 	if s.frame.cas != 0 {
-		s.number(" C", s.frame.cas)
+		s.r.Unique = s.number(" C", s.frame.cas)
 	}
 }
 
 // shown appends the flag c, which asks for the cas id, unless the frame is quiet.
 func (s *speller) shown() {
-	if !s.quiet() {
-		s.line = append(s.line, " c"...)
+	if !opcodes[s.frame.Opcode].quiet {
+		s.flags(" c")
 	}
 }
 
-func (s *speller) get() {
-	if s.frame.Opcode == opTouch {
-		s.command("mg", " f c")
-	} else {
-		s.command("mg", " v f c")
+// get appends a get whose key needs base64, or a gat or touch.
+func (s *speller) get(key []byte) {
+	s.command("mg", key)
+	if s.frame.Opcode != opTouch {
+		s.flags(" v")
 	}
-	s.number(" T", s.seconds())
+	s.flags(" f c")
+	if s.frame.Op == wire.Gats {
+		s.r.Exptime = s.number(" T", s.seconds())
+		s.r.Flags |= wire.Effects
+	}
+	s.r.Op, s.r.Keys = wire.Get, s.r.Key
 }
 
-func (s *speller) delete() {
+func (s *speller) delete(key []byte) {
 	if s.frame.cas == 0 && !s.frame.odd {
-		s.word("delete")
+		s.command("delete", key)
 		return
 	}
-	s.command("md", "")
+	s.command("md", key)
 	s.cas()
 }
 
-func (s *speller) count() {
-	s.command("ma", " v")
+func (s *speller) count(key []byte) {
+	s.command("ma", key)
+	s.flags(" v")
 	s.shown()
 	s.cas()
-	s.number(" D", s.frame.delta)
+	s.r.Delta = s.number(" D", s.frame.delta)
 	if s.frame.Op == wire.Decr {
-		s.line = append(s.line, " MD"...)
+		s.flags(" MD")
 	}
 	if s.frame.exptime != noExpiry {
 		s.number(" N", s.seconds())
@@ -488,31 +517,42 @@ func (s *speller) count() {
 	}
 }
 
-func (s *speller) store() {
-	s.word("ms")
-	size := s.frame.Value.Len()
-	if s.frame.tooBig {
-		size = int(min(s.frame.Swallow, maxBody))
-	}
-	s.number(" ", uint64(size))
-	s.flags("")
+func (s *speller) store(key []byte) {
+	s.command("ms", key)
 	switch op := s.frame.Op; {
 	case op == wire.Append:
-		s.line = append(s.line, " MA"...)
+		s.flags(" MA")
 	case op == wire.Prepend:
-		s.line = append(s.line, " MP"...)
+		s.flags(" MP")
 	case s.frame.cas != 0: // a frame with a cas id becomes a cas; memcached treats an add or replace with a cas id in this way
+		s.r.Op = wire.Cas
 	case op == wire.Add:
-		s.line = append(s.line, " ME"...)
+		s.flags(" ME")
 	case op == wire.Replace:
-		s.line = append(s.line, " MR"...)
+		s.flags(" MR")
 	}
 	s.cas()
 	s.shown()
 	if s.frame.flags != 0 {
-		s.number(" F", uint64(s.frame.flags))
+		s.r.ClientFlags = s.number(" F", uint64(s.frame.flags))
 	}
 	if s.frame.exptime != 0 {
-		s.number(" T", s.seconds())
+		s.r.Exptime = s.number(" T", s.seconds())
 	}
+}
+
+// body appends the data block, if buf has it.
+func (s *speller) body(buf []byte) {
+	f, r := s.frame, s.r
+	if f.tooBig {
+		r.Flags |= wire.TooLarge
+		r.Answer, r.Swallow = answerTooLarge, f.Swallow
+		return
+	}
+	r.Body = wire.Span{Start: s.at(), End: s.at() + uint32(f.Value.Len())}
+	if int(f.Value.End) > len(buf) {
+		r.Need = int(r.Body.End) + 2
+		return
+	}
+	s.line = append(append(s.line, f.Value.Of(buf)...), "\r\n"...)
 }
