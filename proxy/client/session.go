@@ -381,6 +381,9 @@ func (s *Session) gone() {
 	if _, ok := s.e.Sessions[s]; !ok {
 		return
 	}
+	if s.size == 0 { // the client has sent nothing since its first reply
+		s.e.NoteSize(int(s.made()) / max(1, s.answered()))
+	}
 	s.drop()
 	s.Closed = true
 	if s.Companion != nil {
