@@ -301,3 +301,81 @@ func TestIdleHoarders(t *testing.T) {
 		t.Errorf("%d clients were closed; the other client is %q and has sent a value of %d bytes", s.Engine.Count.MemoryClosed, honest.State, n)
 	}
 }
+
+// TestLargeSetsOfTasks checks how many bytes of large values are in progress at servers, and that all are stored, if clients send them
+// faster than the servers of a route with replicas store them.
+func TestLargeSetsOfTasks(t *testing.T) {
+	const clients, size = 40, 1_000_000
+	s := twoReplicas(t)
+	s.Table.Limits.Memory = 1 << 30
+	s.Begin()
+	servers := []*storing{{actor: s.Endpoint("s1")}, {actor: s.Endpoint("s2")}}
+	for _, v := range servers {
+		v.actor.Full = true
+	}
+	list, rest := hogs(s, clients), make([][]byte, clients)
+	for i := range rest {
+		rest[i] = []byte(fmt.Sprintf("set key%d%d 0 0 %d\r\n%s\r\n", i, i%2+1, size, strings.Repeat("v", size)))
+	}
+	stored := func() (n int) {
+		for _, c := range list {
+			n += strings.Count(c.Got.String(), "STORED\r\n")
+		}
+		return n
+	}
+	for round := 0; stored() < clients; round++ {
+		if round == 1000 {
+			t.Fatalf("%d of %d values are stored", stored(), clients)
+		}
+		s.Now += int64(time.Millisecond)
+		for i, c := range list {
+			rest[i] = feed(s, c, rest[i])
+		}
+		for name, srv := range s.Engine.ByAddress {
+			if n := srv.Conns[0].Out.Size; n > 7*size {
+				t.Fatalf("round %d: %d bytes wait for server %s", round, n, name)
+			}
+		}
+		for _, v := range servers {
+			v.step(s)
+		}
+	}
+	if n := s.Engine.ByAddress["tcp s1"].Conns[0].TaskBytes; n != 0 || s.Engine.HasLarge() {
+		t.Errorf("%d bytes are counted after the last reply; clients wait: %t", n, s.Engine.HasLarge())
+	}
+}
+
+// TestLargeBinarySets checks that large requests of binary clients wait for their server.
+func TestLargeBinarySets(t *testing.T) {
+	const clients, size = 20, 1_000_000
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.Table.Limits.Memory = 1 << 30
+	s.Begin()
+	list := hogs(s, clients)
+	s.Wakeup(func() { s.Engine.Bytes(list[0].Link, []byte(s.Frame("get #1 k=k1", false))) })
+	srv := s.Endpoint("s1")
+	srv.Got.Reset()
+	s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
+	srv.Full = true
+	frame := []byte(s.Frame("set #2 k=k1 x=0,0 v="+strings.Repeat("v", size), false))
+	for _, c := range list {
+		rest := frame
+		for range 100 {
+			rest = feed(s, c, rest)
+		}
+	}
+	conn := s.Engine.ByAddress["tcp s1"].Conns[0]
+	if n := conn.Out.Size; n < size || n > 3*size {
+		t.Errorf("%d bytes wait for the server", n)
+	}
+	srv.Full = false
+	for range 5 * clients {
+		s.Now += int64(time.Millisecond)
+		s.Wakeup(func() { s.Send(srv) })
+	}
+	if n := bytes.Count(srv.Got.Bytes(), []byte("v")); n < clients*size {
+		t.Errorf("the server has got %d bytes", n)
+	}
+}

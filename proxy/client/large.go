@@ -18,7 +18,7 @@ import (
 //
 // A large request waits in two cases. Ringside does not read more of its data when it would need more than half of
 // limits.memory. A complete request is not sent while its connection to the server has
-// many bytes that the socket has not accepted. Meanwhile Ringside does not read from the client,
+// many bytes that the socket has not accepted, or many bytes of tasks. Meanwhile Ringside does not read from the client,
 // so the client is slowed down to the speed of the servers.
 //
 //	client           waits for memory ► its data are read ► waits for the server ► the request is queued
@@ -120,9 +120,10 @@ func (s *Session) waitsForServer(raw []byte) bool {
 	return true
 }
 
-// unsentRoom returns how many more unsent bytes c may have before large requests wait.
+// unsentRoom returns how many more unsent bytes c may have before large requests wait. A large request of a task may not be in
+// c.Out yet, because it waits for earlier commands on its key, or at other servers. Such requests may have twice as many bytes.
 func unsentRoom(c *upstream.Conn) int64 {
-	return min(maxUnsent, c.Server.Loop().MemoryLimit/8) - int64(c.Out.Size)
+	return min(maxUnsent, c.Server.Loop().MemoryLimit/8) - int64(max(c.Out.Size, c.TaskBytes/2))
 }
 
 // has reports whether a client waits for c, or for memory if c is nil.
