@@ -302,6 +302,53 @@ func TestIdleHoarders(t *testing.T) {
 	}
 }
 
+// TestUnreadClientsAreClosed checks that clients which hold half of limits.memory and do not read are closed while another client waits
+// with a large value, but not a slow client that reads.
+func TestUnreadClientsAreClosed(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	value := []byte("VALUE k1 0 900000\r\n" + strings.Repeat("v", 900_000) + "\r\nEND\r\n")
+	var list []*conversation.Endpoint
+	for i := range 6 {
+		c := s.Endpoint(fmt.Sprintf("c%d", i))
+		list = append(list, c)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+		c.Full = true
+		for name, a := range s.Endpoints {
+			if name[0] == 's' && bytes.Contains(a.Got.Bytes(), []byte("get k1")) {
+				a.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(a.Link, value) })
+			}
+		}
+	}
+	slow := list[0]
+	began, c := s.Now, s.Endpoint("cother")
+	rest := feed(s, c, []byte("set a1 0 0 300000\r\n"+strings.Repeat("x", 300_000)+"\r\n"))
+	if !c.Paused {
+		t.Fatal("the client does not wait")
+	}
+	for i := 0; c.Paused && i < 1000; i++ {
+		s.Now += int64(10 * time.Millisecond)
+		s.Line(fmt.Sprintf("c0 unsent %d", 100_000-i))
+		s.Wakeup(func() {})
+	}
+	for range 100 {
+		rest = feed(s, c, rest)
+	}
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("STORED\r\n")) })
+	if got := c.Got.String(); got != "STORED\r\n" {
+		t.Errorf("the client has got %q, and %d bytes are left", got, len(rest))
+	}
+	if n := s.Engine.Count.UnreadClosed; n == 0 || slow.State != "" {
+		t.Errorf("%d clients were closed after %v; the slow one is %q", n, time.Duration(s.Now-began), slow.State)
+	}
+	if s.Engine.Count.WaitedForMemory == 0 {
+		t.Error("no wait is counted")
+	}
+}
+
 // TestLargeSetsOfTasks checks how many bytes of large values are in progress at servers, and that all are stored, if clients send them
 // faster than the servers of a route with replicas store them.
 func TestLargeSetsOfTasks(t *testing.T) {
@@ -377,5 +424,35 @@ func TestLargeBinarySets(t *testing.T) {
 	}
 	if n := bytes.Count(srv.Got.Bytes(), []byte("v")); n < clients*size {
 		t.Errorf("the server has got %d bytes", n)
+	}
+}
+
+// TestSlowReadersStay checks that at limits.memory clients are closed that do not read, rather than a slow client that reads and has
+// sent its last request earlier.
+func TestSlowReadersStay(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	value := []byte("VALUE k1 0 900000\r\n" + strings.Repeat("v", 900_000) + "\r\nEND\r\n")
+	list := hogs(s, 7)
+	for _, c := range list {
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+		c.Full = true
+		for name, a := range s.Endpoints {
+			if name[0] == 's' && bytes.Contains(a.Got.Bytes(), []byte("get k1")) {
+				a.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(a.Link, value) })
+			}
+		}
+		s.Now += int64(100 * time.Millisecond)
+	}
+	s.Now += int64(time.Second)
+	s.Wakeup(func() { s.Engine.Wrote(list[0].Link, 1000, true) })
+	s.Now += int64(100 * time.Millisecond)
+	s.Wakeup(func() { s.Engine.Buffers.Hold(2_000_000) })
+	if n := s.Engine.Count.MemoryClosed; n == 0 || list[0].State != "" {
+		t.Errorf("%d clients were closed; the one that reads is %q", n, list[0].State)
 	}
 }

@@ -445,7 +445,9 @@ func (s *Session) Lost(err error) {
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	if s.Out.Size == 0 {
-		s.Whole, s.Owes = false, false
+		s.Whole, s.Owes, s.readAt = false, false, 0
+	} else if n > 0 || s.readAt == 0 {
+		s.readAt = s.e.Now
 	}
 	s.unstall()
 	if s.Quitting && n > 0 {
