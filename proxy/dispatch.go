@@ -188,7 +188,13 @@ func (e *Engine) ask(s *client.Session, raw []byte) (taken bool) {
 		// The near cache has served the get, or makes it wait for a refresh.
 	case rt.NeedsTask(srv) || e.Follows(s, rt, key) || rt.Autocreate != nil && counters.Counts(r):
 		if !e.readDirectly(x, 0, rt, srv, key) {
-			e.admit(s, x, e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key))
+			t := e.NewTask(x, 0, rt, r, raw, r.Key.Of(raw), key)
+			if len(raw) >= link.BigSpan && r.Op.Stores() && srv != nil {
+				if c := srv.ConnFor(s.ID); c != nil {
+					t.CountOn(c)
+				}
+			}
+			e.admit(s, x, t)
 		}
 	default:
 		if c := e.reach(x, 0, rt, srv); c != nil {

@@ -84,10 +84,12 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.IO.Init(tune, &p.memory, p.Log, &p.logLimit)
 	e.Servers = upstream.Servers{IO: &e.IO, Observer: observer{e}, ByAddress: map[string]*upstream.Server{}}
 	e.Clients = client.Clients{IO: &e.IO, Servers: &e.Servers, Sessions: map[*client.Session]struct{}{}}
+	e.Servers.Unread = e.Clients.NoteSize
 	e.OnGone = func(s *client.Session) {
 		p.clients.Add(-1)
 		e.EndReads(s)
 	}
+	e.CloseUnread = e.closeUnread
 	e.Tasks = task.Tasks{
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },

@@ -301,3 +301,166 @@ func TestIdleHoarders(t *testing.T) {
 		t.Errorf("%d clients were closed; the other client is %q and has sent a value of %d bytes", s.Engine.Count.MemoryClosed, honest.State, n)
 	}
 }
+
+// TestUnreadClientsAreClosed checks that clients which hold half of limits.memory and do not read are closed while another client waits
+// with a large value, but not a slow client that reads.
+func TestUnreadClientsAreClosed(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	value := []byte("VALUE k1 0 900000\r\n" + strings.Repeat("v", 900_000) + "\r\nEND\r\n")
+	var list []*conversation.Endpoint
+	for i := range 6 {
+		c := s.Endpoint(fmt.Sprintf("c%d", i))
+		list = append(list, c)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+		c.Full = true
+		for name, a := range s.Endpoints {
+			if name[0] == 's' && bytes.Contains(a.Got.Bytes(), []byte("get k1")) {
+				a.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(a.Link, value) })
+			}
+		}
+	}
+	slow := list[0]
+	began, c := s.Now, s.Endpoint("cother")
+	rest := feed(s, c, []byte("set a1 0 0 300000\r\n"+strings.Repeat("x", 300_000)+"\r\n"))
+	if !c.Paused {
+		t.Fatal("the client does not wait")
+	}
+	for i := 0; c.Paused && i < 1000; i++ {
+		s.Now += int64(10 * time.Millisecond)
+		s.Line(fmt.Sprintf("c0 unsent %d", 100_000-i))
+		s.Wakeup(func() {})
+	}
+	for range 100 {
+		rest = feed(s, c, rest)
+	}
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("STORED\r\n")) })
+	if got := c.Got.String(); got != "STORED\r\n" {
+		t.Errorf("the client has got %q, and %d bytes are left", got, len(rest))
+	}
+	if n := s.Engine.Count.UnreadClosed; n == 0 || slow.State != "" {
+		t.Errorf("%d clients were closed after %v; the slow one is %q", n, time.Duration(s.Now-began), slow.State)
+	}
+	if s.Engine.Count.WaitedForMemory == 0 {
+		t.Error("no wait is counted")
+	}
+}
+
+// TestLargeSetsOfTasks checks how many large sets are in progress, and that all are stored, if clients send them
+// faster than the servers of a route with replicas store them.
+func TestLargeSetsOfTasks(t *testing.T) {
+	const clients, size = 40, 1_000_000
+	s := twoReplicas(t)
+	s.Table.Limits.Memory = 1 << 30
+	s.Begin()
+	servers := []*storing{{actor: s.Endpoint("s1")}, {actor: s.Endpoint("s2")}}
+	for _, v := range servers {
+		v.actor.Full = true
+	}
+	list, rest := hogs(s, clients), make([][]byte, clients)
+	for i := range rest {
+		rest[i] = []byte(fmt.Sprintf("set key%d 0 0 %d\r\n%s\r\n", i%2+1, size, strings.Repeat("v", size)))
+	}
+	stored := func() (n int) {
+		for _, c := range list {
+			n += strings.Count(c.Got.String(), "STORED\r\n")
+		}
+		return n
+	}
+	for round := 0; stored() < clients; round++ {
+		if round == 1000 {
+			t.Fatalf("%d of %d values are stored", stored(), clients)
+		}
+		s.Now += int64(time.Millisecond)
+		for i, c := range list {
+			rest[i] = feed(s, c, rest[i])
+		}
+		tasks := 0
+		for c := range s.Engine.Sessions {
+			tasks += c.Tasks
+		}
+		if tasks > 8 {
+			t.Fatalf("round %d: %d large sets are in progress", round, tasks)
+		}
+		for _, v := range servers {
+			if round > 30 {
+				v.step(s)
+				continue
+			}
+			v.actor.Full = false // at first, the servers receive the sets and do not reply
+			s.Wakeup(func() { s.Send(v.actor) })
+			v.actor.Full = true
+		}
+	}
+	if n := s.Engine.ByAddress["tcp s1"].Conns[0].TaskBytes; n != 0 || s.Engine.HasLarge() {
+		t.Errorf("%d bytes are counted after the last reply; clients wait: %t", n, s.Engine.HasLarge())
+	}
+}
+
+// TestLargeBinarySets checks that large requests of binary clients wait for their server.
+func TestLargeBinarySets(t *testing.T) {
+	const clients, size = 20, 1_000_000
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.Table.Limits.Memory = 1 << 30
+	s.Begin()
+	list := hogs(s, clients)
+	s.Wakeup(func() { s.Engine.Bytes(list[0].Link, []byte(s.Frame("get #1 k=k1", false))) })
+	srv := s.Endpoint("s1")
+	srv.Got.Reset()
+	s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
+	srv.Full = true
+	frame := []byte(s.Frame("set #2 k=k1 x=0,0 v="+strings.Repeat("v", size), false))
+	for _, c := range list {
+		rest := frame
+		for range 100 {
+			rest = feed(s, c, rest)
+		}
+	}
+	conn := s.Engine.ByAddress["tcp s1"].Conns[0]
+	if n := conn.Out.Size; n < size || n > 3*size {
+		t.Errorf("%d bytes wait for the server", n)
+	}
+	srv.Full = false
+	for range 5 * clients {
+		s.Now += int64(time.Millisecond)
+		s.Wakeup(func() { s.Send(srv) })
+	}
+	if n := bytes.Count(srv.Got.Bytes(), []byte("v")); n < clients*size {
+		t.Errorf("the server has got %d bytes", n)
+	}
+}
+
+// TestSlowReadersStay checks that at limits.memory clients are closed that do not read, rather than a slow client that reads and has
+// sent its last request earlier.
+func TestSlowReadersStay(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	value := []byte("VALUE k1 0 900000\r\n" + strings.Repeat("v", 900_000) + "\r\nEND\r\n")
+	list := hogs(s, 7)
+	for _, c := range list {
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+		c.Full = true
+		for name, a := range s.Endpoints {
+			if name[0] == 's' && bytes.Contains(a.Got.Bytes(), []byte("get k1")) {
+				a.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(a.Link, value) })
+			}
+		}
+		s.Now += int64(100 * time.Millisecond)
+	}
+	s.Now += int64(time.Second)
+	s.Wakeup(func() { s.Engine.Wrote(list[0].Link, 1000, true) })
+	s.Now += int64(100 * time.Millisecond)
+	s.Wakeup(func() { s.Engine.Buffers.Hold(2_000_000) })
+	if n := s.Engine.Count.MemoryClosed; n == 0 || list[0].State != "" {
+		t.Errorf("%d clients were closed; the one that reads is %q", n, list[0].State)
+	}
+}

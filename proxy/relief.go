@@ -69,7 +69,7 @@ func (e *Engine) makeRoom() {
 // still read. While a server is slow, they would use up limits.clients.
 func (e *Engine) dropEnded() bool {
 	if e.Now >= e.endedAt {
-		e.endedAt, e.ended = e.Now+int64(reliefWait), e.ended[:0]
+		e.endedAt, e.ended = e.Now+int64(reliefWait), nil
 		for s := range e.Sessions {
 			if s.Ended() {
 				e.ended = append(e.ended, s)
@@ -79,6 +79,7 @@ func (e *Engine) dropEnded() bool {
 	}
 	for len(e.ended) > 0 {
 		s := e.ended[0]
+		e.ended[0] = nil
 		if e.ended = e.ended[1:]; s.Ended() {
 			e.Count.EndedClosed++
 			e.LogLimited(slog.LevelWarn, "", "client closed before its last reply: limits.clients is reached, and it sends no more", "client", s.Peer())
@@ -159,6 +160,39 @@ func (e *Engine) takeFromLargest() {
 		}
 	}
 	e.Trim()
+}
+
+// closeUnread closes the clients of all loops that have not read their replies for some seconds, those with the most memory
+// first, until large requests need not wait for memory any more.
+func (e *Engine) closeUnread() {
+	for _, o := range e.Shared.Engines() {
+		if o == e {
+			e.closeOwnUnread()
+		} else {
+			o.Post((*Engine).closeOwnUnread)
+		}
+	}
+}
+
+func (e *Engine) closeOwnUnread() {
+	var all []hoarder
+	for s := range e.Sessions {
+		if s.Full && s.IsUnread() {
+			all = append(all, hoarder{&s.Link, s.Buffered(), 0})
+		}
+	}
+	slices.SortFunc(all, func(a, b hoarder) int {
+		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
+	})
+	for _, h := range all {
+		if e.MemoryWanted() <= 0 {
+			break
+		}
+		s := h.link.End.(*client.Session)
+		e.Count.UnreadClosed++
+		e.LogLimited(slog.LevelWarn, "", "client closed: it has not read its replies for 3s, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+		s.Abort()
+	}
 }
 
 // number orders links that use the same amount of memory. It is the client's ID, and 0

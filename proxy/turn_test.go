@@ -696,3 +696,47 @@ func TestNoreplyIsNotLarge(t *testing.T) {
 		t.Error("a new client is paced")
 	}
 }
+
+// TestLargeValuesOfClientsThatLeave checks that new clients use other connections than clients with small values after a client has
+// requested one large value and has left, before or after the value.
+func TestLargeValuesOfClientsThatLeave(t *testing.T) {
+	value := []byte("VALUE k1 0 1000000\r\n" + strings.Repeat("v", 1_000_000) + "\r\nEND\r\n")
+	for _, replicas := range []bool{false, true} {
+		for _, before := range []bool{false, true} {
+			t.Run(fmt.Sprint("replicas=", replicas, " before=", before), func(t *testing.T) {
+				var s *conversation.Harness
+				if replicas {
+					s = twoReplicas(t)
+				} else {
+					s = conversation.New(t)
+					s.Quiet = true
+					s.Pool([]string{"main", "servers=s1", "gets=single"})
+				}
+				s.Begin()
+				ask := func(name string) {
+					c := s.Endpoint(name)
+					s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) })
+				}
+				ask("c1")
+				others := s.Endpoint("s1")
+				if before {
+					s.Line("c1 resets")
+				}
+				held := s.Engine.Buffers.Held
+				others.Got.Reset()
+				s.Wakeup(func() { s.Engine.Bytes(others.Link, value[:900_000]) })
+				if n := s.Engine.Buffers.Held - held; before && n > 200_000 {
+					t.Errorf("%d bytes are held of a value that no client gets", n)
+				}
+				s.Wakeup(func() { s.Engine.Bytes(others.Link, value[900_000:]) })
+				if !before {
+					s.Line("c1 resets")
+				}
+				ask("c2")
+				if others.Got.Len() > 0 {
+					t.Errorf("a new client has sent %q on the connection of others", others.Got.String())
+				}
+			})
+		}
+	}
+}

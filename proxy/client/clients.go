@@ -24,6 +24,10 @@ type Clients struct {
 	Limits  *table.Limits     // the limits of the current table
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
+	// CloseUnread closes clients of all loops that do not read, because other clients wait for memory with large requests. It is
+	// called once per unreadCheck; set by the engine.
+	CloseUnread func()
+
 	// OnReplyFault is called when a command would end with no reply or with two, which is a
 	// bug: see reply.go. If it is nil, a test binary panics.
 	OnReplyFault func(what string)
@@ -229,9 +233,12 @@ func (s *Session) Buffered() int64 {
 }
 
 // Idle returns for how long Ringside has waited for the client to send the rest of a request, or to read replies; 0:
-// it does not wait for that. The time counts from the last bytes that the client has sent.
+// it does not wait for that. The time counts from the last bytes that the client has sent or, if it must read, from the last that its socket has accepted.
 func (s *Session) Idle() time.Duration {
-	if s.Full || s.In != nil && !s.Stalled {
+	if s.Full {
+		return time.Duration(s.e.Now - s.readAt)
+	}
+	if s.In != nil && !s.Stalled {
 		return time.Duration(s.e.Now - s.Last)
 	}
 	return 0

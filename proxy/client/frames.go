@@ -49,7 +49,9 @@ func (s *Session) parseFrames() {
 		e.frameKey = e.Frame.Key.Of(buf)
 		if n+maxSpelled >= link.BigSpan { // a large request: serveLarge builds it in a chunk of its own, which can be passed on without another copy
 			s.endBatch()
-			s.serveLarge(buf, n)
+			if !s.serveLarge(buf, n) {
+				return
+			}
 			if s.Tail != nil {
 				s.Tail.AddWork(n / keyBytes)
 			}
@@ -66,18 +68,24 @@ func (s *Session) parseFrames() {
 }
 
 // serveLarge handles a frame of n bytes with a large value. It builds the request in a chunk of
-// its own, which can be passed on without another copy.
-func (s *Session) serveLarge(buf []byte, n int) {
+// its own, which can be passed on without another copy. If the request must wait for its server, the frame stays in the input, and
+// serveLarge returns false.
+func (s *Session) serveLarge(buf []byte, n int) bool {
 	e := s.e
 	in := e.Input
 	c := e.Buffers.Get(n + maxSpelled)
 	line := binary.Spell(c.Data[:0], buf, &e.Frame, &e.Req)
 	c.End = len(line)
+	if s.waitsForServer(line) {
+		e.Buffers.Put(c)
+		return false
+	}
 	in.Start += n
 	e.Input = c
 	s.Front.Serve(s, line)
 	e.Buffers.Put(e.Input) // frees the chunk c, or the chunk with which Serve has replaced it
 	e.Input = in
+	return true
 }
 
 // maxSpelled is an upper bound of how much longer a request is than its frame.

@@ -3,6 +3,7 @@ package client
 // This file makes clients with large requests wait while there is no room for these requests.
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 //
 // A large request waits in two cases. Ringside does not read more of its data when it would need more than half of
 // limits.memory. A complete request is not sent while its connection to the server has
-// many bytes that the socket has not accepted. Meanwhile Ringside does not read from the client,
+// many bytes that the socket has not accepted, or many bytes of tasks. Meanwhile Ringside does not read from the client,
 // so the client is slowed down to the speed of the servers.
 //
 //	client           waits for memory ► its data are read ► waits for the server ► the request is queued
@@ -26,12 +27,18 @@ import (
 //
 // The wait for a server ends because timeouts.request removes what a server does not accept. The
 // wait for memory has no such end: clients that do not read their replies may use the memory. So
-// if no client could go on for memoryWait, large requests are read again until less than a quarter of
+// such clients are closed while others wait: see IsUnread. If nevertheless no client could go on for memoryWait, large requests are read again until less than a quarter of
 // the memory is in use, and the rules of limits.memory apply: see link/memory.go.
 const (
 	largeRequest = link.BigSpan
 	maxUnsent    = 1 << 20
 	memoryWait   = 3 * time.Second
+
+	// unreadTime is how long a client has not read its replies before it is closed because others wait for memory. During the
+	// last unreadCheck of that, its kernel has not received anything either: the socket of a slow client accepts nothing until
+	// about half of what the kernel has was sent.
+	unreadTime  = 3 * time.Second
+	unreadCheck = time.Second
 
 	// memoryCheck is the time between two checks whether memory is free, because other loops may have freed it.
 	memoryCheck = 10 * time.Millisecond
@@ -42,6 +49,8 @@ type waitingRoom struct {
 	queues []waiters // those that are not empty, in the order in which they began
 	wakeBy int64     // when memoryWait ends for the clients that wait for memory
 	open   bool      // large requests do not wait for memory, because memoryWait has passed
+
+	checkAt int64 // when Clients.CloseUnread is called next, while clients wait for memory
 }
 
 // waiters are the clients that wait for the same connection, or for memory.
@@ -56,6 +65,10 @@ type room struct {
 	goes  bool           // the client was there: it does not wait for the others there any more
 	conn  *upstream.Conn // waiters.conn
 	whole int            // length of the request of which the beginning has arrived
+
+	readAt   int64 // of a client whose socket is full: when it became full, or last accepted bytes
+	unsent   int   // how many bytes the kernel had for the client when IsUnread last saw another number than before
+	unsentAt int64 // time of that
 }
 
 // LacksMemory reports whether a storage command of n bytes must be rejected because limits.memory is reached. A command
@@ -120,9 +133,10 @@ func (s *Session) waitsForServer(raw []byte) bool {
 	return true
 }
 
-// unsentRoom returns how many more unsent bytes c may have before large requests wait.
+// unsentRoom returns how many more unsent bytes c may have before large requests wait. A large request of a task may not be in
+// c.Out yet, because it waits for earlier commands on its key, or at other servers. Such requests may have twice as many bytes.
 func unsentRoom(c *upstream.Conn) int64 {
-	return min(maxUnsent, c.Server.Loop().MemoryLimit/8) - int64(c.Out.Size)
+	return min(maxUnsent, c.Server.Loop().MemoryLimit/8) - int64(max(c.Out.Size, c.TaskBytes/2))
 }
 
 // has reports whether a client waits for c, or for memory if c is nil.
@@ -144,9 +158,16 @@ func (s *Session) waitForRoom(c *upstream.Conn) {
 	if q == nil {
 		if c == nil {
 			e.large.wakeBy = e.Now + int64(memoryWait)
+			e.large.checkAt = e.Now
 		}
 		e.large.queues = append(e.large.queues, waiters{conn: c})
 		q = &e.large.queues[len(e.large.queues)-1]
+	}
+	if c == nil {
+		e.Count.WaitedForMemory++
+		e.LogLimited(slog.LevelWarn, "", "clients wait with large values: half of limits.memory is in use, or earlier clients wait", "in_use", e.MemoryLimit-e.unusedMemory(), "limit", e.MemoryLimit)
+	} else {
+		e.Count.WaitedForServer++
 	}
 	s.room.waits, s.room.goes, s.room.conn = true, false, c
 	if len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
@@ -185,6 +206,10 @@ func (e *Clients) WakeLarge() {
 // wakeForMemory wakes the clients that wait for memory.
 func (q *waiters) wakeForMemory(e *Clients) {
 	w := &e.large
+	if e.Now >= w.checkAt {
+		w.checkAt = e.Now + int64(unreadCheck)
+		e.CloseUnread()
+	}
 	used := e.memoryUsed()
 	if used && e.Now >= w.wakeBy {
 		w.open, used = true, false
@@ -201,6 +226,25 @@ func (q *waiters) wakeForMemory(e *Clients) {
 		e.WakeAt(e.Now + int64(memoryCheck))
 	}
 }
+
+// IsUnread reports whether s has not read its replies for unreadTime. The first call only notes how many bytes the
+// kernel has for s. A later one compares: if the number has changed, s reads.
+func (s *Session) IsUnread() bool {
+	e, unsent := s.e, 0
+	if !s.Full || s.Closed {
+		return false
+	}
+	if s.Sock != nil {
+		unsent = s.Sock.Unsent()
+	}
+	if unsent != s.unsent || s.unsentAt < s.readAt {
+		s.unsent, s.unsentAt = unsent, e.Now
+	}
+	return e.Now-s.readAt >= int64(unreadTime) && e.Now-s.unsentAt >= int64(unreadCheck)
+}
+
+// MemoryWanted returns how many bytes must be freed so that large requests do not wait for memory.
+func (e *Clients) MemoryWanted() int64 { return e.MemoryLimit/4*3 - e.unusedMemory() }
 
 // wake wakes the clients at the head of q for which the function goes returns true, and reports whether there are any.
 func (q *waiters) wake(e *Clients, goes func(s *Session) bool) (any bool) {

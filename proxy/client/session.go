@@ -381,6 +381,9 @@ func (s *Session) gone() {
 	if _, ok := s.e.Sessions[s]; !ok {
 		return
 	}
+	if s.size == 0 { // the client has sent nothing since its first reply
+		s.e.NoteSize(int(s.made()) / max(1, s.answered()))
+	}
 	s.drop()
 	s.Closed = true
 	if s.Companion != nil {
@@ -442,7 +445,9 @@ func (s *Session) Lost(err error) {
 func (s *Session) Sent(n int) {
 	s.e.Count.ClientOut += uint64(n)
 	if s.Out.Size == 0 {
-		s.Whole, s.Owes = false, false
+		s.Whole, s.Owes, s.readAt = false, false, 0
+	} else if n > 0 || s.readAt == 0 {
+		s.readAt = s.e.Now
 	}
 	s.unstall()
 	if s.Quitting && n > 0 {

@@ -155,7 +155,7 @@ func (s *Session) inFlight() (keys, tasks int) {
 // measure updates size, and returns how many keys of s are answered. A client is paced if its
 // replies are so large that it may have fewer than ShareTasks in flight. It then uses the connections of bulky clients.
 func (s *Session) measure() (answered int) {
-	answered = max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more)
+	answered = s.answered()
 	if n := answered - s.sizedAt; n >= sizeReplies || n > 0 && s.sizedAt == 0 {
 		s.size = max(1, int(s.made()-s.sizedFrom)/n) // commands with noreply have no replies, which does not make their size unknown
 		if n >= sizeReplies {
@@ -171,6 +171,22 @@ func (s *Session) measure() (answered int) {
 		}
 	}
 	return answered
+}
+
+// answered returns how many keys of s are answered.
+func (s *Session) answered() int { return max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more) }
+
+// NoteSize records that a client has left, and that a reply to it has n bytes. Clients that connect, request one large value
+// each and leave are never measured. If n is large, new clients are paced and bulky for paceTime, as after measure.
+func (e *Clients) NoteSize(n int) {
+	if e.Limits.Output/max(1, n) >= ShareTasks {
+		return
+	}
+	if n > e.size {
+		e.size = n
+		e.SetShare()
+	}
+	e.pacedUntil = e.Now + int64(paceTime)
 }
 
 // sized returns how many replies of the current size have about limits.output bytes; at least one. Until the size

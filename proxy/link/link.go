@@ -14,8 +14,8 @@ type Sock interface {
 	Peer() string
 
 	// Unsent returns how many of the bytes reported to Wrote may not have reached the other end's
-	// kernel; 0 if that cannot be determined. It is called only for servers, when a mutation was
-	// not answered in time. It may cost a system call.
+	// kernel; 0 if that cannot be determined. It is called for a server when a mutation was
+	// not answered in time, and for a client that does not read while others need memory. It may cost a system call.
 	Unsent() int
 
 	// Ready reports whether the other end has sent bytes, or accepted the connection, and the

@@ -492,10 +492,16 @@ func (s *sock) Peer() string {
 	return "unix"
 }
 
-// Unsent returns how many bytes the server's kernel has not acknowledged. Bytes written to a unix
-// socket reach the other end at once.
+// Unsent returns how many bytes the other end's kernel has not acknowledged. Bytes written to a unix
+// socket reach a server at once. For a client with TLS, the bytes are encrypted ones.
 func (s *sock) Unsent() int {
 	n := s.filter.unsent()
+	if s.link.Client() {
+		if s.state != sockOpen {
+			return n
+		}
+		return n + unacked(s.fd)
+	}
 	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" || s.tls != nil { // how many plain bytes the encrypted ones stand for is not known
 		return n
 	}

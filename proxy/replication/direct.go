@@ -97,8 +97,9 @@ func (e directReader) Drop(*task.Read, *upstream.Conn, *upstream.Result) {}
 // Ended does nothing.
 func (e directReader) Ended() {}
 
-// Streams returns false: another replica has the value if the server fails in between.
-func (e directReader) Streams(*task.Read, *wire.Reply, []byte) bool { return false }
+// Streams returns false for a client that is still there: another replica has the value if the server fails in between. If
+// the client has gone, the value is discarded as it arrives.
+func (e directReader) Streams(r *task.Read, _ *wire.Reply, _ []byte) bool { return r.X.Session == nil }
 
-// Begin is not called, because Streams returns false.
+// Begin does nothing, because the client has gone.
 func (e directReader) Begin(*task.Read, *upstream.Conn, *upstream.Attempt, *wire.Reply, []byte) {}

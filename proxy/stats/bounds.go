@@ -26,7 +26,7 @@ func (b *Bounds) Add(c *Counters) {
 	b.Descriptors += c.Unaccepted
 	b.Output += c.OutputClosed
 	b.Unfinished += c.UnfinishedClosed
-	b.Memory += c.MemoryClosed
+	b.Memory += c.MemoryClosed + c.UnreadClosed
 	b.Values += c.NoMemory
 	b.TooLarge += c.TooLarge
 }

@@ -149,6 +149,9 @@ type Counters struct {
 	TooLarge uint64 // number of values that were rejected because of limits.value
 	Desyncs  uint64 // number of server connections that were closed because replies could no longer be matched to requests
 
+	WaitedForMemory uint64 // number of waits of clients with a large request because half of limits.memory was in use
+	WaitedForServer uint64 // number of waits of clients with a large request because their server had many unsent bytes or tasks
+
 	ReplyFaults uint64 // number of commands that would have ended without a reply or with more than one; each is a bug in Ringside
 }
 
@@ -168,6 +171,7 @@ type Closed struct {
 	LoginsLate       uint64 // clients that were closed because they did not log in in time
 	OutputClosed     uint64 // clients that were closed because of limits.output_hard
 	MemoryClosed     uint64 // clients that were closed because of limits.memory
+	UnreadClosed     uint64 // clients that were closed because they did not read, while others waited for memory with large requests
 	EndedClosed      uint64 // clients that were closed before their last replies because of limits.clients
 	CutOff           uint64 // clients that were closed because a server failed in the middle of a value
 }

@@ -137,7 +137,7 @@ var (
 	clientsClosed = NewCounter("client_connections_closed_total",
 		"Client connections that the instance closed, by reason. idle: no request within limits.idle. unfinished: no data for "+
 			"limits.unfinished in the middle of a command. login: no login in time, or three failed logins in a row. output: more unsent "+
-			"bytes than limits.output_hard. memory: limits.memory was reached, and the client held much of it, first of all clients that did not send or read. ended: limits.clients was reached, and the client sent no more but waited for replies. cut_off: a server failed in "+
+			"bytes than limits.output_hard. memory: limits.memory was reached, and the client held much of it, first of all clients that did not send or read. unread: the client did not read its replies for 3 s, and others waited with large values for limits.memory. ended: limits.clients was reached, and the client sent no more but waited for replies. cut_off: a server failed in "+
 			"the middle of a value.",
 		"reason")
 	loginsFailed = NewCounter("client_logins_failed_total",
@@ -146,6 +146,10 @@ var (
 		"Values rejected because limits.memory was reached.")
 	valuesOverLimit = NewCounter("values_over_limit_total",
 		"Values rejected because they are longer than limits.value.")
+	largeWaits = NewCounter("large_request_waits_total",
+		"How often clients with a request of 16 KiB or more had to wait, by reason. memory: half of limits.memory was in use, or earlier clients waited. server: "+
+			"their server had 1 MiB of unsent bytes, or 2 MiB of such requests in progress on routes with replicas, guard or tags.",
+		"reason")
 	countersMade = NewCounter("counters_created_total",
 		"Missing counters that an incr or decr created, on routes with autocreate.")
 	desyncs = NewCounter("desyncs_total",
@@ -201,10 +205,13 @@ func (s *Snapshot) Totals() []Figure {
 		{loginsFailed, "", "logins_failed", s.LoginsFailed},
 		{clientsClosed, "output", "closed_output", s.OutputClosed},
 		{clientsClosed, "memory", "closed_memory", s.MemoryClosed},
+		{clientsClosed, "unread", "closed_unread", s.UnreadClosed},
 		{clientsClosed, "ended", "closed_ended", s.EndedClosed},
 		{clientsClosed, "cut_off", "closed_in_value", s.CutOff},
 		{valuesRefused, "", "refused_memory", s.NoMemory},
 		{valuesOverLimit, "", "refused_value", s.TooLarge},
+		{largeWaits, "memory", "large_waits_memory", s.WaitedForMemory},
+		{largeWaits, "server", "large_waits_server", s.WaitedForServer},
 		{countersMade, "", "counters_made", s.CountersMade},
 		{desyncs, "", "aborted_in_doubt", s.Desyncs},
 		{replyFaults, "", "", s.ReplyFaults},

@@ -515,6 +515,10 @@ func (t *Task) end(e *Tasks, backfilling bool, brought int, server, why string, 
 	if s := t.x.Session; s != nil {
 		s.Tasks--
 	}
+	if t.load != nil {
+		t.load.TaskBytes -= t.loadSize
+		e.Wake() // clients with large requests may wait for that
+	}
 	o, size := f(e, t.x)
 	key := t.clientKey()
 	if t.Op > wire.Gats {

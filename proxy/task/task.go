@@ -39,16 +39,18 @@ type Task struct {
 	Strip string  // the prefix of the client's key that servers don't see
 
 	shared
-	Asker    uint64       // ID of the client, whose commands on a key keep their order
-	Hash     uint64       // hash of Key, the same on all loops of the process
-	reads    bool         // the task changes nothing, so the client's other reads need not wait
-	inLine   bool         // the client's next command on the key waits for this task; used only by ClientLoop
-	held     int          // bytes that the task counts against limits.memory
-	Raw      []byte       // a copy of the request; nil once it is not needed any more
-	Req      wire.Request // the request in Raw, parsed
-	echo     wire.KeyEcho // the key that the client wants in the reply, and that servers are not asked for
-	Key      []byte       // the decoded key, without the prefix that the route strips
-	Deadline int64        // when the client must have its reply, on the loop's clock
+	Asker    uint64         // ID of the client, whose commands on a key keep their order
+	Hash     uint64         // hash of Key, the same on all loops of the process
+	reads    bool           // the task changes nothing, so the client's other reads need not wait
+	inLine   bool           // the client's next command on the key waits for this task; used only by ClientLoop
+	held     int            // bytes that the task counts against limits.memory
+	load     *upstream.Conn // the connection that counts the request in TaskBytes until the client has its reply; nil: none does. Only ClientLoop may use it
+	loadSize int            // bytes that load counts
+	Raw      []byte         // a copy of the request; nil once it is not needed any more
+	Req      wire.Request   // the request in Raw, parsed
+	echo     wire.KeyEcho   // the key that the client wants in the reply, and that servers are not asked for
+	Key      []byte         // the decoded key, without the prefix that the route strips
+	Deadline int64          // when the client must have its reply, on the loop's clock
 
 	instead []byte      // what the client gets as the reply if all asks succeed; nil: the server's reply
 	failed  []unsentAsk // requests that were not sent, because there was no connection or the reply is known; the rule gets their outcomes next
@@ -217,6 +219,12 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 	t.Count()
 	x.Waiting++
 	return t
+}
+
+// CountOn makes c count the large request of t until its client has the reply: see upstream.Conn.TaskBytes.
+func (t *Task) CountOn(c *upstream.Conn) {
+	t.load, t.loadSize = c, len(t.Raw)
+	c.TaskBytes += t.loadSize
 }
 
 // newRead creates a task that continues the text read of one key, which x has sent without a

@@ -50,6 +50,8 @@ type Conn struct {
 	DialBy   int64 // when the dial times out
 	moments
 
+	TaskBytes int // bytes of the large requests of tasks whose client has no reply yet, and whose key has this connection as its first: see client.Session.waitsForServer
+
 	Features wire.Features // what the server understands; 0: its release is not known yet on this socket
 	lateWork
 	life

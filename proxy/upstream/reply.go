@@ -250,6 +250,9 @@ func (e *Servers) ExceedsWhole(n int) bool { return int64(n) > max(e.WholeValue,
 // because it would leave too little memory for other requests.
 func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 	e, r := c.Server.e, &c.Server.e.rep
+	if (a.To == nil || a.To.Client() == 0) && !a.Internal && e.Unread != nil {
+		e.Unread(r.Size)
+	}
 	to, ok := a.To.(Streamer)
 	if a.To != nil && (!ok || a.AsText != nil || !to.Streams(r, buf)) {
 		if !e.ExceedsWhole(r.Size) {

@@ -25,6 +25,8 @@ type Servers struct {
 
 	WholeValue int64 // limits.value in bytes: see ExceedsWhole
 
+	Unread func(n int) // is called when a reply of n bytes begins to arrive that no client gets, because it has gone; nil: nothing is called
+
 	ByAddress   map[string]*Server // by network and address; survives reloads of the table
 	List        []*Server          // the servers of the table, in its order
 	Closing     []*Conn            // connections to servers that no table contains any more
