@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -80,6 +81,7 @@ type Tasks struct {
 	Loops     Loops                        // all loops of the process
 	Post      func(f func(*Tasks))         // runs f on this loop; any loop may call it
 	Refused   func(t *Task)                // is called for a task that fails before a Handler has served it
+	Ablation  ablation.Set                 // rules that tests turn off
 
 	// Concluding is called for each task of a client that is about to get its reply, on the
 	// loop that runs the task. It copies what Ended needs from the task's route, because the
