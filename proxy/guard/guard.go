@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/client"
 	"ringside/proxy/failover"
 	"ringside/proxy/health"
@@ -26,6 +27,7 @@ type Guard struct {
 	*task.Tasks
 	EachLoop func(f func(*Guard))              // runs f on all loops of the process; on the calling loop it runs f before it returns
 	OnLoop   func(hash uint64, f func(*Guard)) // runs f on the loop that owns the keys with that hash; if this is the calling loop, it runs f before it returns
+	Ablation ablation.Set                      // rules that tests turn off
 
 	misses  *missTable
 	leaving []leaving // closed client connections with leases that are not canceled yet

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/failover"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
@@ -37,6 +38,7 @@ type Replicator struct {
 	turn       uint64                         // number of commands so far; it selects the replica of a read, if the route spreads reads
 	lastChosen uint64                         // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
 	holders    []replica                      // scratch space of routesOf: the slice that it yields
+	Ablation   ablation.Set                   // rules that tests turn off
 	arranged   *arrangement                   // which servers keep which keys, by the present routing table
 	handover   *handover                      // the handover in progress; nil: all keys are on the servers where the routing table wants them
 	stage      uint64                         // counter that increases whenever a handover may change the replicas of a key

@@ -81,7 +81,6 @@ type Tasks struct {
 	Loops     Loops                        // all loops of the process
 	Post      func(f func(*Tasks))         // runs f on this loop; any loop may call it
 	Refused   func(t *Task)                // is called for a task that fails before a Handler has served it
-	Ablation  ablation.Set                 // rules that tests turn off
 
 	// Concluding is called for each task of a client that is about to get its reply, on the
 	// loop that runs the task. It copies what Ended needs from the task's route, because the
@@ -102,6 +101,8 @@ type Tasks struct {
 	readKey   []byte // scratch: the key of a Read, in the form of the client
 	started   int    // number of tasks that start has started in the wakeup startedIn
 	startedIn uint64 // number of a wakeup: see Clients.Count
+
+	Ablation ablation.Set // rules that tests turn off; the guard has its own copy, because it is on the path of each guarded get
 }
 
 // Handler serves tasks.
