@@ -126,7 +126,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 	e.guards = guard.New(&e.Tasks, uint64(len(before)))
 	e.near = newNearReads(&e.Tasks, &e.Watch, e.guards, p.Hash, e.admit)
 	e.guards.EachLoop, e.guards.OnLoop = e.eachGuard, e.onGuard
-	e.guards.Ablation, e.Replicator.Ablation = p.Ablation, p.Ablation
+	e.Tasks.Ablation, e.guards.Ablation, e.Replicator.Ablation = p.Ablation, p.Ablation, p.Ablation
 	e.tags = tags.New(e.guards, &p.invalidations)
 	e.Refused = e.guards.Refused
 	e.serve()

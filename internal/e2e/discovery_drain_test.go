@@ -56,6 +56,7 @@ func TestPodsDrainBeforeTheyEnd(t *testing.T) {
 	config := fmt.Sprintf(`pools:
   main:
     distribution: ketama-points
+    get_errors: error # a read without a lease is no lost value
     timeouts: {connect: 1s, request: 1s, deadline: 20s}
     failover: {mode: rehash, ping: 100ms, lease: 600ms, consistency: strict}
     servers: {discover: "file+%s", every: 1s, keep: 10m}

@@ -28,6 +28,7 @@ type layout struct {
 	aliased   int   // one plus the server that has another name; 0: none
 	at        int   // the address of the first server: that of a spare node, counted from 1; 0: its own
 	from      int   // one plus the address of the first server in the list of warm_from, as in the field at; 0: there is no warm_from
+	unread    bool  // the pool does not read the one from which it fills
 	swapped   bool  // the second and the third server have exchanged their names
 }
 
@@ -124,6 +125,9 @@ func (s *sidecar) table() *table.Table {
 	}
 	if f.fill {
 		p.Fill = &table.Fill{From: pool("source", f.servers, f.servers, -1), Rate: cmp.Or(f.rate, 1_000_000), Remember: time.Hour}
+		if f.unread {
+			p.Fill.Rate = 0
+		}
 	}
 	if f.strict {
 		p.Failover.Wait = p.Timeouts.Deadline

@@ -499,6 +499,12 @@ var plots = map[string]plot{
 		})
 	},
 
+	// The pool stops to fill from the other one, and goes on later. Instances are reloaded seconds apart.
+	"stop fill": func(f *fleet, i int) { f.stopFill(func() {}) },
+	"stop fill, hang": func(f *fleet, i int) {
+		f.stopFill(func() { f.hangFor(f.rand.IntN(len(f.nodes)), 200*milli, 3*second) })
+	},
+
 	// All servers are replaced, and then replaced by the first ones. Instances are restarted or reloaded with the
 	// new list and the former one, one after the other.
 	"replace": func(f *fleet, i int) { f.replaceAll(func() {}) },
@@ -542,6 +548,24 @@ func (f *fleet) outageWith(i int, changes ...func(l *layout)) {
 		at += f.between(600*milli, 3*second)
 	}
 	f.lasts(f.hangFor(i, at, at+second))
+}
+
+// stopFill sets the rate of the pool that fills to 0, and later back, three times: see the plot "stop fill".
+func (f *fleet) stopFill(fault func()) {
+	at := int64(0)
+	for range 6 {
+		f.after(at, func() {
+			f.unread = !f.unread
+			f.edition++
+			f.note("", "RELOAD %+v", f.layout)
+			for _, s := range f.sidecars {
+				f.after(f.upTo(2*second), s.reload)
+			}
+		})
+		f.after(at+f.upTo(3*second), fault)
+		at += f.between(500*milli, 6*second)
+	}
+	f.lasts(at + 6*second)
 }
 
 // replaceAll replaces all servers, and then replaces them by the first ones: see the plot "replace". fault causes a
@@ -626,10 +650,13 @@ func (f *fleet) takeOutFirst(i int) {
 	}
 }
 
-// turn removes server i, or changes the weights. Whenever keys move, that is taken back, up to three times. Instances are
-// reloaded up to a second apart. The function fault is called at some time.
+// turn removes server i, or changes the weights, or replaces all servers (scenario.others). Whenever keys move, that is taken back, up to
+// three times. Instances are reloaded up to a second apart, or up to three. The function fault is called at some time.
 func (f *fleet) turn(i int, fault func()) {
-	weights := f.one(2)
+	weights, apart := f.one(2), second
+	if f.others {
+		apart = 3 * second
+	}
 	left, first, waits := 2+f.rand.IntN(3), true, false
 	lasts := f.now + int64(left)*3*moving
 	f.lasts(lasts - f.now + 2*f.settles())
@@ -649,6 +676,8 @@ func (f *fleet) turn(i int, fault func()) {
 			first, waits = false, true
 			f.after(f.upTo(2*second), func() {
 				switch {
+				case f.others:
+					f.replaced = !f.replaced
 				case weights:
 					reweigh(&f.layout)
 				case f.gone == i:
@@ -660,7 +689,7 @@ func (f *fleet) turn(i int, fault func()) {
 				f.edition++
 				f.note("", "RELOAD %+v", f.layout)
 				for _, s := range f.sidecars {
-					f.after(f.upTo(second), s.reload)
+					f.after(f.upTo(apart), s.reload)
 				}
 			})
 		case is.Stage() != resize.Pause:

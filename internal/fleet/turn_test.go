@@ -75,6 +75,57 @@ func TestResizeTurn(t *testing.T) {
 	}
 }
 
+// TestResizeTurnLate gives all instances the list in force back when the change can't be reversed any more. The change ends, and then
+// the keys move back without a further reload.
+func TestResizeTurnLate(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for _, stage := range []resize.Stage{resize.Settle, resize.Cool} {
+			f := filled(strict)
+			first, flushes, ended := f.stages()[0].List, f.flushes, false
+			f.reload(func(l *layout) { l.gone = 2 })
+			f.until(t, "it does not begin", func() bool {
+				return f.all(func(is resize.Status) bool { return is.Stage() == stage })
+			})
+			f.reload(func(l *layout) { l.gone = -1 })
+			f.until(t, "it does not end", func() bool {
+				ended = ended || f.all(func(is resize.Status) bool { return is.Stage() == resize.Stable && is.List != first })
+				return f.changed()
+			})
+			if n := f.reads(0); !ended || n != len(f.values) || f.stages()[0].List != first || f.flushes != flushes || f.broken != "" || len(f.stale) > 0 {
+				t.Errorf("strict %t, stage %d: ended before: %t, %d keys of %d are read, %d flushes, %+v. %s %q", strict, stage, ended, n, len(f.values), f.flushes-flushes, f.stages(), f.broken, f.stale)
+			}
+		}
+	}
+}
+
+// TestResizeLatest gives all instances several further lists while keys move. Only the last one follows.
+func TestResizeLatest(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		f := filled(strict)
+		f.rate = 1
+		f.reload(func(l *layout) { l.gone = 2 })
+		f.until(t, "keys do not move", f.moves)
+		began := f.stages()[0].N
+		for _, gone := range []int{1, 0, 3} {
+			f.reload(func(l *layout) { l.gone = gone })
+			f.run(f.now + 2*second)
+		}
+		if !f.moves() || f.stages()[0].N != began {
+			t.Fatalf("strict %t: keys do not move any more: %+v", strict, f.stages())
+		}
+		lists := map[uint32]bool{}
+		f.until(t, "it does not end", func() bool {
+			for _, is := range f.stages() {
+				lists[is.List], lists[is.Next] = true, true
+			}
+			return f.changed()
+		})
+		if n := f.reads(1); len(lists) != 4 || n != len(f.values) || f.flushes > 0 || f.broken != "" { // 0, and those of the two changes
+			t.Errorf("strict %t: lists %v, %d keys of %d are read, %d flushes, %+v. %s", strict, lists, n, len(f.values), f.flushes, f.stages(), f.broken)
+		}
+	}
+}
+
 // TestResizeTurnStarts restarts an instance after a change was reversed. Then a server fails while the keys move back. The
 // instances must use the same substitute servers.
 func TestResizeTurnStarts(t *testing.T) {

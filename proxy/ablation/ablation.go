@@ -24,14 +24,15 @@ type Set struct {
 	Told       bool // if set, a reload that removes a server does not wait with writes until other instances know that
 
 	// The rules of a change of the server list (package health/resize).
-	Sweep     bool // if set, servers that gain keys are not emptied, and old owners neither
-	Clear     bool // if set, a stage ends before all instances know it
-	Announced bool // if set, an instance is like one of a release without announcements of a pause
-	Short     bool // if set, leases are not short while a pause is announced
-	Begun     bool // if set, a pause is short although it was not announced
-	Names     bool // if set, a server that joins shares the entry of the server whose name it will have
-	Force     bool // if set, an instance uses its own list although its peers use another one
-	Leaves    bool // if set, commands on a key that moves do not empty its old owner, and those on a key of a pool that fills leave no mark
+	Sweep      bool // if set, servers that gain keys are not emptied, and old owners neither
+	Clear      bool // if set, a stage ends before all instances know it
+	Announced  bool // if set, an instance is like one of a release without announcements of a pause
+	Short      bool // if set, leases are not short while a pause is announced
+	Begun      bool // if set, a pause is short although it was not announced
+	Names      bool // if set, a server that joins shares the entry of the server whose name it will have
+	Force      bool // if set, an instance uses its own list although its peers use another one
+	Substitute bool // if set, a key whose server is out is served by its substitute server although another instance may use another one
+	Leaves     bool // if set, commands on a key that moves do not empty its old owner, and those on a key of a pool that fills leave no mark
 
 	// The rules of stampede protection and tags (package guard).
 	Late        bool // if set, a miss after a wait that timed out is not remembered, so the set that the client sends next is not bound

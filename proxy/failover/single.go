@@ -102,7 +102,7 @@ serving:
 	case l.Role == health.Leaving:
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
-	case s == resize.All && t.Route.Diverges(by, t.Key, l.Route):
+	case s == resize.All && !e.Ablation.Substitute && t.Route.Diverges(by, t.Key, l.Route):
 		if read && !by.Superseded() || e.Now >= waits {
 			return unavailable("the key moves to another server")
 		}

@@ -98,7 +98,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	default:
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
-	is.Text = is.sentences(s)
+	is.Text = is.sentences(s) + is.follows(p, s)
 	if is.Learned = p.Learned || p.Next != nil && p.Next.Learned; is.Learned {
 		is.Text += " This instance was started with other servers than its peers. It has read their list from the servers, and serves by it."
 	}
@@ -219,17 +219,31 @@ func (is *Resize) sentences(s *stats.ResizeSnapshot) string {
 		}
 		return what + is.changes() + ". Writes of these keys wait until all instances know it."
 	case moving:
-		text := move + "." + is.work("moved")
-		if s.TakenBack() {
-			text += " This configuration reverses that: the keys move back when all instances have it."
-		}
-		return text
+		return move + "." + is.work("moved")
 	case checking:
 		return moved + ". The old servers are listed once more." + is.work("removed")
 	case ending:
 		return moved + ". The change ends within seconds."
 	}
 	return move + ". For a moment, they miss, and their writes wait."
+}
+
+// follows describes the change that follows the change s, because the configuration requires another list by now; empty: none does.
+func (is *Resize) follows(p *table.Pool, s *stats.ResizeSnapshot) string {
+	switch {
+	case s.Stage() == resize.Stable || s.Serves() == resize.Nothing || s.Required() == s.Next:
+		return ""
+	case s.Required() == s.List && s.Stage() == resize.Cool:
+		return " This configuration reverses that: when the change has ended, the keys move back in a further change."
+	case s.Required() == s.List:
+		return " This configuration reverses that: the keys move back when all instances have it."
+	}
+	to := p.Next
+	if is.Back {
+		to = p.List()
+	}
+	further := Resize{Joins: missing(p.Required().Servers, to.Servers), Leaves: missing(to.Servers, p.Required().Servers)}
+	return " This configuration has other servers" + further.changes() + ": a further change follows when this one has ended, and all instances have it."
 }
 
 // changes returns the names of the servers that join and leave, in parentheses.

@@ -17,6 +17,7 @@ func TestResizeSentences(t *testing.T) {
 	at := func(s resize.Stage) resize.State { return resize.State{N: 12 + uint32(s), List: 1, Next: 2} }
 	stable := resize.State{N: 12, List: 1}
 	work := stats.ResizeWork{By: "web-2/17", Server: "b", At: 2, Of: 3, Done: 41200, Left: 9980, Listed: true, Rate: 4990}
+	third := resize.Lists{Mine: 1, Wish: 2, Later: 3, Warm: true}
 	taken, workBack := resize.Lists{Mine: 1, Wish: 2, Later: 1, Warm: true}, work
 	workBack.Server = "d"
 	back := func(s resize.Stage) resize.State { return resize.State{N: 18 + uint32(s), List: 2, Next: 1} }
@@ -74,6 +75,16 @@ func TestResizeSentences(t *testing.T) {
 			"good: Keys have moved to other servers (new: d; removed: c). The change ends within seconds. a is out: keys that did not move from there before are lost."},
 		{"moves, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: taken}, Waits: "instance web-2/17 has another configuration"},
 			"warn: Keys move to other servers (new: d; removed: c). This configuration reverses that: the keys move back when all instances have it. a is out: keys that did not move from there before are lost. It must wait: instance web-2/17 has another configuration. Give all instances the same file, and reload them."},
+		{"has moved, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Settle), Lists: taken}},
+			"good: Keys have moved to other servers (new: d; removed: c). The old servers are listed once more. This configuration reverses that: the keys move back when all instances have it. a is out: keys that did not move from there before are lost."},
+		{"ends, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Cool), Lists: taken}},
+			"good: Keys have moved to other servers (new: d; removed: c). The change ends within seconds. This configuration reverses that: when the change has ended, the keys move back in a further change. a is out: keys that did not move from there before are lost."},
+		{"pauses, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Pause), Lists: taken}},
+			"good: Keys are about to move (new: d; removed: c). Writes of these keys wait until all instances know it. This configuration reverses that: the keys move back when all instances have it."},
+		{"moves, and a third list waits", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: third}, Work: work},
+			"good: Keys move to other servers (new: d; removed: c). 41,200 keys moved so far, 4,990/s; 9,980 left on b, about 2 s (2 of 3 servers). Instance web-2/17 does it. This configuration has other servers (new: e; removed: b): a further change follows when this one has ended, and all instances have it. a is out: keys that did not move from there before are lost."},
+		{"moves back, and a third list waits", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Move), Lists: third}, Work: workBack},
+			"good: Keys move back (new: c; removed: d). 41,200 keys moved so far, 4,990/s; 9,980 left on d, about 2 s (2 of 3 servers). Instance web-2/17 does it. This configuration has other servers (new: d and e; removed: b and c): a further change follows when this one has ended, and all instances have it. a and d are out: keys that did not move from there before are lost."},
 		{"pauses before keys move back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Pause), Lists: taken, Turns: true}},
 			"good: Keys are about to move back (new: c; removed: d). Writes of these keys wait until all instances know it."},
 		{"moves back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Move), Lists: taken}, Work: workBack},
@@ -90,6 +101,9 @@ func TestResizeSentences(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			p := poolOf(table.Rehash)
 			p.Next = &table.List{Servers: append(p.Servers[:2:2], table.Target{Name: "d", Network: "tcp", Address: "d:1"})}
+			if test.is.Lists == third {
+				p.Later = &table.List{Servers: []table.Target{p.Servers[0], p.Next.Servers[2], {Name: "e", Network: "tcp", Address: "e:1"}}}
+			}
 			got, h := "", Health{Level: Good}
 			if is := ResizeOf(&stats.Snapshot{Phases: phases, Resizes: map[string]*stats.ResizeSnapshot{"main": &test.is}}, p); is != nil {
 				got = is.Level + ": " + is.Text

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/client"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -102,6 +103,8 @@ type Tasks struct {
 	readKey   []byte // scratch: the key of a Read, in the form of the client
 	started   int    // number of tasks that start has started in the wakeup startedIn
 	startedIn uint64 // number of a wakeup: see Clients.Count
+
+	Ablation ablation.Set // rules that tests turn off; the guard has its own copy, because it is on the path of each guarded get
 }
 
 // Handler serves tasks.

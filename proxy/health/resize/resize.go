@@ -71,6 +71,14 @@
 // uses its own list and flushes nothing, as without this package. So reads may be old until all proxies have
 // the same list. A proxy that is reloaded follows the stages.
 //
+// All this needs the keeper of each proxy all the time, also in mode fail_fast, where nothing else needs it. A proxy
+// without a keeper, which only reads now and then which list is in force, is not safe: P and Q serve by the list 1, and P is
+// reloaded with the list 2. Q writes no vote, so P takes it for a proxy that does not exist, and begins the change. Q's next read
+// of the list times out, or finds that the item was evicted, so Q goes on with the list 1. P moves a key to its new owner, and
+// a client of P sets it there. Q reads the key at the old owner, or stores a value there: a value is old or lost although no proxy
+// has failed. To prevent that, Q must write its vote, and must not serve when it has not read the record for some time. These are the
+// records and the leases of a keeper.
+//
 // If the configuration requires a third list, or in Stable the list in force again, a peer may just begin the change to
 // the second one. So a proxy can still change to the second list until its peers have read its vote for
 // the other one. If the change begins before, the proxy takes part, and the next change follows.
