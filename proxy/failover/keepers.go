@@ -424,6 +424,21 @@ func (e *Keepers) RunKeepers() {
 	}
 }
 
+// SignOff publishes that this process ends, if this loop runs the keepers.
+func (e *Keepers) SignOff() {
+	if e.RunsKeepers {
+		for _, w := range e.Agents {
+			w.Keeper.SignOff(e.Now)
+			e.Schedule(w)
+		}
+	}
+}
+
+// SigningOff reports whether the end of this process should wait until that is published.
+func (e *Keepers) SigningOff() bool {
+	return e.RunsKeepers && slices.ContainsFunc(e.Agents, func(w *Agent) bool { return w.Keeper.SigningOff(e.Now) })
+}
+
 // Schedule makes this loop run the keeper of w soon, because the keeper has got input.
 func (e *Keepers) Schedule(w *Agent) {
 	w.hasWork = true
