@@ -37,6 +37,7 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
+	outSince        atomic.Int64           // see View.OutSince
 	outBy           atomic.Int64           // when the server is expected to be Out, while it is Leaving; else 0
 	process         processCell            // the process that the keeper last recognized
 	why             atomic.Pointer[string] // why the server is suspect although it answers; nil: it does not answer
@@ -105,6 +106,10 @@ func BreaksProtocol(why string) bool {
 
 // violations are parts of the reasons with which package upstream describes a server that breaks the protocol.
 var violations = []string{"sent a reply without a request", "sent an invalid reply to ", "sent more than 1 MiB in reply to ", "replied with another key or opaque", "did not end its reply to a request of Ringside's own"}
+
+// OutSince returns since when server i, which is Out, has been out, in nanoseconds on the keeper's clock. It returns 0 for
+// other servers.
+func (v *View) OutSince(i int) int64 { return v.servers[i].outSince.Load() }
 
 // Serves reports whether server i serves its keys: it is known to be In, replies, and has the keys
 // under their own names.
@@ -313,6 +318,10 @@ func (v *View) Publish(k *Keeper, learned bool) {
 			v.servers[i].why.Store(&otherReplies)
 		default:
 			v.servers[i].why.Store(nil)
+		}
+		v.servers[i].outSince.Store(0)
+		if PhaseOf(d.N) == Out {
+			v.servers[i].outSince.Store(d.Since)
 		}
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 		if s := &k.servers[i]; s.known && !s.stranger {
