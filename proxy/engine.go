@@ -263,6 +263,9 @@ func (e *Engine) Idle() bool {
 	if e.LateDeletes > 0 || e.Counters.Owing() || e.HasBacklog() || e.HasLarge() { // late deletes, buffered increments or requests in the input would be lost if connections were closed now
 		return false
 	}
+	if e.draining && e.Keepers.SigningOff() {
+		return false
+	}
 	for s := range e.Sessions {
 		if s.Head != nil || s.Out.Size > 0 || s.Full {
 			return false
@@ -323,6 +326,7 @@ func (e *Engine) Drain() {
 	e.draining = true
 	e.Counters.FlushAll()
 	e.guards.Drain()
+	e.Keepers.SignOff()
 	for s := range e.Sessions {
 		s.EndInput()
 	}

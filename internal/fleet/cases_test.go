@@ -107,9 +107,6 @@ var (
 	pruning    = slices.Concat(slices.Repeat([]ask{(*app).get}, 10), slices.Repeat([]ask{(*app).set}, 3), []ask{(*app).remove})
 	logging    = []ask{(*app).append, (*app).look}
 
-	// slower fills a server over most of a minute.
-	slower = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 2}
-
 	// slowly fills a server over about ten seconds.
 	slowly = replicate.Policy{Copies: 2, Apart: replicate.Servers, ReadThrough: true, RepairRate: 10}
 )
@@ -207,8 +204,8 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"roll, restart"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "rolling restarts, several of proxies", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true,
 		asks: readMostly, faults: []string{"roll, restarts"}, count: 1, exact: true, keeps: true, costly: true},
-	{name: "restarts of a server and a proxy", sidecars: 2, servers: 3, strict: true, copies: slower, errs: true, remember: true,
-		asks: readMostly, faults: []string{"flush, restart both"}, count: 1, exact: true, keeps: true, costly: true},
+	{name: "restarts of a server and a proxy", sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true,
+		asks: readMostly, cold: 400, faults: []string{"flush, restart both"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "rolling restarts, deletes", sidecars: 2, engines: 2, servers: 3, strict: true, copies: twice, remember: true,
 		cold: 5, faults: []string{"roll"}, count: 1, exact: true, locks: true, costly: true},
 	{name: "rolling restarts, some empty", sidecars: 2, servers: 3, strict: true, copies: twice, errs: true, remember: true, restart: 3 * time.Second,
@@ -459,7 +456,7 @@ func TestFailoverAblations(t *testing.T) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, errs: true, remember: true, restart: 3 * time.Second, asks: readMostly, faults: []string{"roll, some empty"}, count: 1, keeps: true, ablate: c.ablate}
 		}},
 		{"peers are not asked what is incomplete", ablations{Set: ablation.Set{Peers: true}}, func(c *scenario) {
-			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slower, errs: true, remember: true, asks: readMostly, faults: []string{"flush, restart both"}, count: 1, keeps: true, ablate: c.ablate}
+			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: slowly, errs: true, remember: true, asks: readMostly, cold: 400, faults: []string{"flush, restart both"}, count: 1, keeps: true, ablate: c.ablate}
 		}},
 		{"whoever answers is taken for the server", ablations{Set: ablation.Set{Stranger: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, asks: readMostly, faults: []string{"stranger"}, count: 2, calm: true, exact: true, ablate: c.ablate}

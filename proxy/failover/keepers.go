@@ -5,6 +5,7 @@ package failover
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -176,7 +177,8 @@ func (d departure) whole() bool { return health.PhaseOf(d.n) == health.In && d.r
 // inheritance is the state of a server before the reload that creates a keeper.
 type inheritance struct {
 	departure
-	elsewhere bool // before the reload, the pool or the server had another name
+	elsewhere bool  // before the reload, the pool or the server had another name
+	outSince  int64 // since when the server has been out; 0: it is not out, or that is not known
 }
 
 // inherit sets w.inherited, the states of the servers before a reload. It finds the state of a server
@@ -191,7 +193,7 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 		in, source := &w.inherited[i], before
 		j := before.index(m, !w.joins(i) && !(before.changes() && w.coordinates))
 		if j >= 0 {
-			in.departure = before.state(j)
+			in.departure, in.outSince = before.state(j), before.View.OutSince(j)
 		}
 		if j < 0 && before != nil && w.coordinates { // it is flushed before: see resize.go
 			continue
@@ -200,9 +202,9 @@ func (w *Agent) inherit(before *Agent, old *Published) (from *Agent, out bool) {
 			there, at := old.at(m)
 			switch {
 			case j < 0:
-				*in, source = inheritance{there, true}, at
+				*in, source = inheritance{departure: there, elsewhere: true}, at
 			case !there.whole() && in.whole(): // before the reload, the server at this address had another name and was out, so it still has old values
-				*in, source = inheritance{departure{health.NextOut(max(in.n, there.n)), there.renamed}, true}, at
+				*in, source = inheritance{departure: departure{health.NextOut(max(in.n, there.n)), there.renamed}, elsewhere: true}, at
 			}
 		}
 		if in.whole() {
@@ -342,6 +344,7 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	w.Keeper.Ablate(without)
 	for i, in := range w.inherited {
 		w.Keeper.Inherit(i, in.n, in.renamed, in.elsewhere)
+		w.Keeper.OutSince(i, in.outSince)
 	}
 	w.depart(before)
 	w.View = health.NewView(len(servers))
@@ -422,6 +425,21 @@ func (e *Keepers) RunKeepers() {
 		}
 		e.At(link.KeeperTimer, w.Keeper.Next())
 	}
+}
+
+// SignOff publishes that this process ends, if this loop runs the keepers.
+func (e *Keepers) SignOff() {
+	if e.RunsKeepers {
+		for _, w := range e.Agents {
+			w.Keeper.SignOff(e.Now)
+			e.Schedule(w)
+		}
+	}
+}
+
+// SigningOff reports whether the end of this process should wait until that is published.
+func (e *Keepers) SigningOff() bool {
+	return e.RunsKeepers && slices.ContainsFunc(e.Agents, func(w *Agent) bool { return w.Keeper.SigningOff(e.Now) })
 }
 
 // Schedule makes this loop run the keeper of w soon, because the keeper has got input.
@@ -572,7 +590,7 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			m := stats.PhaseSnapshot{
 				Pool: w.Pool, Target: w.Servers[i], Gutter: i >= w.OwnServers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
-				Since: time.Duration(e.Now - max(v.Since, w.Began)), InPhase: time.Duration(e.Now - max(v.InPhase, w.Began)), Lease: time.Duration(max(v.Lease, w.Began) - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
+				Since: time.Duration(e.Now - cmp.Or(v.Since, w.Began)), InPhase: time.Duration(e.Now - cmp.Or(v.InPhase, w.Began)), Lease: time.Duration(max(v.Lease, w.Began) - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)

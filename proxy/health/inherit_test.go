@@ -68,3 +68,26 @@ func TestInheritedProgress(t *testing.T) {
 		t.Error("it has been flushed")
 	}
 }
+
+// TestOutSince checks that a keeper shows since when a server has been out if that was before the reload that created the
+// keeper, until the server is in another phase.
+func TestOutSince(t *testing.T) {
+	members, _ := testServers("a", "b", "c")
+	k := New("p", members, Settings{}, 1)
+	k.Inherit(0, 2, 0, false)
+	k.OutSince(0, 5*sec)
+	k.Tick(60 * sec)
+	k.ServerFailed(0, false, "connection refused", 61*sec)
+	if v := k.Verdict(0); v.Since != 5*sec || v.InPhase != 5*sec || v.Why != "connection refused" {
+		t.Errorf("the server is out since %d s (%d s), because of %q", v.Since/sec, v.InPhase/sec, v.Why)
+	}
+	v := NewView(3)
+	v.Publish(k, true)
+	if got := v.OutSince(0); got != 5*sec || v.OutSince(1) != 0 {
+		t.Errorf("published: out since %d s", got/sec)
+	}
+	k.servers[0].n++
+	if v := k.Verdict(0); v.InPhase == 5*sec {
+		t.Error("another phase has begun when the server became out")
+	}
+}

@@ -127,14 +127,16 @@ type asWhole struct {
 
 // server is what the keeper knows about one server.
 type server struct {
-	entry         // phase number and overrides of the server, from all view records and from the decisions of this proxy
-	why   string  // why the server is in its phase
-	since int64   // when the server's phase began
-	held  []int64 // for each view server, the time from which its record has contained this server's phase number without interruption; 0: it does not contain that number; nil: not tracked in this phase
-	goTo  uint32  // the phase number to which the server is ready to move; 0: none
-	goAt  int64   // when the server moves to the phase number goTo, after a random delay
-	step  string  // what happens next with the server, as text for operators
-	until int64
+	entry           // phase number and overrides of the server, from all view records and from the decisions of this proxy
+	why     string  // why the server is in its phase
+	since   int64   // when the server's phase began
+	before  int64   // when the server failed before it was OUT, if that was before this keeper started; 0: it was not, or is not known
+	beforeN uint32  // the phase number to which before belongs
+	held    []int64 // for each view server, the time from which its record has contained this server's phase number without interruption; 0: it does not contain that number; nil: not tracked in this phase
+	goTo    uint32  // the phase number to which the server is ready to move; 0: none
+	goAt    int64   // when the server moves to the phase number goTo, after a random delay
+	step    string  // what happens next with the server, as text for operators
+	until   int64
 
 	suspicion
 	contact
@@ -289,6 +291,12 @@ func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
 	if p := PhaseOf(n); p != In && p != Out {
 		s.held = make([]int64, len(k.servers))
 	}
+}
+
+// OutSince reports to the keeper, after Inherit, since when a server that is OUT has been out. It is only shown.
+func (k *Keeper) OutSince(server int, since int64) {
+	s := &k.servers[server]
+	s.before, s.beforeN = since, s.n
 }
 
 // leaving returns the next phase number of server i with phase LEAVING.
@@ -489,9 +497,15 @@ func (k *Keeper) Verdict(server int) Verdict {
 		Lease:      s.lease,
 	}
 	out := PhaseOf(s.n) == Out
+	inherits := out && s.before != 0 && s.n == s.beforeN
+	if inherits {
+		v.Since, v.InPhase = s.before, s.before
+	}
 	switch {
 	case s.suspect && (v.Suspect || out):
-		v.Why, v.Since = s.suspectWhy, s.suspectSince
+		if v.Why = s.suspectWhy; !inherits {
+			v.Since = s.suspectSince
+		}
 	case out && s.good > 0 && s.goodSince > s.since && v.Override == Restore:
 		v.Why, v.Since = Answered, s.goodSince
 	case v.Suspect:

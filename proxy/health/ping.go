@@ -181,9 +181,12 @@ func (k *Keeper) pinged(a ask, answer []byte, now int64) {
 		s.lacks = serverNoMeta
 		s.absent = 0
 	default:
-		k.unpinged(i, false, "ping: "+firstLine(answer), now)
+		k.unpinged(i, false, PingError+firstLine(answer), now)
 	}
 }
+
+// PingError is the beginning of the reason why a server is suspect if it replies to pings with an error.
+const PingError = "ping: "
 
 // unpinged handles a ping without a usable reply.
 func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {

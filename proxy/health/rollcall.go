@@ -21,6 +21,8 @@ type rollCall struct {
 	met   bool          // the list of instances was read from a server at least once
 	heard bool          // a server has replied since the reads of the list of instances that were sent last
 	tries int
+	offBy int64  // when this proxy, which ends, stops waiting for the writes of its sign-off; 0: it does not end
+	off   int    // number of servers that have stored its sign-off
 	apart string // name of a peer that keeps replicas on other servers than this proxy, as last logged; empty: none
 }
 
@@ -30,6 +32,22 @@ func (k *Keeper) introduce(self roll.Instance, now int64) {
 		k.roll.self, k.roll.at = self, now
 		k.next = min(k.next, now)
 	}
+}
+
+// signOffTime is how long a proxy that ends waits at most until its sign-off is stored.
+const signOffTime = int64(300 * time.Millisecond)
+
+// SignOff makes this proxy publish that it ends, so that its peers do not list it any more.
+func (k *Keeper) SignOff(now int64) {
+	if r := &k.roll; r.self.ID != 0 && r.offBy == 0 {
+		r.offBy, r.at = now+signOffTime, now
+		k.next = min(k.next, now)
+	}
+}
+
+// SigningOff reports whether this proxy should wait with its end, because the servers have not stored its sign-off yet.
+func (k *Keeper) SigningOff(now int64) bool {
+	return now < k.roll.offBy && k.roll.off < len(k.recordServers())
 }
 
 // Roll is the list of the instances of a pool, as the keeper of this instance knows it.
@@ -78,7 +96,7 @@ func (k *Keeper) lacks(i int) bool {
 	if k.off.Peers || k.roll.self.ID == 0 {
 		return false
 	}
-	return !k.roll.met || slices.ContainsFunc(k.roll.Here(), func(e roll.Instance) bool { return e.SaysLacks(k.members[i].Name) })
+	return !k.roll.met || k.roll.Lacks(k.members[i].Name)
 }
 
 // recordServers returns the servers that store the list of instances. They depend only on the names
@@ -140,7 +158,9 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 		}
 	}
 	self := k.describe()
-	self.Round = uint64(now / int64(time.Second))
+	if self.Round = uint64(now / int64(time.Second)); k.roll.offBy != 0 {
+		self.Round = roll.Ended
+	}
 	if item, ok := k.roll.Item(self, k.random.Uint64()); ok {
 		k.send(ask{kind: askRollWrite, server: a.server, about: a.server}, now, MetaPut(k.keys.Roll, item, cas, roll.Life))
 	}
@@ -149,8 +169,11 @@ func (k *Keeper) rolled(a ask, answer []byte, now int64) {
 // rollWritten handles the reply to a write of the list of instances. If another proxy has changed the
 // list in between, it starts again with a read.
 func (k *Keeper) rollWritten(a ask, answer []byte, now int64) {
-	if k.roll.tries < roll.Tries && !bytes.HasPrefix(answer, []byte("HD")) {
+	switch stored := bytes.HasPrefix(answer, []byte("HD")); {
+	case !stored && k.roll.tries < roll.Tries:
 		k.roll.tries++
 		k.askRoll(a.server, now)
+	case stored && k.roll.offBy != 0:
+		k.roll.off++
 	}
 }

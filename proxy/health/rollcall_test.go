@@ -91,9 +91,28 @@ func TestRollCall(t *testing.T) {
 		t.Error("garbage was not counted")
 	}
 
+	// A proxy that ends in the regular way signs off. Its peers do not list it after their next round.
+	began = w.now
+	w.input(w.proxies[2], func() { w.proxies[2].k.SignOff(w.now) })
+	for w.proxies[2].k.SigningOff(w.now) {
+		w.run(w.now + ms)
+	}
+	if took := w.now - began; took >= signOffTime {
+		t.Errorf("a sign-off takes %v ms", took/ms)
+	}
 	w.proxies[2].dead = true
-	w.hears(0, "p1 8 ;")
-	w.hears(1, "p0 7 ;")
+	w.run(began + rollTime + rollTime/10)
+	for p, want := range []string{"p1 8 ;", "p0 7 ;"} {
+		if got := w.called(p); got != want {
+			t.Errorf("a round after p2 has signed off, p%d lists %q", p, got)
+		}
+	}
+	w.run(began + 10*rollTime)
+	for i, n := range w.nodes {
+		if value, ok := n.value(rollKey); ok && strings.Contains(value, "=p2,") {
+			t.Errorf("server %d still has the sign-off of p2: %q", i, value)
+		}
+	}
 
 	// A proxy that reaches no server forgets no peer, because it reads nothing.
 	for i := range w.nodes {

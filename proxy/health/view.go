@@ -3,6 +3,8 @@ package health
 // This file publishes the decisions of a keeper to other goroutines.
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 
 	"ringside/proxy/health/barrier"
@@ -35,14 +37,15 @@ type published struct {
 	renamed         atomic.Uint32
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
-	outBy           atomic.Int64  // when the server is expected to be Out, while it is Leaving; else 0
-	process         processCell   // the process that the keeper last recognized
-	unverified      atomic.Bool   // the server is suspect because it has no view record: see Server.Learned
-	goes            atomic.Bool   // the list that the configuration requires lacks the server
-	asks, hits      atomic.Uint64 // reads of the server while it was Warming, and those of them that were hits
-	incompleteUntil atomic.Int64  // with replicas: until this time, a report of a loop that the server lacks replicas is valid
-	neededUntil     atomic.Int64  // with replicas: until this time, the server may have the last copy of a key of another pool
-	unfitAt         atomic.Uint32 // with replicas: the server's phase number, plus one, at which a loop reported that it missed too many writes to be repaired; 0: never
+	outSince        atomic.Int64           // see View.OutSince
+	outBy           atomic.Int64           // when the server is expected to be Out, while it is Leaving; else 0
+	process         processCell            // the process that the keeper last recognized
+	why             atomic.Pointer[string] // why the server is suspect although it answers; nil: it does not answer
+	goes            atomic.Bool            // the list that the configuration requires lacks the server
+	asks, hits      atomic.Uint64          // reads of the server while it was Warming, and those of them that were hits
+	incompleteUntil atomic.Int64           // with replicas: until this time, a report of a loop that the server lacks replicas is valid
+	neededUntil     atomic.Int64           // with replicas: until this time, the server may have the last copy of a key of another pool
+	unfitAt         atomic.Uint32          // with replicas: the server's phase number, plus one, at which a loop reported that it missed too many writes to be repaired; 0: never
 }
 
 const suspectMark = 1 // flag in published.state: the server is suspect
@@ -83,11 +86,30 @@ func (v *View) Suspected(i int) bool { return v.servers[i].state.Load()&suspectM
 
 // SuspectWhy returns why server i gets no requests while it is Suspected.
 func (v *View) SuspectWhy(i int) string {
-	if v.servers[i].unverified.Load() {
-		return unverified
+	if why := v.servers[i].why.Load(); why != nil {
+		return *why
 	}
 	return "it does not answer"
 }
+
+// Reasons why a server is suspect although it answers.
+var (
+	notVerified  = unverified
+	otherReplies = "its replies are not memcached's protocol"
+)
+
+// BreaksProtocol reports whether why, the reason why a server is down or suspect, says that the server replies, but not
+// with what memcached replies.
+func BreaksProtocol(why string) bool {
+	return slices.ContainsFunc(violations, func(text string) bool { return strings.Contains(why, text) })
+}
+
+// violations are parts of the reasons with which package upstream describes a server that breaks the protocol.
+var violations = []string{"sent a reply without a request", "sent an invalid reply to ", "sent more than 1 MiB in reply to ", "replied with another key or opaque", "did not end its reply to a request of Ringside's own"}
+
+// OutSince returns since when server i, which is Out, has been out, in nanoseconds on the keeper's clock. It returns 0 for
+// other servers.
+func (v *View) OutSince(i int) int64 { return v.servers[i].outSince.Load() }
 
 // Serves reports whether server i serves its keys: it is known to be In, replies, and has the keys
 // under their own names.
@@ -289,7 +311,18 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	for i := range v.servers {
 		d := k.Verdict(i)
 		v.SetOutBy(i, k.outBy(i))
-		v.servers[i].unverified.Store(d.Why == unverified)
+		switch {
+		case d.Why == unverified:
+			v.servers[i].why.Store(&notVerified)
+		case BreaksProtocol(d.Why):
+			v.servers[i].why.Store(&otherReplies)
+		default:
+			v.servers[i].why.Store(nil)
+		}
+		v.servers[i].outSince.Store(0)
+		if PhaseOf(d.N) == Out {
+			v.servers[i].outSince.Store(d.Since)
+		}
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
 		if s := &k.servers[i]; s.known && !s.stranger {
 			v.servers[i].process.Store(s.process)

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"ringside/proxy/health/roll"
 	"ringside/proxy/stats"
 )
 
@@ -67,7 +69,7 @@ func RollOf(sum *stats.Snapshot, pool string) *Roll {
 		case r.Version != version:
 			r.Other = "version"
 		}
-		r.Text = r.remarks(than(is.List))
+		r.Text = r.remarks(than(is.List), is.Of)
 	}
 	switch {
 	case !from.Where:
@@ -91,8 +93,13 @@ func than(list []RollRow) string {
 	return "most"
 }
 
-// remarks describes how the instance differs from the instances `than`, and whether it is silent.
-func (r *RollRow) remarks(than string) string {
+// silence says since when the instance, which is one of n, has been silent. It may have been killed.
+func (r *RollRow) silence(n int) string {
+	return fmt.Sprintf("silent for about %d s", r.Silent*int(roll.Pause(n)/time.Second))
+}
+
+// remarks describes how the instance differs from the instances `than`, and whether it is silent. n is the number of instances.
+func (r *RollRow) remarks(than string, n int) string {
 	var list []string
 	if r.Other != "" {
 		list = append(list, "another "+r.Other+" than "+than)
@@ -101,7 +108,7 @@ func (r *RollRow) remarks(than string) string {
 		list = append(list, "keeps replicas on other servers")
 	}
 	if r.Silent > 1 {
-		list = append(list, fmt.Sprintf("silent for %d rounds", r.Silent))
+		list = append(list, r.silence(n))
 	}
 	return strings.Join(list, ", ")
 }
@@ -132,7 +139,11 @@ func (is *Roll) those(n int, are func(*RollRow) bool, do string) string {
 	case i == 0:
 		return "This instance " + do + "s"
 	}
-	return is.List[i].Name + " " + do + "s"
+	name := is.List[i].Name
+	if r := &is.List[i]; r.Silent > 1 {
+		name += " (" + r.silence(is.Of) + ")"
+	}
+	return name + " " + do + "s"
 }
 
 // most returns the most frequent value of the function `of` over the list. If several values are

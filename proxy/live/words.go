@@ -102,19 +102,23 @@ var problems = []problem{
 	{[]string{"remote error: tls"}, "rejects the TLS handshake", "Check cert and key in tls of its pool and reload, or the CAs that memcached has there"},
 	{[]string{"x509: "}, "has no certificate that its pool accepts", "Correct tls of its pool and reload, or the certificate there"},
 	{[]string{"tls: "}, "fails the TLS handshake", "Compare tls of its pool with memcached's options there"},
+	{[]string{health.PingError}, "answers pings with an error", "Check that memcached runs at its address, and what it logs"},
 	{[]string{"no such host"}, "has a name without an address", "Check its address, and DNS"},
 	{[]string{"refused"}, "refuses connections", "Start memcached there"},
 	{[]string{"reset by peer"}, "breaks connections", "Check that memcached runs there"},
 	{[]string{"the other end has closed the connection"}, "breaks connections", "Check that memcached runs there, with -Z if its pool has tls"},
 	{[]string{"closed by the server"}, "breaks connections", "Check that memcached runs there"},
-	{[]string{"it sent "}, "breaks the protocol", "Check that memcached runs at its address"},
-	{[]string{"it replied with another key"}, "breaks the protocol", "Check that memcached runs at its address"},
-	{[]string{"it did not end its reply"}, "breaks the protocol", "Check that memcached runs at its address"},
 	{nil, "does not answer", "Check that its host runs and can be reached from here"},
 }
 
+// violation is the problem of a server that replies, but breaks the protocol.
+var violation = problem{nil, "does not speak memcached's protocol", "Check that memcached runs at its address"}
+
 // problemOf returns the problem of a server that is down or suspect for the reason why.
 func problemOf(why string) problem {
+	if health.BreaksProtocol(why) {
+		return violation
+	}
 	return problems[slices.IndexFunc(problems, func(p problem) bool {
 		return !slices.ContainsFunc(p.signs, func(sign string) bool { return !strings.Contains(why, sign) })
 	})]

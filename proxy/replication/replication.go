@@ -652,11 +652,18 @@ func (c *command) settle(t *task.Task, s replicate.Settlement) bool {
 		}
 		t.Fail(t.WaitReason, stats.Unavailable)
 	case replicate.Refused:
-		t.Fail("no replica of the key is in use", stats.Unavailable)
+		why, began := "no replica of the key is in use", t.Deadline-int64(t.Route.Timeouts.Deadline)
+		if t.Op <= wire.Gats && c.awaitsLease() {
+			if c.awaitLease(t, began+int64(t.Route.Timeouts.Request)) { // a process that has no lease for longer is probably cut off
+				return false
+			}
+			why = uncertain
+		}
+		t.Fail(why, stats.Unavailable)
 	default:
 		why, o := "too few replicas have stored the write", stats.ServerFault
 		if t.Op <= wire.Gats && c.awaitsLease() {
-			if c.awaitLease(t) {
+			if c.awaitLease(t, t.Deadline) {
 				return false
 			}
 			why, o = uncertain, stats.Unavailable

@@ -182,10 +182,10 @@ func (c *command) awaitsLease() (awaits bool) {
 }
 
 // awaitLease makes t, a read for which awaitsLease is true, start again when it can ask more replicas. It does nothing and
-// returns false if a replica has failed, or the deadline has passed.
-func (c *command) awaitLease(t *task.Task) bool {
+// returns false if a replica has failed, or the time until has passed.
+func (c *command) awaitLease(t *task.Task, until int64) bool {
 	e, usable := c.e, true
-	if !c.rule.IsDone() || e.Now >= t.Deadline || slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.kind != replicate.Miss && a.kind != replicate.Marked }) {
+	if !c.rule.IsDone() || e.Now >= until || slices.ContainsFunc(c.asks, func(a copyAsk) bool { return a.kind != replicate.Miss && a.kind != replicate.Marked }) {
 		return false
 	}
 	for i := range c.replicas {
@@ -195,7 +195,7 @@ func (c *command) awaitLease(t *task.Task) bool {
 	if t.WaitReason = uncertain; usable {
 		e.Ready(t)
 	} else {
-		e.Park(t, t.Deadline, func() uint64 { return c.outlook(t) })
+		e.Park(t, until, func() uint64 { return c.outlook(t) })
 	}
 	return true
 }

@@ -47,7 +47,18 @@ func (t *Tags) Handle(k *task.Task) {
 
 // lead executes a client's invalidation of a tag. It repeats the invalidation if the phases of
 // servers change while it runs.
+//
+// While too many of Ringside's own requests wait for a server, the command waits, before it sends anything.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
+	if why := t.crowded(); why != "" {
+		if t.Now < k.Deadline {
+			k.WaitReason = why
+			t.Park(k, k.Deadline, func() uint64 { return uint64(min(1, len(t.crowded()))) })
+			return
+		}
+		k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; no server has invalidated it: repeat until DELETED", name, why)))
+		return
+	}
 	gens := t.gens()
 	t.Invalidate([]stamp.Tag{rt.Tags.Tag(name)}, t.Pools, k.Deadline, func(answers []Answer, waits bool) {
 		i := slices.IndexFunc(answers, func(a Answer) bool { return a.Why != "" })
@@ -65,6 +76,18 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 			k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; the other servers have invalidated it: repeat until DELETED", name, a.Why)))
 		}
 	})
+}
+
+// crowded returns why invalidations should wait, because of any server; "": they need not.
+func (t *Tags) crowded() string {
+	for _, p := range t.Pools {
+		for _, srv := range p.Servers {
+			if why := srv.Crowded(); why != "" {
+				return why
+			}
+		}
+	}
+	return ""
 }
 
 // gens returns a number that changes when the phase of any server changes, and when a

@@ -204,7 +204,7 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 	switch {
 	case internal:
 		if c.InternalFull() {
-			return nil, internalFull, stats.QueueFull
+			return nil, srv.internalFull(), stats.QueueFull
 		}
 	case srv.e.MemoryFull:
 		srv.Count.Shed++
@@ -214,6 +214,19 @@ func (srv *Server) Pick(client uint64, internal bool) (c *Conn, trouble string, 
 		return nil, srv.queueFull, stats.QueueFull
 	}
 	return c, "", 0
+}
+
+func (srv *Server) internalFull() string {
+	return "server " + srv.Label() + ": too many of Ringside's own requests wait for it"
+}
+
+// Crowded returns why a command of a client that needs Ringside's own requests should wait; "": it need not. It
+// leaves half of the room for other requests, such as those of keepers.
+func (srv *Server) Crowded() string {
+	if srv.Conns[0].Internal < maxInternal/2 {
+		return ""
+	}
+	return srv.internalFull()
 }
 
 // ConnFor returns the connection that Pick would return for a request of the client with that number, or
@@ -257,8 +270,7 @@ const (
 	// maxInternal is the number of Ringside's own requests in the queue of one connection from which
 	// on no more are accepted. Late deletes are added in any case: each request of a client causes at
 	// most one late delete.
-	maxInternal  = 1024
-	internalFull = "too many of Ringside's own requests wait for it"
+	maxInternal = 1024
 )
 
 // wantsConn reports whether the server's connections are opened before requests need them. Those of a

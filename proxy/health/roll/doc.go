@@ -40,6 +40,11 @@
 // for ten more rounds. So an instance that has not noticed yet and still writes the entry
 // does not bring it back. A restarted process has another ID.
 //
+// A process that ends in the regular way signs off: it writes its entry with the highest
+// possible time (Ended). Readers do not show such an instance. They write its entry for
+// three more rounds, so that each other instance reads it. An instance of an older release
+// shows the entry for three rounds, as if the process had been killed.
+//
 // # Many instances
 //
 // The item has at most 200 entries. An instance without an entry in a full item

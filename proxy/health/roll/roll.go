@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/fnv"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,9 @@ type Instance struct {
 	Silent   int    // for how many rounds of this process Round has not grown; not stored on servers
 	Grows    bool   // Round has grown since this process first read the entry; not stored on servers
 }
+
+// Ended is the Round of an instance that signs off because it ends.
+const Ended = math.MaxUint64
 
 // Limits of the list of instances. Some are numbers of rounds: in a round an instance reads and
 // writes the list once.
@@ -96,6 +100,9 @@ func (c *Call) take(e Instance) {
 	is := c.heard[e.ID]
 	switch {
 	case is == nil && len(c.heard) < 2*Most:
+		if e.Round == Ended { // so this instance does not write the entry, and it disappears from the list
+			e.Silent = silent + 1
+		}
 		c.heard[e.ID] = &e
 	case is != nil && e.Round > is.Round:
 		*is = e
@@ -115,6 +122,18 @@ func (c *Call) NextRound() {
 // Here returns the instances that still write their entries, sorted by name. This instance is not
 // among them.
 func (c *Call) Here() (list []Instance) {
+	return slices.DeleteFunc(c.written(), func(e Instance) bool { return e.Round == Ended })
+}
+
+// Lacks reports whether an instance has published that a server lacks replicas. An instance that has ended counts
+// for as long as one that is silent.
+func (c *Call) Lacks(server string) bool {
+	return slices.ContainsFunc(c.written(), func(e Instance) bool { return e.SaysLacks(server) })
+}
+
+// written returns the instances whose entries this instance writes, sorted by name. They are those that Here returns, and those that
+// have ended: other instances must read that they have.
+func (c *Call) written() (list []Instance) {
 	for _, e := range c.heard {
 		if e.Silent <= silent {
 			list = append(list, *e)
@@ -142,10 +161,10 @@ func (c *Call) Apart(copies uint64) string {
 const magic = "rc1"
 
 // Item returns the list of instances to write: self, which is the entry of this instance, and all
-// instances that still write their entries. It returns false if this instance must not write in this
+// instances that still write their entries or have signed off lately. It returns false if this instance must not write in this
 // round, because the list is full. chance is a random number.
 func (c *Call) Item(self Instance, chance uint64) ([]byte, bool) {
-	list := c.Here()
+	list := c.written()
 	if len(list) >= Most {
 		if c.full && chance%20 != 0 {
 			return nil, false
