@@ -710,7 +710,7 @@ func TestLargeValuesOfClientsThatLeave(t *testing.T) {
 				} else {
 					s = conversation.New(t)
 					s.Quiet = true
-					s.Pool([]string{"main", "servers=s1", "gets=single"})
+					s.Pool([]string{"main", "servers=s1", "gets=single", "get_errors=error"})
 				}
 				s.Begin()
 				ask := func(name string) {
@@ -737,6 +737,53 @@ func TestLargeValuesOfClientsThatLeave(t *testing.T) {
 					t.Errorf("a new client has sent %q on the connection of others", others.Got.String())
 				}
 			})
+		}
+	}
+}
+
+// TestLargeValuesWithoutPipelining checks that a client with one large value in flight uses other connections than the others, and that a
+// client that connects meanwhile uses those of the others as soon as its values are known to be small.
+func TestLargeValuesWithoutPipelining(t *testing.T) {
+	large := "VALUE k1 0 1000000\r\n" + strings.Repeat("v", 1_000_000) + "\r\nEND\r\n"
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1", "gets=single"})
+	s.Begin()
+	var others *conversation.Endpoint // the first connection to the server
+	// get sends a get of a client, and its reply in pieces. It reports whether the get used the first connection.
+	get := func(client, key, reply string) bool {
+		for _, e := range s.Endpoints {
+			e.Got.Reset()
+		}
+		c := s.Endpoint(client)
+		request := "get " + key + "\r\n"
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
+		for name, e := range s.Endpoints {
+			if name[0] == 's' && strings.HasSuffix(e.Got.String(), request) {
+				if others == nil {
+					others = e
+				}
+				for ; reply != ""; reply = reply[min(len(reply), 300_000):] {
+					s.Wakeup(func() { s.Engine.Bytes(e.Link, []byte(reply[:min(len(reply), 300_000)])) })
+				}
+				return e == others
+			}
+		}
+		t.Fatalf("no server has got %q", request)
+		return false
+	}
+	get("c1", "k1", large)
+	for range 3 {
+		if get("c1", "k1", large) {
+			t.Error("a client with large values uses the connection of others")
+		}
+	}
+	if get("c2", "j1", "END\r\n") {
+		t.Error("the first get of a new client uses the connection of others")
+	}
+	for range 10 {
+		if !get("c2", "j1", "VALUE j1 0 1\r\nv\r\nEND\r\n") {
+			t.Error("a client with small values uses the connection of clients with large ones")
 		}
 	}
 }

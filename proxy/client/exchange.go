@@ -211,8 +211,11 @@ func (st *streams) remove(a *upstream.Attempt) *heldPart {
 	return b
 }
 
-// begin records that the attempt a has received part of a value.
-func (x *Exchange) begin(a *upstream.Attempt) {
+// begin records that the attempt a has received part of a value, which has size bytes.
+func (x *Exchange) begin(a *upstream.Attempt, size int) {
+	if x.Session != nil && x.e.Limits.Output/max(1, size) < ShareTasks {
+		x.Session.noteLarge(size)
+	}
 	a.Streams = true
 	if x.Streaming == nil {
 		x.Streaming = new(streams)
@@ -313,7 +316,7 @@ func (x *Exchange) settle() {
 	}
 	if len(x.Rest) > 0 {
 		x.endWork()
-		x.Session.widen()
+		x.Session.widen(max(1, x.Session.window))
 		x.Session.unstall()
 		return
 	}

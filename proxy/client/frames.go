@@ -236,7 +236,7 @@ func (f *framed) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > w
 // Begin forwards the beginning of a value.
 func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := f.Exchange
-	x.begin(a)
+	x.begin(a, r.Body.Len())
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	x.replies++

@@ -20,7 +20,7 @@ import (
 //
 //	get k1 … k20 ► k1 ► k2 ► … each time the client has read enough
 //
-// A client with very large values is paced, too: see Session.measure.
+// A client with very large values is paced, too: see Session.measure and noteLarge.
 //
 // A client is bulky if it has fallen behind, or if its values are large while it is paced. As
 // soon as it has nothing in flight, its requests use connections that only bulky clients use.
@@ -44,6 +44,7 @@ type pacing struct {
 	more      int    // keys in flight beyond the first of each command: see Exchange.AddWork
 	window    int    // keys that the client may have in flight; 0: not paced, so limits.in_flight applies
 	before    uint64 // result of Session.made when window was last set
+	beforeAt  int    // number of answered keys at that time
 	moreKeys  int    // keys that the client has requested, beyond the first of each command
 	sizedAt   int    // number of answered keys when size was computed from sizeReplies of them
 	sizedFrom uint64 // result of Session.made at that time
@@ -67,6 +68,14 @@ func (s *Session) fallBehind() {
 	s.bulky = true
 }
 
+// noteLarge records that a very large reply to s, of n bytes, begins to arrive. Clients with few requests in flight are not
+// measured otherwise.
+func (s *Session) noteLarge(n int) {
+	s.pace()
+	s.bulky = true
+	s.e.NoteSize(n)
+}
+
 // pace limits a client to one key in flight at first, unless it is already limited.
 func (s *Session) pace() {
 	if s.window == 0 {
@@ -75,7 +84,7 @@ func (s *Session) pace() {
 }
 
 func (s *Session) setWindow(keys int) {
-	s.window, s.before = min(keys, freeWindow), s.made()
+	s.window, s.before, s.beforeAt = min(keys, freeWindow), s.made(), s.answered()
 	if keys >= freeWindow && s.ID&upstream.Bulky == 0 {
 		s.window = 0
 	}
@@ -85,10 +94,10 @@ func (s *Session) setWindow(keys int) {
 func (s *Session) made() uint64 { return s.BytesOut + uint64(s.Out.Size) }
 
 // widen sets s.window, the number of keys that a paced client may have in flight, according to
-// the size of recent values.
-func (s *Session) widen() {
+// the size of the values for its last keys, of which there are as many as the parameter says.
+func (s *Session) widen(keys int) {
 	if s.window > 0 {
-		mean := max(1, int(s.made()-s.before)/s.window)
+		mean := max(1, int(s.made()-s.before)/keys)
 		if s.made() > s.before {
 			s.bulky = mean >= link.BigSpan
 		}
@@ -118,9 +127,12 @@ func (s *Session) MayGoOn() bool {
 // wait for replies before its next request.
 func (s *Session) mustWait() bool {
 	if s.Head == nil {
+		if keys := s.answered() - s.beforeAt; keys > 0 { // with one request at a time, it never stalls, so resume does not call widen
+			s.widen(keys)
+		}
 		s.chooseConns()
 	}
-	return s.InFlight >= s.window || s.rests > 0
+	return s.window > 0 && s.InFlight >= s.window || s.rests > 0
 }
 
 // chooseConns selects which connections to servers the client uses: those of bulky clients, or

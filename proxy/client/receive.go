@@ -216,7 +216,7 @@ func (x *Exchange) BeginValue(c *upstream.Conn, a *upstream.Attempt, r *wire.Rep
 		x.Begin(c, a, r, b)
 		return
 	}
-	x.begin(a)
+	x.begin(a, r.Body.Len())
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	if q := x.dest(a); q != nil {
@@ -251,7 +251,7 @@ func (x *Exchange) Begin(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b
 		x.Fail(a.Share, fmt.Sprintf("server %s: limits.memory has no room for a value of %d bytes that waits for its turn", c.Server.Label(), r.Body.Len()), stats.ServerFault)
 		return 0
 	}
-	x.begin(a)
+	x.begin(a, r.Body.Len())
 	x.Hit(a.Share)
 	x.Outcome = stats.Hit
 	return x.forward(a, r, b)

@@ -299,7 +299,7 @@ func (s *Session) resume() {
 		s.askRest()
 		s.e.spend(keys-s.turn.keys, 0)
 	} else {
-		s.widen()
+		s.widen(max(1, s.window))
 	}
 	if s.In != nil && !s.Stalled {
 		s.e.Enter(&s.Link)
@@ -345,7 +345,7 @@ func (s *Session) EndInput() {
 }
 
 // Ended reports whether the client sends no more, and is only open for replies to earlier commands.
-func (s *Session) Ended() bool { return s.ended && s.Quitting && !s.reset && !s.Closed }
+func (s *Session) Ended() bool { return s.ended && !s.reset && !s.Closed }
 
 // Quit handles no more input, and closes the client when it has received all its replies.
 func (s *Session) Quit() {
