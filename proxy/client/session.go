@@ -344,8 +344,15 @@ func (s *Session) EndInput() {
 	}
 }
 
-// Ended reports whether the client sends no more, and is only open for replies to earlier commands.
-func (s *Session) Ended() bool { return s.ended && !s.reset && !s.Closed }
+// Ended reports whether the client sends no more, and is only open for replies to earlier commands. While the driver does not
+// read from a client, it costs a system call.
+func (s *Session) Ended() bool {
+	if s.ended || s.reset || s.Closed || !s.Paused {
+		return s.ended && !s.reset && !s.Closed
+	}
+	h, ok := s.Sock.(link.HangUp)
+	return ok && h.HungUp()
+}
 
 // Quit handles no more input, and closes the client when it has received all its replies.
 func (s *Session) Quit() {

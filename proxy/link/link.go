@@ -24,6 +24,13 @@ type Sock interface {
 	Ready() bool
 }
 
+// HangUp is implemented by a Sock that can tell whether the other end sends no more, while the driver does not read.
+type HangUp interface {
+	// HungUp reports whether the other end has closed the connection, or its sending side. There may still be bytes that
+	// were not read. It costs a system call.
+	HungUp() bool
+}
+
 // Link is one connection: a client's or a server's. The driver moves its
 // bytes; the engine owns everything else. A Link must only be touched by the
 // goroutine that drives its engine.

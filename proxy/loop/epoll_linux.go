@@ -492,6 +492,9 @@ func (s *sock) Peer() string {
 	return "unix"
 }
 
+// HungUp reports whether the other end sends no more.
+func (s *sock) HungUp() bool { return s.state == sockOpen && hungUp(s.fd) }
+
 // Unsent returns how many bytes the other end's kernel has not acknowledged. Bytes written to a unix
 // socket reach a server at once. For a client with TLS, the bytes are encrypted ones.
 func (s *sock) Unsent() int {

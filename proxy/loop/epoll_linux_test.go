@@ -178,3 +178,19 @@ func TestAccept(t *testing.T) {
 		}
 	}
 }
+
+// TestHungUp checks that a socket whose other end sends no more is recognized before its bytes are read.
+func TestHungUp(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fds[0])
+	defer unix.Close(fds[1])
+	if _, err := unix.Write(fds[1], []byte("get a\r\n")); err != nil || hungUp(fds[0]) {
+		t.Fatalf("a socket with bytes counts as closed, or %v", err)
+	}
+	if err := unix.Shutdown(fds[1], unix.SHUT_WR); err != nil || !hungUp(fds[0]) {
+		t.Errorf("a socket whose other end sends no more does not count as closed, or %v", err)
+	}
+}

@@ -1,6 +1,6 @@
 package loop
 
-// This file queries the kernel's send and receive queues of a socket, on Linux.
+// This file queries the kernel's send and receive queues of a socket, and whether its other end sends no more, on Linux.
 
 import (
 	"net"
@@ -16,6 +16,13 @@ func unacked(fd int) int {
 		return 0
 	}
 	return n
+}
+
+// hungUp reports whether the other end of a socket has closed it, or its sending side.
+func hungUp(fd int) bool {
+	p := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLRDHUP}}
+	n, err := unix.Poll(p, 0)
+	return err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 }
 
 // unread reports whether bytes have arrived on a socket that were not read yet.
