@@ -220,7 +220,7 @@ func TestResizeCutOff(t *testing.T) {
 			for _, p := range f.paths[last][:cut] {
 				p.cutOff()
 			}
-			for end := f.now + 40*second; f.now < end; f.run(f.now + 100*milli) {
+			for end := f.now + 100*second; f.now < end; f.run(f.now + 100*milli) {
 				moved = moved || f.stages()[last].Stage() != resize.Stable
 			}
 			for _, p := range f.paths[last][:cut] {
@@ -230,6 +230,37 @@ func TestResizeCutOff(t *testing.T) {
 			if read, all := f.reads(0), len(f.values); moved || f.stages()[0].List != first || read < all || f.broken != "" {
 				t.Errorf("%d instances, strict %t, usual %t, plain %t, %d servers cut off: keys have moved: %t; %d of %d keys are read; %d flushes; %s",
 					c.sidecars, c.strict, c.usual, plain, cut, moved, read, all, f.flushes, f.broken)
+			}
+		}
+	}
+}
+
+// TestResizeCutOffReplaced loads a list of other servers in one instance only, and cuts it off from all servers in use for longer than
+// servers need to count as dead. It has seen that the others have another list, so it must not use its own.
+func TestResizeCutOffReplaced(t *testing.T) {
+	for _, usual := range []bool{false, true} {
+		for _, strict := range []bool{false, true} {
+			f := newFleet(scenario{sidecars: 3, apps: 1, servers: 3, others: true, cold: 60, remember: true, loose: true, mode: table.Rehash, strict: strict, resize: table.ResizeWarm, usual: usual}, 1, false)
+			f.quiet = true
+			f.settle("at the start", 30*second)
+			f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			first, moved := f.stages()[0].List, false
+			f.layout.replaced = true
+			f.edition++
+			f.sidecars[2].reload()
+			f.run(f.now + 4*second)
+			for _, p := range f.paths[2][:3] {
+				p.cutOff()
+			}
+			for end := f.now + 100*second; f.now < end; f.run(f.now + 100*milli) {
+				moved = moved || f.stages()[2].Stage() != resize.Stable || f.stages()[2].List != first
+			}
+			for _, p := range f.paths[2][:3] {
+				p.heal()
+			}
+			f.run(f.now + 60*second)
+			if read, all := f.reads(0), len(f.values); moved || f.stages()[0].List != first || read < all || f.broken != "" {
+				t.Errorf("usual %t, strict %t: keys have moved: %t; %d of %d keys are read; %d flushes; %s", usual, strict, moved, read, all, f.flushes, f.broken)
 			}
 		}
 	}

@@ -142,7 +142,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return to.Complete(cmd, func(s *live.ServerState) string {
-			if pool != "" && s.Pool != pool {
+			if s.Joins || pool != "" && s.Pool != pool {
 				return ""
 			}
 			return s.Server

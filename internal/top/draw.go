@@ -236,8 +236,15 @@ func (d *drawing) sides(s Style, left, right string) {
 
 func (d *drawing) head() {
 	right := fmt.Sprintf("%d servers", len(d.now.List))
-	if gone := len(slices.DeleteFunc(slices.Clone(d.now.List), func(s live.NowServer) bool { return s.State == live.Up })); gone > 0 {
+	states := map[string]int{}
+	for _, s := range d.now.List {
+		states[s.State]++
+	}
+	if gone := len(d.now.List) - states[live.Up] - states[live.Joins]; gone > 0 {
 		right += fmt.Sprintf(", %d not up", gone)
+	}
+	if n := states[live.Joins]; n > 0 {
+		right += fmt.Sprintf(", %d new", n)
 	}
 	if r := d.now.Roll; r != nil && r.Of > 1 && d.width >= wideWidth {
 		right = fmt.Sprintf("%s, 1 of %d instances   ", r.Me, r.Of) + right

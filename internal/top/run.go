@@ -336,8 +336,12 @@ func (s *screen) prepare(k string) {
 	case v.Selected == "" || v.Now() == nil:
 		v.Message = "which server? choose one with the arrows"
 	default:
-		s.order = map[string]string{"d": "drain", "u": "restore"}[k]
-		if i := slices.IndexFunc(v.Topo.Servers, func(t live.TopoServer) bool { return t.Name == v.Selected }); i >= 0 {
+		i := slices.IndexFunc(v.Topo.Servers, func(t live.TopoServer) bool { return t.Name == v.Selected })
+		if i >= 0 && v.Topo.Servers[i].Joins {
+			v.Message = "no orders for a new server before it is in use"
+			return
+		}
+		if s.order = map[string]string{"d": "drain", "u": "restore"}[k]; i >= 0 {
 			title, text := v.Topo.Orders[s.order].About(&v.Topo.Servers[i], v.Tick.S.Rate[i])
 			v.Message = title + " y or n. " + text
 		}

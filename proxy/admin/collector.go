@@ -245,15 +245,7 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 		}
 	}
 	for _, p := range pools {
-		servers := slices.Clip(p.Servers)
-		if p.Next != nil { // servers that join by a change of the servers
-			for _, t := range p.Next.Servers {
-				if !slices.ContainsFunc(p.Servers, func(o table.Target) bool { return o.Network == t.Network && o.Address == t.Address }) {
-					servers = append(servers, t)
-				}
-			}
-		}
-		for _, t := range servers {
+		for _, t := range slices.Concat(p.Servers, p.Joining()) {
 			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}
 			if !seen[at] {
 				seen[at] = true

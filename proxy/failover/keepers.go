@@ -145,7 +145,7 @@ func newAgent(pool *table.Pool, stays bool) *Agent {
 	w := &Agent{Pool: pool.Name, read: pool.ReadList, Servers: slices.Clone(pool.Servers), listed: len(pool.Servers), failover: pool.Failover,
 		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
 	if pool.Resize == table.ResizeWarm && pool.Next != nil {
-		w.Servers = append(w.Servers, joining(pool)...)
+		w.Servers = append(w.Servers, pool.Joining()...)
 	}
 	if w.OwnServers = len(w.Servers); pool.Resize == table.ResizeWarm && pool.Next != nil {
 		for _, m := range w.Servers {

@@ -324,16 +324,6 @@ func find(list []table.Target, m table.Target) int {
 	return slices.IndexFunc(list, func(o table.Target) bool { return together(o, m) })
 }
 
-// joining returns the servers that only the list Next of the pool has.
-func joining(pool *table.Pool) (list []table.Target) {
-	for _, m := range pool.Next.Servers {
-		if find(pool.Servers, m) < 0 {
-			list = append(list, m)
-		}
-	}
-	return list
-}
-
 // Joined returns for each server of the list Next of the pool its index in the servers of the pool's agent.
 func Joined(pool *table.Pool, w *Agent) (at []int) {
 	for _, m := range pool.Next.Servers {

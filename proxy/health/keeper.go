@@ -96,6 +96,8 @@ type Keeper struct {
 	foreignUntil int64 // until this time, a view record with another server list that was read has an effect: see foreignPings
 	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
 	wishUntil    int64 // until this time, a view record with another wish that was read has an effect: see foreignPings
+	opposedUntil int64 // the same, but a proxy that is cut off does not change it
+	opposed      bool  // opposedUntil was not reached when a server in use last replied
 	unlike       bool  // other proxies have recently had other settings of consistency or ping
 	began        int64 // when this keeper first read a view record
 	copies       bool  // routes keep replicas on the pool's servers

@@ -69,8 +69,8 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
 // view records have the wish of a proxy, but not its name. So dissent names those with another configuration that still write to the list of instances.
 func (k *Keeper) dissent(now int64) string {
-	if k.cutOff(now) {
-		return "most servers in use do not answer, so this instance may be cut off"
+	if why := k.cutOff(now); why != "" {
+		return why
 	}
 	names := []string{}
 	for _, e := range k.roll.Here() {
@@ -125,6 +125,7 @@ func (k *Keeper) readResize(r record, now int64) {
 	}
 	if r.wish != 0 && !k.resize.Agrees(r.wish) {
 		k.wishUntil = now + foreignPings*int64(k.pace())
+		k.opposedUntil = k.wishUntil
 	}
 }
 
@@ -158,7 +159,7 @@ func (k *Keeper) advanceResize(now int64) {
 	// know the list in force may have another list for ever. It serves no keys. So the change goes on after some time.
 	patience := k.resize.Patience(k.pace())
 	sure := k.pool != poolForeign || !k.set.Strict || now >= patience && (now >= k.wishUntil || k.resize.Stage() != resize.Stable)
-	cut := k.cutOff(now)
+	cut := k.cutOff(now) != ""
 	if cut { // the others must then have time for a record with their wish
 		k.wishUntil = now + foreignPings*int64(k.pace())
 	}
@@ -219,10 +220,23 @@ func (k *Keeper) waiting(i int) bool {
 	return k.members[i].Joins && r.Stage() == resize.Stable && r.List == r.Mine
 }
 
-// cutOff reports whether most servers in use do not reply, but not for so long that they must be dead. This proxy may
-// be cut off from them, and does not see what the others wish.
-func (k *Keeper) cutOff(now int64) bool {
-	return k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime)
+// cutOff returns why this proxy may be cut off from the servers in use, so that it does not see what the others wish: most of them
+// do not reply, but not for so long that they must be dead; or none of them replies, and another proxy had another wish before. It returns "" if it is not cut off.
+func (k *Keeper) cutOff(now int64) string {
+	answers := false
+	for i := range k.members {
+		answers = answers || inUse(&k.members[i]) && !k.servers[i].suspect
+	}
+	if answers {
+		k.opposed = now < k.opposedUntil
+	}
+	switch {
+	case !answers && k.opposed:
+		return "no server in use answers, and another instance had another server list before"
+	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
+		return "most servers in use do not answer, so this instance may be cut off"
+	}
+	return ""
 }
 
 // deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not

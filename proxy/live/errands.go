@@ -21,7 +21,7 @@ func (s *Sampler) runErrands() {
 		var targets []table.Target
 		seen, doubtful := map[string]bool{}, s.p.CountersToRead()
 		for _, pool := range t.Pools {
-			for _, server := range pool.Servers {
+			for _, server := range shown(pool) {
 				if at := at(server); (watched[pool.Name] || slices.Contains(doubtful, at)) && !seen[at] {
 					seen[at] = true
 					targets = append(targets, server)
@@ -106,7 +106,7 @@ func (s *Sampler) errand(server table.Target) bool {
 func (s *Sampler) tellMemory(pool *table.Pool) {
 	var names []string
 	var now, before []*Said
-	for _, t := range pool.Servers {
+	for _, t := range shown(pool) {
 		names = append(names, t.Name)
 		now, before = append(now, s.saidNow[at(t)]), append(before, s.saidOld[at(t)])
 	}

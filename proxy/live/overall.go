@@ -122,7 +122,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 	pools := after.Table.Pools
 	all := between(before, after)
 	ticks, health := make([]*Tick, len(pools)), make([]Health, len(pools))
-	rest := after.Servers
+	rest, joining := after.Servers, make([][]ServerState, len(pools))
 	failing := false // true if requests to some server fail, or if some server does not serve
 	for i, pool := range pools {
 		t := *all
@@ -130,6 +130,8 @@ func ticksBetween(before, after *Sample) []*Tick {
 			t.S.add(&rest[0], before, after, target)
 			rest = rest[1:]
 		}
+		n := len(pool.Joining())
+		joining[i], rest = rest[:n], rest[n:]
 		ticks[i] = &t
 		failing = failing || slices.ContainsFunc(t.S.Fail, func(f float64) bool { return f > 0 })
 		for i, s := range t.S.State {
@@ -173,8 +175,11 @@ func ticksBetween(before, after *Sample) []*Tick {
 	if after.Refused {
 		is.Health.warn("The configuration read last was refused; the old one is in force.")
 	}
-	for _, t := range ticks {
+	for i, t := range ticks {
 		t.Overall = is
+		for j, target := range pools[i].Joining() { // after the health, because that is about the servers of the list
+			t.S.add(&joining[i][j], before, after, target)
+		}
 	}
 	return ticks
 }

@@ -31,7 +31,8 @@ type TopoServer struct {
 	Addr   string  `json:"addr"`
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
-	Share  float64 `json:"share"` // fraction of all hashes that belong to the server, 0 to 1
+	Share  float64 `json:"share"`           // fraction of all hashes that belong to the server, 0 to 1
+	Joins  bool    `json:"joins,omitempty"` // true if only the next list of the pool has the server
 }
 
 // TopoRoute describes a route that stores keys in a pool.
@@ -60,7 +61,10 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	}
 	shares := hashShares(pool)
 	for i, s := range pool.Servers {
-		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i]})
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i], false})
+	}
+	for _, s := range pool.Joining() {
+		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, 0, true})
 	}
 	is.Orders = is.questions()
 	return is

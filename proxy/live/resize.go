@@ -307,12 +307,7 @@ func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools i
 	joins, away := missing(p.Next.Servers, p.Servers), []string(nil)
 	t := *all
 	for _, target := range next.Servers {
-		s := ServerState{State: Unknown, Since: after.At}
-		if seen := after.Sum.Servers[target.Network+" "+target.Address]; seen != nil {
-			if s.Since, s.State = after.At.Add(-time.Duration(seen.Age)), seen.State(); s.State == Down {
-				s.Why = seen.Why
-			}
-		}
+		s := stateIn(after.Sum, p.Name, target, after.At, after.At)
 		if m := after.Sum.Phase(p.Name, target); m != nil {
 			s.keeperSays(m, after.At)
 		}

@@ -185,7 +185,7 @@ func TestResizeHealth(t *testing.T) {
 		}
 		s := &Sample{At: time.UnixMilli(100_000), Table: &table.Table{Pools: []*table.Pool{p}},
 			Sum: &stats.Snapshot{Phases: []stats.PhaseSnapshot{test.phase}, Resizes: map[string]*stats.ResizeSnapshot{"main": is}}}
-		for _, m := range p.Servers {
+		for _, m := range shown(p) {
 			s.Servers = append(s.Servers, ServerState{Pool: "main", Server: m.Name, State: Up, Since: time.UnixMilli(81_000)})
 		}
 		s.Servers[0].State = test.old

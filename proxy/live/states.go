@@ -21,14 +21,15 @@ type ServerState struct {
 	Address string    `json:"address"`
 	At      string    `json:"at,omitempty"` // where a server that a source lists is now; empty: at Address
 	Weight  int       `json:"weight"`
-	State   string    `json:"state"`         // state of the server: up, unknown, down, drained, or a phase of the failover in lower case
+	State   string    `json:"state"`         // state of the server: up, unknown, down, drained, or joins, or a phase of the failover in lower case
 	Since   time.Time `json:"since"`         // time at which the state began
 	Why     string    `json:"why,omitempty"` // why the server is not up; empty: no reason is known
 
 	Order     string `json:"order,omitempty"` // an operator's order for the server, drain or down; empty: none
 	LoopsDown int    `json:"loops_down"`      // number of loops on which the server is down
 	Version   string `json:"version,omitempty"`
-	Waiting   int    `json:"waiting"` // number of requests to the server without a reply
+	Waiting   int    `json:"waiting"`         // number of requests to the server without a reply
+	Joins     bool   `json:"joins,omitempty"` // true if only the next list of the pool has the server: see Resize
 
 	// Replicas is the state of the replicas on the server. It is nil if no route keeps replicas in
 	// the pool.
@@ -59,6 +60,7 @@ const (
 	Unknown = "unknown" // the server has neither replied to a request nor failed yet
 	Down    = "down"
 	Drained = "drained" // an operator has ordered that the server gets no new requests
+	Joins   = "joins"   // only the next list of the pool has the server, which would otherwise be up or unknown
 )
 
 // Address returns a server's address as the configuration file spells it.
@@ -78,21 +80,49 @@ func ListenerAddress(network, at string) string {
 	return at
 }
 
-// States returns the state of all servers in the current table of p. sum is a snapshot of the
+// shown returns the servers of a pool that the views show: those of its list, and then those that
+// join by a change of its servers.
+func shown(p *table.Pool) []table.Target { return slices.Concat(p.Servers, p.Joining()) }
+
+// stateIn returns the state of a server by the snapshot sum alone. since is when the state of a server that has
+// had no request began.
+func stateIn(sum *stats.Snapshot, pool string, t table.Target, since, now time.Time) ServerState {
+	is := ServerState{Pool: pool, Server: t.Name, Address: Address(t), Weight: t.Weight, State: Unknown, Since: since}
+	if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
+		is.Since = now.Add(-time.Duration(seen.Age))
+		is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
+		if is.State = seen.State(); is.State == Down {
+			is.Why = seen.Why
+		}
+	}
+	return is
+}
+
+// join sets that only the next list of the pool has the server. r is the change of the pool's servers;
+// nil: none is due. A state that is a problem stays.
+func (is *ServerState) join(r *Resize) {
+	is.Joins = true
+	if is.State != Up && is.State != Unknown {
+		return
+	}
+	is.State, is.Why = Joins, "new, not used yet"
+	switch {
+	case r == nil:
+	case r.Back:
+		is.Why = "its keys move back"
+	case r.Step == moving || r.Step == checking || r.Step == ending:
+		is.Why = "new, keys move to it"
+	}
+}
+
+// States returns the state of all servers that the current table of p shows. sum is a snapshot of the
 // counters of p.
 func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	now, t := time.Now(), p.Table()
 	list := []ServerState{}
 	for _, pool := range t.Pools {
-		for _, t := range pool.Servers {
-			is := ServerState{Pool: pool.Name, Server: t.Name, Address: Address(t), Weight: t.Weight, State: Unknown, Since: p.Started}
-			if seen := sum.Servers[t.Network+" "+t.Address]; seen != nil {
-				is.Since = now.Add(-time.Duration(seen.Age))
-				is.LoopsDown, is.Version, is.Waiting = seen.Down, seen.Version, seen.Waiting
-				if is.State = seen.State(); is.State == Down {
-					is.Why = seen.Why
-				}
-			}
+		for i, t := range shown(pool) {
+			is := stateIn(sum, pool.Name, t, p.Started, now)
 			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
 				is.Order, is.Since = o.Override.String(), o.Since
 				is.State, is.Why = Drained, describeOverride(is.Order)
@@ -102,6 +132,9 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			}
 			if m := sum.Phase(pool.Name, t); m != nil {
 				is.keeperSays(m, now)
+			}
+			if i >= len(pool.Servers) {
+				is.join(ResizeOf(sum, pool))
 			}
 			list = append(list, is)
 		}
@@ -113,13 +146,13 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	return list
 }
 
-// addReplicas sets the field Replicas of all servers of the table t. list has the order of the
+// addReplicas sets the field Replicas of all servers of the table t that do not join. list has the order of the
 // table. filling reports whether this instance fills the server; others reports whether another
 // instance does. This instance may not know it if it was started later.
 func addReplicas(list []ServerState, t *table.Table, filling, others func(*ServerState) bool) {
 	lacking := map[string][]*ServerState{}
 	for i := range list {
-		if is := &list[i]; is.State != Up || filling(is) || others(is) {
+		if is := &list[i]; !is.Joins && (is.State != Up || filling(is) || others(is)) {
 			lacking[is.Pool] = append(lacking[is.Pool], is)
 		}
 	}
@@ -142,6 +175,7 @@ func addReplicas(list []ServerState, t *table.Table, filling, others func(*Serve
 				is.Replicas.Filling = filling(is)
 			}
 		}
+		list = list[len(pool.Joining()):]
 	}
 }
 

@@ -65,7 +65,7 @@ type Outcomes struct {
 }
 
 // Columns describes the servers of a pool. Each field is a list with one value per server, in the
-// order of the table.
+// order of the table. Servers that join are the last ones.
 type Columns struct {
 	State []string   `json:"st"`
 	Phase []string   `json:"ph"`    // phase of each server; empty: the pool never moves keys

@@ -44,6 +44,7 @@ var Vocabulary = Words{
 	States: map[string]State{
 		Up:        {Tone: Good, Sign: "●", Next: "nothing, while it answers"},
 		Unknown:   {Tone: Calm, Sign: "○", Next: "it is up or down with its first answer"},
+		Joins:     {Tone: Calm, Sign: "+", Next: "it serves its keys when all instances use the new list"},
 		Drained:   {Tone: Calm, Sign: "◇", Away: true, Moved: true, Next: "nothing: ringside server restore, or u here, brings it back"},
 		Down:      {Tone: Bad, Sign: "✗", Away: true, Next: "it is tried again; its keys miss or fail until it answers"},
 		"suspect": {Tone: Bad, Sign: "△", Away: true, Next: "it is up again if it answers, and leaves if not"},

@@ -104,6 +104,19 @@ func (p *Pool) learn(list, next *List, turned bool) {
 	}
 }
 
+// Joining returns the servers that only the list Next of p has.
+func (p *Pool) Joining() (list []Target) {
+	if p.Next == nil {
+		return nil
+	}
+	for _, t := range p.Next.Servers {
+		if !slices.ContainsFunc(p.Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address }) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
+
 // Print returns a hash by which instances compare their lists. It is not 0, and below 1<<30, so that
 // a view record of older releases can contain it.
 func (l *List) Print() uint32 {

@@ -80,7 +80,7 @@ const on = {
   late(d) { S.late = d; mark('health'); },
   topo(d) {
     S.want = d.pool; // a stream that begins again stays with it
-    if (S.topo && S.topo.gen !== d.gen) forgetServers(); // other servers, other columns
+    const namesIn = t => t.servers.map(s => s.name).join('\n'); if (S.topo && (S.topo.gen !== d.gen || namesIn(S.topo) !== namesIn(d))) forgetServers(); // other servers, other columns
     const first = !S.topo; for (const s of d.servers) s.brief = d.brief && d.brief[s.name] || s.name; d.short = shortener(d.brief);
     S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
     BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
@@ -145,7 +145,7 @@ const hue = i => few() ? C('s' + i % 8) : C('s0');
 // ---- states: a word, which is that of ringside server list, a shape and a colour, never a colour alone
 const SHAPES = { // path, and whether it is filled
   unknown: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', false], up: ['M7 2.2a4.8 4.8 0 1 0 .01 0z', true], suspect: ['M7 1.5 13 12.5H1z', false], down: ['M3 3 11 11M11 3 3 11', false],
-  leaving: ['M2 7h9M8 4l3 3-3 3', false], out: ['M3 3 11 11M11 3 3 11', false], drained: ['M7 1.8 12.2 7 7 12.2 1.8 7z', false], return: ['M12 7H3M6 4 3 7l3 3', false],
+  leaving: ['M2 7h9M8 4l3 3-3 3', false], out: ['M3 3 11 11M11 3 3 11', false], drained: ['M7 1.8 12.2 7 7 12.2 1.8 7z', false], return: ['M12 7H3M6 4 3 7l3 3', false], joins: ['M7 2v10M2 7h10', false],
 };
 const word = s => S.hello.words && S.hello.words.states[s] || {};
 const stateOf = s => [s, word(s).tone || 'warn', ...(SHAPES[s] || ['M7 2a5 5 0 1 0 5 5', false])];
@@ -245,7 +245,7 @@ parts.ring = {box: 'ring', draw() {
   for (const o of chosen) if (few() || S.ring.kind !== 'points') for (const i of p.of[o] || []) p.arc(g, i, 1);
     else { g.strokeStyle = C('s1'); g.lineWidth = 1.3; g.beginPath(); for (const i of p.of[o]) { const m = (p.from(i) + turn(S.ring.points[i])) / 2, x = Math.cos(m), y = Math.sin(m); g.moveTo(cx + x * (ri - 6), cy + y * (ri - 6)); g.lineTo(cx + x * (ro + 3), cy + y * (ro + 3)); } g.stroke(); }
   if (S.ring.kind !== 'points' && S.ring.n <= 24) { g.fillStyle = C('dim'); g.font = '600 12px Inter, system-ui, sans-serif'; g.textAlign = 'center'; g.textBaseline = 'middle'; for (let i = 0; i < S.ring.n; i++) { const m = turn((i + .5) / S.ring.n * 4294967296); g.fillText(i, cx + Math.cos(m) * (ri - 12), cy + Math.sin(m) * (ri - 12)); } }
-  const L = here(), t = S.topo, R = S.ring; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
+  const L = here(), t = S.topo, R = S.ring, own = t.servers.filter(s => !s.joins).length; g.textAlign = 'center'; g.textBaseline = 'alphabetic'; if (few() && S.tick) [...$('ringlegend').children].forEach((li, i) => li.classList.toggle('out', away(S.tick.s.st[i])));
   const line = (txt, y, font, colour) => { g.font = font; g.fillStyle = colour; let v = txt; while (v.length > 4 && g.measureText(v).width > ri * 1.5) v = v.slice(0, -2) + '…'; g.fillText(v, cx, y); };
   const sans = 'Inter, system-ui, sans-serif', who = S.hover >= 0 ? S.hover : -1;
   if (who >= 0) { const x = t.servers[who]; line(x.brief, cy - 2, '650 22px ' + sans, few() ? hue(who) : C('ink')); line(`${flat(share(x.share))} of the keys`, cy + 18, '12px ' + sans, C('mid')); }
@@ -255,7 +255,7 @@ parts.ring = {box: 'ring', draw() {
     const a = R.kind === 'points' ? turn(L.place) : turn((L.index + .5) / (L.of || 1) * 4294967296); if (R.n) { g.save(); g.translate(cx, cy); g.rotate(a);
     g.fillStyle = C('ink'); g.beginPath(); g.moveTo(ro + 2, 0); g.lineTo(ro + 13, -6); g.lineTo(ro + 13, 6); g.closePath(); g.fill(); g.strokeStyle = C('ink'); g.lineWidth = 1.6; g.beginPath(); g.moveTo(R.kind === 'points' ? ri - 9 : ri + 3, 0); g.lineTo(ro + 4, 0); g.stroke(); g.restore(); }
     if (R.kind === 'buckets' && L.hops) { const at = k => turn((L.hops[k] + .5) / R.n * 4294967296); g.strokeStyle = C('mid'); g.fillStyle = C('mid'); g.lineWidth = 1.3; const hops = L.hops.length - 1, from = Math.max(1, hops - 5); for (let i = from; i <= hops; i++) { const r = ri - 30 - (hops - i) * 7, p = at(i - 1), q = at(i); g.beginPath(); g.arc(cx, cy, r, p, q); g.stroke(); g.save(); g.translate(cx + Math.cos(q) * r, cy + Math.sin(q) * r); g.rotate(q + Math.PI / 2); g.beginPath(); g.moveTo(2, 0); g.lineTo(-6, -3.5); g.lineTo(-6, 3.5); g.fill(); g.restore(); g.beginPath(); g.arc(cx + Math.cos(p) * r, cy + Math.sin(p) * r, 2, 0, TAU); g.fill(); } }
-  } else { line(R.n ? count(R.n) : String(t.servers.length), cy + 2, '620 22px ' + sans, C('ink')); line({points: `points of ${plural(t.servers.length, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
+  } else { line(R.n ? count(R.n) : String(own), cy + 2, '620 22px ' + sans, C('ink')); line({points: `points of ${plural(own, 'server')}`, buckets: 'buckets, in the order of the list', entries: 'entries, hash modulo ' + R.n, scores: 'servers: the highest score wins'}[R.kind], cy + 22, '12px ' + sans, C('dim')); }
   drawStrip();
   names(cv, L, S.tick ? S.tick.s.st : []);
 }};
@@ -349,19 +349,19 @@ parts.servers = {box: 'servers', draw() {
   rows.forEach((r, j) => {
     if (j >= want) { r.n.hidden = true; r.n.style.display = 'none'; return; } r.n.style.display = ''; const i = order[from + j], x = t.servers[i], g = stateOf(s.st[i]), gone = away(s.st[i]);
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
-    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
+    text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, x.joins ? 'new' : flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
     put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, view records, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
     if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'Actions for ' + x.name);
   });
   if (n > 12) { const top = Math.max(...s.rps, 1), kids = $('sgrid').children; for (let i = 0; i < n; i++) { const g = stateOf(s.st[i])[1], c = g === 'good' ? 'h' + Math.min(4, Math.floor(5 * s.rps[i] / top)) : g; if (kids[i]._c !== c) kids[i].className = kids[i]._c = c; } }
-  const up = s.st.filter(x => x === 'up').length; text($('serverswhat'), `${up} of ${n} up`);
+  const count_ = x => s.st.filter(st => st === x).length, joins = count_('joins'); text($('serverswhat'), `${count_('up')} of ${n - joins} up${joins ? `, ${joins} new` : ''}`);
 }};
 
 // ---- what an operator may do
 const menuBox = $('menu');
 function menu(i, at) {
-  const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : 'Control is off for this page: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
+  const s = S.topo.servers[i], st = S.tick.s.st[i], can = S.hello.control && !s.joins, item = (label, f, always) => { const b = el('button', {type: 'button', role: 'menuitem', disabled: !can && !always, title: can || always ? '' : s.joins ? 'It is new, and not in use yet' : 'Control is off for this page: see admin.control'}, label); b.onclick = () => { close(); f(); }; return b; };
   const close = () => { menuBox.hidden = true; at.focus(); }; const says = q => q.replaceAll('{server}', () => s.name).replaceAll('{share}', flat(share(s.share))).replaceAll('{rps}', count(S.tick.s.rps[i])), go = what => () => { const q = S.topo.orders[what], title = says(q.title); ask(title, says(q.text), says(q.yes), () => BE.order(s.name, what).catch(e => tell(title, e.message))); };
   const k = S.tick.s, next = k.next[i] || '', about = el('p', {id: 'menuwhy'}, el('b', {}, s.name), s.name === s.addr ? '' : ' ' + s.addr, el('br'), `${stateOf(st)[0]} for ${ago(S.tick.t - k.since[i])}${k.why[i] ? ': ' + k.why[i] : ''}`);
   if (next) about.append(el('br'), next[0].toUpperCase() + next.slice(1));
