@@ -509,7 +509,7 @@ func (s *sidecar) countAborted() {
 	aborted, cut, desyncs := f.aborted, f.cut, 0
 	for _, d := range s.drivers {
 		n := &d.e.Count
-		aborted, cut, desyncs = aborted-int(n.OutputClosed+n.MemoryClosed), cut-int(n.CutOff), desyncs+int(n.Desyncs)
+		aborted, cut, desyncs = aborted-int(n.OutputClosed+n.MemoryClosed+n.UnreadClosed), cut-int(n.CutOff), desyncs+int(n.Desyncs)
 	}
 	if aborted > 0 || cut > 0 { // clients may disconnect first
 		f.wrong("", "p%d: %d aborted clients and %d clients that were cut off are not counted", s.id, aborted, cut)

@@ -251,7 +251,13 @@ func (q *waiters) wake(e *Clients, goes func(s *Session) bool) (any bool) {
 	n := 0
 	for ; n < len(q.list); n++ {
 		s := q.list[n]
-		if s.In == nil { // the client is closed, or will be at the end of the wakeup
+		if !s.room.waits || s.room.conn != q.conn {
+			continue
+		}
+		if s.In == nil { // the client is closed, will be at the end of the wakeup, or the rest of its request had arrived before it was not read any more
+			if s.room.waits = false; !s.Closed && !s.reset {
+				s.unstall()
+			}
 			continue
 		}
 		if !goes(s) {
