@@ -27,7 +27,8 @@ import (
 //
 // The wait for a server ends because timeouts.request removes what a server does not accept. The
 // wait for memory has no such end: clients that do not read their replies may use the memory. So
-// such clients are closed while others wait: see IsUnread. If nevertheless no client could go on for memoryWait, large requests are read again until less than a quarter of
+// such clients are closed while others wait: see IsUnread. If no client could go on for memoryWait in
+// spite of that, large requests are read again until less than a quarter of
 // the memory is in use, and the rules of limits.memory apply: see link/memory.go.
 const (
 	largeRequest = link.BigSpan

@@ -176,8 +176,8 @@ func (s *Session) measure() (answered int) {
 // answered returns how many keys of s are answered.
 func (s *Session) answered() int { return max(0, int(s.requests)+s.moreKeys-s.InFlight-s.more) }
 
-// NoteSize records that a client has left, and that a reply to it has n bytes. Clients that connect, request one large value
-// each and leave are never measured. If n is large, new clients are paced and bulky for paceTime, as after measure.
+// NoteSize records that a reply to a client has n bytes. It is called for clients that are not measured: they have left, or have
+// few requests in flight. If n is large, new clients are paced and bulky for paceTime, as after measure.
 func (e *Clients) NoteSize(n int) {
 	if e.Limits.Output/max(1, n) >= ShareTasks {
 		return

@@ -220,8 +220,9 @@ func (k *Keeper) waiting(i int) bool {
 	return k.members[i].Joins && r.Stage() == resize.Stable && r.List == r.Mine
 }
 
-// cutOff returns why this proxy may be cut off from the servers in use, so that it does not see what the others wish: most of them
-// do not reply, but not for so long that they must be dead; or none of them replies, and another proxy had another wish before. It returns "" if it is not cut off.
+// cutOff returns why this proxy may be cut off from the servers in use, and so does not see what the others wish. Either most of
+// these servers have not replied for less than deadTime. Or none of them replies, and another proxy had another wish before: then
+// deadTime does not count, because the others may still use the servers. If this proxy is not cut off, cutOff returns "".
 func (k *Keeper) cutOff(now int64) string {
 	answers := false
 	for i := range k.members {
