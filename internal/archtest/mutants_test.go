@@ -82,7 +82,7 @@ var noMutant = []string{
 	// Commands, benchmarks and examples, which are tested as programs.
 	"cmd/...", "internal/bench/...", "internal/cli", "internal/command", "internal/demo", "internal/drill", "internal/instance", "internal/remote", "recipes/examples/seeds",
 	// Data, and helpers of tests.
-	"proxy/ablation", "proxy/event", "deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/conversation", "internal/archtest", "internal/testenv", "internal/fleet", "internal/e2e", "internal/twin",
+	"proxy/ablation", "proxy/event", "deploy", "ring/ringtest", "proxy/wire/wiretest", "proxy/conversation", "internal/archtest", "internal/ports", "internal/testenv", "internal/fleet", "internal/e2e", "internal/twin",
 }
 
 // TestEveryPackageHasAMutant checks the list of mutants against the packages and their files.

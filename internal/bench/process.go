@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/internal/ports"
 )
 
 // starter starts processes from one thread, which exists as long as the starter. A process inherits
@@ -172,29 +173,13 @@ func (w *lastWords) String() string {
 }
 
 // freePorts returns ports on which no process listens. Another process may use one before the child
-// does; the child's start then reports it. The ports are below those that the kernel assigns to
-// clients. Otherwise a client of a dead server could get the server's port as its own, connect to
-// itself, and prevent the server's restart.
-func freePorts(n int) (ports []int, err error) {
-	const lowest = 20000
-	below := 32768 // the kernel's default for the lowest port that it assigns to clients
-	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		_, _ = fmt.Sscan(string(text), &below) // the default stays if the text is no number
+// does; the child's start then reports it.
+func freePorts(n int) ([]int, error) {
+	free, release, err := ports.Free(n)
+	if err == nil {
+		release()
 	}
-	if below < lowest+1000 {
-		return nil, fmt.Errorf("clients have the ports from %d on, and nearly none are left above %d for servers: see ip_local_port_range", below, lowest)
-	}
-	for tries := 0; len(ports) < n; tries++ {
-		port := lowest + rand.IntN(below-lowest)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			defer l.Close() // closed only when all ports are chosen, so that no port is chosen twice
-			ports = append(ports, port)
-		} else if tries > 100*n {
-			return nil, err
-		}
-	}
-	return ports, nil
+	return free, err
 }
 
 // raiseDescriptors raises the limit of open files, which the processes inherit. It uses package

@@ -13,10 +13,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"ringside/internal/ports"
 )
 
 // Patience is the time limit for every wait of a test. Only a failing test waits that long.
@@ -54,17 +57,17 @@ func OwnHost() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }
 
-// FreeAddress returns an address of host with a port on which no process listens at this moment.
-// Another process may listen there before the caller does. So the caller must check that its
-// server has started.
+// FreeAddress returns an address of host with a port on which no process listens at any address. Until
+// the test ends, no other test gets this port. Other programs may still take it, so the caller must
+// check that its server has started.
 func FreeAddress(t testing.TB, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	free, release, err := ports.Free(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(release)
+	return net.JoinHostPort(host, strconv.Itoa(free[0]))
 }
 
 // withTLS has the addresses at which a memcached of this process speaks TLS, and the settings of clients.
