@@ -82,11 +82,12 @@ staticcheck:
 
 # RACE lists the packages in which a data race is possible. A test in internal/archtest checks it.
 # SINGLE matches long tests of these packages that run in one goroutine, such as simulations and
-# models. A data race is not possible there, so they run without the race detector. Many tests of
+# models, or that use one connection to one server. A data race is not possible there, so they run
+# without the race detector, with which they need five to ten times the CPU time. Many tests of
 # RACE wait for programs, so four packages run at the same time (-p 4).
 RACE = $(shell cat .ci/race-packages)
-SINGLE = ^Test(Ablations|Burst|LargePlainReads|LargeReads|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|Overfull|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|Simulation|SimulationOfLateness|Sizes|Tables|TurnsBound)$$
-SINGLES = ./config ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/near
+SINGLE = ^Test(Ablations|AnnouncedValues|Burst|ErrorsOfBytes|FingerprintTellsPlacementsApart|LargePlainReads|LargeReads|LargeRequestsWait|LargeSetsOfTasks|ManyServersGone|ManyServersReturn|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|OneFlush|OneOfManyDisagrees|OtherSettingsSuspend|Overfull|Pieces|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|SameCorpus|SameLimits|SchemaRefuses|Simulation|SimulationOfLateness|Sizes|TableAfterTable|Tables|TurnsBound|WakeupsBound|WithoutAClauseAPlaceholderIsTakenForAValue)$$
+SINGLES = ./config ./internal/memnode ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,$(THIS),' .ci/race-packages)")
 	.ci/gotest single -vet=off -timeout 20m -run '$(SINGLE)' $(SINGLES)

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy"
 	"ringside/proxy/conversation"
 	"ringside/proxy/failover"
@@ -58,8 +59,6 @@ type orderConn struct {
 	t testing.TB
 }
 
-const orderPatience = 20 * time.Second
-
 func startOrderServers(f *testing.F) (servers []*orderServer) {
 	f.Helper()
 	dir := f.TempDir()
@@ -78,7 +77,7 @@ func startOrderServers(f *testing.F) (servers []*orderServer) {
 
 func (s *orderServer) dial(t testing.TB) *orderConn {
 	t.Helper()
-	for end := time.Now().Add(orderPatience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(testenv.Hang); ; time.Sleep(time.Millisecond) {
 		c, err := net.Dial("unix", s.path)
 		if err == nil {
 			return &orderConn{c, t}
@@ -93,7 +92,7 @@ func (s *orderServer) dial(t testing.TB) *orderConn {
 // unique reply to find the end.
 func (c *orderConn) ask(requests []byte) (answers []byte) {
 	c.t.Helper()
-	c.SetDeadline(time.Now().Add(orderPatience))
+	c.SetDeadline(time.Now().Add(testenv.Hang))
 	if _, err := c.Write(append(slices.Clip(requests), orderEnd...)); err != nil {
 		c.t.Fatal(err)
 	}

@@ -313,7 +313,7 @@ func awaitList(t *testing.T, w *Watch, source, want string) {
 	t.Fatalf("the servers of %s are %s, not %s", source, is, want)
 }
 
-const hang = 30 * time.Second
+const hang = testenv.Hang
 
 func fileOf(t *testing.T, servers string) *config.File {
 	t.Helper()

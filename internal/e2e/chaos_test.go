@@ -38,6 +38,10 @@ func (c *chaosClient) key() string {
 	return chaosPrefixes[c.rng.IntN(len(chaosPrefixes))] + fmt.Sprintf("k%d", c.rng.IntN(4))
 }
 
+// chaosPause is the pause of a client between two batches. Reloads need traffic, but not speed, and many
+// tests run at the same time.
+const chaosPause = 3 * time.Millisecond
+
 // play sends batches on conn until stop is closed or the connection fails.
 func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) error {
 	in := bufio.NewReader(conn)
@@ -51,7 +55,7 @@ func (c *chaosClient) play(conn net.Conn, frames bool, stop <-chan struct{}) err
 		select {
 		case <-stop:
 			return nil
-		default:
+		case <-time.After(chaosPause):
 		}
 		_ = conn.SetDeadline(time.Now().Add(testenv.Hang))
 		batch := c.lines

@@ -96,7 +96,7 @@ func (y tally) plus(o tally) tally { return y.minus(tally{}.minus(o)) }
 
 // loadPause is the mean pause of a client between two requests. It is long because these
 // tests look for wrong replies, not for speed, and many of them run at the same time.
-const loadPause = 7 * time.Millisecond
+const loadPause = 12 * time.Millisecond
 
 // startLoad runs the given number of clients on every address until end is called. With
 // textOnly they send no meta commands.

@@ -61,7 +61,7 @@ func TestBackToFailFast(t *testing.T) {
 		in := func(mode string) string {
 			return front(servers, "failover: {mode: "+mode+"}", unhurriedReturn)
 		}
-		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: {refused: 300ms, silent: 1m}"))
+		r := startRingside(t, driver, in("rehash, ping: 100ms, eject_after: {refused: 300ms, silent: 15s}"))
 		client := dial(t, r.address)
 		keys := names("key", 60)
 		store := func() {

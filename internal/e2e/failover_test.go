@@ -232,7 +232,8 @@ func (r *ringside) lift(t testing.TB) {
 	r.steer(t, "DELETE", "/control/faults", "")
 }
 
-// startLasting runs memcacheds that keep their items across a restart, like a server that
+// startLasting runs memcacheds that keep their items across a restart, so a pool ejects them
+// after eject_after.restart, or after eject_after.silent if that is longer. They are like a server that
 // was partitioned.
 func startLasting(t testing.TB, n int, args ...string) []*memcached {
 	t.Helper()

@@ -36,7 +36,7 @@ func TestRollCall(t *testing.T) {
 		List       []struct{ Name, Config, Other string }
 	}
 	ask := func(r *ringside) (is roll, health string) {
-		out, _ := exec.Command(binary, "top", "--admin", r.admin, "--once", "--json", "--for", "100ms").Output()
+		out, _ := exec.Command(binary, "top", "--admin", r.admin, "--once", "--json", "--for", "400ms").Output()
 		var now struct {
 			Roll   roll
 			Health struct{ Title, Text string }

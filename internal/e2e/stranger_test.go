@@ -118,7 +118,7 @@ const processLead = 8 * time.Second
 func TestStrangerThatServes(t *testing.T) {
 	eachDriver(t, func(t *testing.T, driver string) {
 		servers := startLasting(t, 3)
-		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 1m}, consistency: strict}", unhurriedReturn))
+		r := startRingside(t, driver+", loops: 2", front(servers, "get_errors: error", "failover: {mode: rehash, ping: 100ms, lease: 600ms, eject_after: {refused: 300ms, silent: 15s}, consistency: strict}", unhurriedReturn))
 		clients := make([]*conn, 12) // enough for both loops to have some
 		for i := range clients {
 			clients[i] = dial(t, r.address)

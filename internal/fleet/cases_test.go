@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,13 @@ import (
 
 // traceLines is the number of trace lines that are shown for a failed run.
 var traceLines = flag.Int("tracelines", 150, "lines of the trace of a simulation of failover that fails")
+
+// TestMain makes the garbage collector run less often, because a simulation needs little memory
+// and many allocations.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
 
 // hurried reports whether only a small part of the simulation should run: with the race
 // detector, or in a short run.
@@ -406,7 +414,8 @@ func TestFailover(t *testing.T) {
 }
 
 // TestFailoverRepeats runs a seed twice. The runs must be equal, because otherwise a
-// failure can't be investigated.
+// failure can't be investigated. Outside the full tier it runs one fault of each case,
+// because any event of a run may show a difference.
 func TestFailoverRepeats(t *testing.T) {
 	every := 8 // one case in this many is run twice
 	if testenv.Full() && !raced {
@@ -416,10 +425,16 @@ func TestFailoverRepeats(t *testing.T) {
 	}
 	for i := every - 1; i < len(promises); i += every {
 		c := promises[i]
-		one, other := simulate(c, 5, false), simulate(c, 5, true)
-		if a, b := fmt.Sprint(one.sum.Sum64(), one.order, one.tally), fmt.Sprint(other.sum.Sum64(), other.order, other.tally); a != b {
-			t.Errorf("%s: %.100s, then %.100s", c.name, a, b)
+		if !testenv.Full() {
+			c.count = min(c.count, 1)
 		}
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			one, other := simulate(c, 5, false), simulate(c, 5, true)
+			if a, b := fmt.Sprint(one.sum.Sum64(), one.order, one.tally), fmt.Sprint(other.sum.Sum64(), other.order, other.tally); a != b {
+				t.Errorf("%.100s, then %.100s", a, b)
+			}
+		})
 	}
 }
 
@@ -529,14 +544,21 @@ func resizes(change func(*scenario)) func(*scenario) {
 // first. Other seeds are searched only after a change of Ringside that changes the
 // runs.
 var seenAt = map[string]uint64{
-	"WARM straight to IN":        3,
-	"no delete behind late sets": 4,
-	"misses outlive a phase":     9,
-	"misses outlive a server":    58,
-	"an append is not bound":     9,
-	"copies, stubs are copied":   14,
-	"resize, no flush":           1,
-	"resize, no wait":            1,
+	"WARM straight to IN":                                           5,
+	"LEAVING straight to RETURN":                                    1,
+	"no delete behind late sets":                                    4,
+	"the same key for diverted data":                                11,
+	"sets and deletes without a condition":                          9,
+	"misses outlive a phase":                                        23,
+	"misses outlive a server":                                       72,
+	"no miss recorded after an error":                               4,
+	"copies, no miss recorded after an error":                       1,
+	"an append is not bound":                                        11,
+	"copies, stubs are copied":                                      20,
+	"resize, stubs are copied":                                      1,
+	"resize, no flush":                                              1,
+	"resize, no wait":                                               1,
+	"writes do not wait until others know that a server is removed": 1,
 }
 
 // seeks runs a fleet that lacks a part until a seed shows this by a stale hit. A worse

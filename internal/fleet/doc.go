@@ -4,7 +4,7 @@
 // The package contains only tests. A seed decides the requests of clients, the delays of packets
 // and the faults. A failed run can therefore be repeated, with a trace. The proxies are real
 // engines with a simulated driver. The simulation does not look inside an engine: it uses only
-// the replies, the methods Snapshot and Decided, and whether gets wait for a rebuild. Only
+// the replies, the methods Snapshot, Phases and Decided, and whether gets wait for a rebuild. Only
 // TestPipelines also checks the structures and the memory of each engine.
 //
 //	app ──► sidecar: Proxy, engines, clock, drivers ──► path: packets, cuts, delays ──► node: memnode, which may hang or exit
@@ -23,7 +23,7 @@
 // disables one part of the protocol, and the simulation must detect that. This proves that
 // it would also detect a mistake in that part.
 //
-//	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               3 seeds of most promises, 1 of others
+//	go test ./internal/fleet -run 'Test(Failover|Guard)$'                               2 seeds of most promises, 1 of others
 //	RINGSIDE_FULL=1 go test ./internal/fleet -run 'Test(Failover|Guard)$'               20 seeds, 5 or 3 of others
 //	RINGSIDE_SEEDS=1000 go test ./internal/fleet -run 'Test(Failover|Guard)$' -timeout 0    make soak
 //	RINGSIDE_SEED=17 go test ./internal/fleet -run 'TestFailover/strict,_warm$'         one seed, with its trace if it fails

@@ -98,6 +98,14 @@ func (s *sidecar) snapshot() *stats.Snapshot {
 	return sum
 }
 
+// phases returns the decisions of its engines' keepers. It costs much less than a snapshot.
+func (s *sidecar) phases() (all []stats.PhaseSnapshot) {
+	for _, d := range s.drivers {
+		all = d.e.Keepers.Phases(all)
+	}
+	return all
+}
+
 func (s *sidecar) reload() {
 	if s.dead {
 		return
@@ -118,7 +126,7 @@ func (s *sidecar) reload() {
 func (s *sidecar) looked() {
 	if n := s.p.Decided(); n != s.decided {
 		before := s.members
-		s.decided, s.members = n, s.snapshot().Phases
+		s.decided, s.members = n, s.phases()
 		s.f.decides(s, before)
 		s.f.look()
 	}
@@ -215,9 +223,10 @@ type driver struct {
 	dead bool
 
 	inbox  []func()
-	due    bool  // a wakeup for the inbox is scheduled
-	timer  int64 // when it wakes up in any case; 0: never
-	waited bool  // a caller waits for the result, so posted functions run at once
+	spans  [][]byte // scratch of digest and sends
+	due    bool     // a wakeup for the inbox is scheduled
+	timer  int64    // when it wakes up in any case; 0: never
+	waited bool     // a caller waits for the result, so posted functions run at once
 }
 
 // post queues a function that the engine wants to run as an event.
@@ -304,7 +313,8 @@ func (d *driver) carryOut() {
 // fleet a socket may accept only a part of them, and more a little later.
 func (d *driver) sends(l *link.Link, moved func(b []byte)) {
 	f, sock := d.f, l.Sock
-	b, full := slices.Concat(l.Pending(nil)...), false
+	d.spans = l.Pending(d.spans[:0])
+	b, full := slices.Concat(d.spans...), false
 	if f.bare && f.one(4) { // the portable driver also says so if it has taken all bytes
 		b, full = b[:f.part(len(b))], true
 	}
@@ -329,7 +339,7 @@ func (d *driver) sends(l *link.Link, moved func(b []byte)) {
 }
 
 func (d *driver) effect(x link.Effect) {
-	d.f.digest(d.s.id, x)
+	d.digest(x)
 	switch s := x.Link.Sock.(type) {
 	case nil:
 		if x.Kind == link.Dial {

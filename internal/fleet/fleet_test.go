@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -186,14 +187,20 @@ func (f *fleet) note(about, format string, args ...any) {
 // digest adds an effect of a proxy to the digest of the run: its time, its peer, and the
 // bytes that the proxy writes. Log texts are not part of it. So two versions of the code
 // with the same digest behave in the same way. The tests print it for each case with -v.
-func (f *fleet) digest(proxy int, x link.Effect) {
-	f.head = fmt.Appendf(f.head[:0], "%d p%d %d %v ", f.now, proxy, x.Kind, x.Link.Sock != nil)
-	f.sum.Write(f.head)
+func (d *driver) digest(x link.Effect) {
+	f := d.f
+	head := strconv.AppendInt(f.head[:0], f.now, 10)
+	head = strconv.AppendInt(append(head, " p"...), int64(d.s.id), 10)
+	head = strconv.AppendInt(append(head, ' '), int64(x.Kind), 10)
+	head = append(strconv.AppendBool(append(head, ' '), x.Link.Sock != nil), ' ')
+	f.head = head
+	f.sum.Write(head)
 	if x.Link.Sock == nil || x.Kind != link.Write {
 		return
 	}
 	f.sum.WriteString(x.Link.Sock.Peer())
-	for _, b := range x.Link.Pending(nil) {
+	d.spans = x.Link.Pending(d.spans[:0])
+	for _, b := range d.spans {
 		f.sum.Write(b)
 	}
 }
@@ -384,20 +391,15 @@ func (f *fleet) settle(when string, limit int64) {
 // whole returns why the fleet is not in its fault-free state, or "" if it is.
 func (f *fleet) whole() string {
 	top := make([]uint32, 2*len(f.nodes)) // there may be two pools
-	sums := make([]*stats.Snapshot, len(f.sidecars))
+	phases := make([][]stats.PhaseSnapshot, len(f.sidecars))
 	for i, s := range f.sidecars {
-		sums[i] = s.snapshot()
-		for j, m := range sums[i].Phases {
+		phases[i] = s.phases()
+		for j, m := range phases[i] {
 			top[j] = max(top[j], m.Number)
 		}
 	}
 	for i, s := range f.sidecars {
-		for at, l := range sums[i].Lacks {
-			if (f.keeps || f.logs > 0 || f.edition > 0) && l.Filling { // the next fault could destroy the only replica
-				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
-			}
-		}
-		for j, m := range sums[i].Phases {
+		for j, m := range phases[i] {
 			switch {
 			case m.Phase != health.In || m.Suspect:
 				return fmt.Sprintf("p%d: server %d is %v, suspect %v: %s", s.id, j, m.Phase, m.Suspect, m.Step)
@@ -407,8 +409,16 @@ func (f *fleet) whole() string {
 				return fmt.Sprintf("p%d: server %d is not to be used", s.id, j)
 			}
 		}
+	}
+	for _, s := range f.sidecars {
+		sum := s.snapshot()
+		for at, l := range sum.Lacks {
+			if (f.keeps || f.logs > 0 || f.edition > 0) && l.Filling { // the next fault could destroy the only replica
+				return fmt.Sprintf("p%d: %v is not filled", s.id, at)
+			}
+		}
 		for _, n := range f.nodes {
-			if srv := sums[i].Servers["tcp "+n.name]; srv != nil && srv.Down > 0 {
+			if srv := sum.Servers["tcp "+n.name]; srv != nil && srv.Down > 0 {
 				return fmt.Sprintf("p%d: %s", s.id, srv.Why)
 			}
 		}

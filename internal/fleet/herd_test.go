@@ -333,8 +333,11 @@ func (a *app) judgeStored(o *op, k *fkey) {
 // replaces records that a server has stored a value. It also checks that no rebuild's value is
 // stored if an acknowledged change has outdated it.
 func (f *fleet) replaces(request []byte, answer string) {
+	if f.herd == nil {
+		return
+	}
 	line, body, _ := strings.Cut(string(request), "\r\n")
-	if f.herd == nil || !strings.HasPrefix(line, "ms ") || !strings.HasPrefix(answer, "HD") || !strings.HasPrefix(body, "w") {
+	if !strings.HasPrefix(line, "ms ") || !strings.HasPrefix(answer, "HD") || !strings.HasPrefix(body, "w") {
 		return
 	}
 	id, _, _ := strings.Cut(body[1:], ".")
@@ -364,7 +367,10 @@ var winning = regexp.MustCompile(`^VA 0 .*\bc(\d+).* W`)
 
 // wins records the stubs that servers create.
 func (f *fleet) wins(n *node, request, answer []byte) {
-	if m := winning.FindSubmatch(answer); f.herd != nil && f.herd.equal && m != nil {
+	if f.herd == nil || !f.herd.equal {
+		return
+	}
+	if m := winning.FindSubmatch(answer); m != nil {
 		cas, _ := strconv.Atoi(string(m[1]))
 		f.won[keyIn(request)] = win{n, cas}
 	}

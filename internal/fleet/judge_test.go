@@ -37,6 +37,7 @@ type history struct {
 	logged                   []*fkey
 	writes                   []*fwrite
 	parts                    []*part
+	times                    []int      // scratch of judgeLog
 	culprit                  string     // key of the violation
 	quarrels                 [][2]int64 // intervals in which proxies disagreed about a server; the last may be open
 }
@@ -128,6 +129,9 @@ type fwrite struct {
 
 // copied records what a repair reads and stores.
 func (f *fleet) copied(request []byte) {
+	if command := string(request[:3]); command != "mg " && command != "ms " {
+		return
+	}
 	line, body, _ := strings.Cut(string(request), "\r\n")
 	words := strings.Fields(line)
 	for _, k := range f.values {

@@ -5,6 +5,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -151,17 +152,18 @@ func (a *app) judgeLog(o *op, k *fkey, value string) {
 	if head != logHead {
 		f.harmed(torn, k.name, "a%d p%d reads %.40q of %s: its head is gone", a.id, a.s.id, value, k.name)
 	}
-	times := make([]int, len(f.parts))
-	for text := range strings.SplitSeq(rest, ",") {
+	times := slices.Grow(f.times[:0], len(f.parts))[:len(f.parts)]
+	clear(times)
+	f.times = times
+	for more := rest != ""; more; {
+		var text string
+		text, rest, more = strings.Cut(rest, ",")
 		n, err := strconv.Atoi(text)
-		switch {
-		case rest == "":
-		case err != nil || n >= len(f.parts) || f.parts[n].key != k:
+		if err != nil || n >= len(f.parts) || f.parts[n].key != k {
 			f.harmed(stranger, k.name, "a%d p%d reads %q in %s, which nobody has appended", a.id, a.s.id, text, k.name)
 			return
-		default:
-			times[n]++
 		}
+		times[n]++
 	}
 	for n, p := range f.parts {
 		switch {

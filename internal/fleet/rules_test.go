@@ -59,9 +59,7 @@ type usable struct {
 func (s *sidecar) uses() (all []usable) {
 	f := s.f
 	for _, d := range s.drivers {
-		sum := &stats.Snapshot{}
-		d.e.Snapshot(sum)
-		for _, m := range sum.Phases {
+		for _, m := range d.e.Keepers.Phases(nil) {
 			all = append(all, usable{m, d.e.Now + int64(m.ValidFor)})
 		}
 	}

@@ -585,6 +585,13 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 		for what, n := range w.Events {
 			into.Events = append(into.Events, stats.PhaseEvents{Pool: w.Pool, Server: what[0], To: what[1], Count: n})
 		}
+	}
+	into.Phases = e.Phases(into.Phases)
+}
+
+// Phases appends the decisions about all servers to list.
+func (e *Keepers) Phases(list []stats.PhaseSnapshot) []stats.PhaseSnapshot {
+	for _, w := range e.Agents {
 		for i := range w.Servers {
 			v := w.Keeper.Verdict(i)
 			m := stats.PhaseSnapshot{
@@ -595,7 +602,8 @@ func (e *Keepers) AddTo(into *stats.Snapshot) {
 			if v.Until > e.Now {
 				m.Due = time.Duration(v.Until - e.Now)
 			}
-			into.Phases = append(into.Phases, m)
+			list = append(list, m)
 		}
 	}
+	return list
 }

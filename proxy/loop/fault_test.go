@@ -321,7 +321,7 @@ func TestFaultOnFullConnection(t *testing.T) {
 			if err := server.Cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
 			}
-			value := strings.Repeat("x", 7_000_000)
+			value := strings.Repeat("x", 4_000_000)
 			for i, k := range clients {
 				fmt.Fprintf(k.c, "set k%d 0 0 %d\r\n%s\r\n", i, len(value), value)
 			}
@@ -338,7 +338,7 @@ func TestFaultOnFullConnection(t *testing.T) {
 				if got := k.answer(); got != "STORED" {
 					t.Errorf("set k%d: %q", i, got)
 				}
-				k.want(fmt.Sprintf("get k%d", i), fmt.Sprintf("VALUE k%d 0 7000000 xxx", i))
+				k.want(fmt.Sprintf("get k%d", i), fmt.Sprintf("VALUE k%d 0 4000000 xxx", i))
 			}
 		})
 	}

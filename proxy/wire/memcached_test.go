@@ -20,8 +20,8 @@ import (
 // testLimits are the limits of a memcached with its default -I 1m.
 var testLimits = Limits{Value: 1 << 20}
 
-// patience is how long a server may take before the test fails.
-const patience = 20 * time.Second
+// patience is how long a server may take before the test fails. It is testenv.Hang, whose package imports this one.
+const patience = 2 * time.Minute
 
 // startMemcached starts a memcached for this test. It chooses its own port and
 // writes it to a file.
