@@ -110,7 +110,7 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 func (m *measuring) said() string {
 	words := []string{m.Name()}
 	m.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"ringside", "memcached", "nutcracker", "pages", "name", "q", "limit", "also", "tunnel", "proxy-cpus", "load-cpus"}, f.Name) {
+		if slices.Contains([]string{"ringside", "memcached", "nutcracker", "pages", "name", "q", "limit", "also", "proxy-cpus", "load-cpus"}, f.Name) {
 			return
 		}
 		words = append(words, "-"+f.Name+"="+f.Value.String())
@@ -145,19 +145,6 @@ func hopCommand(ctx context.Context, args []string) error {
 			return nil, errors.New("-rounds and -tries are at least 1, -time and -rate are more than 0, -warm at least 0")
 		}
 		return bench.Hops(ctx, c)
-	})
-}
-
-func tlsCommand(ctx context.Context, args []string) error {
-	m := measuringFlags("tls", time.Hour)
-	m.StringVar(&m.Scenarios, "scenarios", "acfp", "letters of the scenarios to run, as of ringbench run")
-	tunnel := m.String("tunnel", "stunnel", "stunnel's or ghostunnel's binary; empty leaves it out")
-	m.roundFlags(5, time.Second)
-	return m.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
-		if c.Rounds < 1 || c.Tries < 1 || c.Window <= 0 || c.Warm < 0 {
-			return nil, errors.New("-rounds and -tries are at least 1, -time is more than 0, -warm at least 0")
-		}
-		return bench.Secured(ctx, c, *tunnel)
 	})
 }
 
