@@ -182,19 +182,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHop runs each load of ringbench hop for a short time. It does not judge the latencies.
-func TestHop(t *testing.T) {
-	if !testenv.Full() {
-		t.Log("it is run by make full")
-		return
-	}
-	page, err := measured(t, t.Context(), "<!-- hop: hops -->\n<!-- end -->\n", "hop", "-rounds", "1", "-tries", "1", "-time", "100ms", "-warm", "20ms", "-rate", "1000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wants(t, page, "| 1 connection, 200 gets a second | ", "| 1 connection, one get after the other | ", "| 50 connections, 1000 gets a second | ")
-}
-
 // TestRunCountsCalls tests that the report has system calls if perf can count them, and otherwise
 // says why it has none.
 func TestRunCountsCalls(t *testing.T) {
