@@ -164,8 +164,6 @@ bench-tables: build
 	$(RINGBENCH) run -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES)
 	[ -z '$(MEMCACHED2)' ] || $(RINGBENCH) run -memcached '$(MEMCACHED2)' -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES) -name run2
 	$(RINGBENCH) run -calls -rounds 1 -tries 2 -pages docs/benchmarks/README.md -name where
-	$(RINGBENCH) hop -pages docs/benchmarks/README.md
-	$(RINGBENCH) tls -pages docs/benchmarks/README.md
 	$(RINGBENCH) outages -pages docs/benchmarks/README.md
 
 # Runs, one after the other:

@@ -49,9 +49,8 @@ func failoverValue() value[Failover] {
 		set("ping", "time between two pings of a server", duration(10*time.Millisecond, time.Minute), func(f *f) *time.Duration { return &f.Ping }),
 		set("lease", "how long a successful ping is valid; equal in all instances that use these servers",
 			duration(10*time.Millisecond, 10*time.Minute), func(f *f) *time.Duration { return &f.Lease }),
-		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server. hold: it stays out for a time first",
-			named(health.OnRejoin.String, health.Flush, health.Warm, health.Hold), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
-		set("hold", "how long a server stays out with on_rejoin: hold", depends(duration(time.Second, month)), func(f *f) *time.Duration { return &f.Hold }),
+		set("on_rejoin", "what a rejoining server does. flush: it is flushed and serves. warm: for a while, its misses also ask the substitute server",
+			named(health.OnRejoin.String, health.Flush, health.Warm), func(f *f) *health.OnRejoin { return &f.OnRejoin }),
 		set("wait", "how long a write can wait while the instances agree that its server is out, or off. A write that would wait longer fails at once. Unless set: the deadline for consistency: strict and for the presets counters and sessions, otherwise off",
 			depends(duration(0, time.Hour)), func(f *f) *time.Duration { return &f.Wait }),
 		set("substitute_ttl", "the longest expiry of values that a substitute server stores for an ejected server",
@@ -100,7 +99,7 @@ func (f *Failover) needy() []needy {
 	return []needy{
 		{"consistency", &f.Strict, agreement}, {"eject_after", &f.EjectAfter, agreement},
 		{"ping", &f.Ping, agreement}, {"lease", &f.Lease, agreement},
-		{"on_rejoin", &f.OnRejoin, ejection}, {"hold", &f.Hold, ejection},
+		{"on_rejoin", &f.OnRejoin, ejection},
 		{"wait", &f.Wait, interim}, {"substitute_ttl", &f.InterimTTL, interim}, {"gutter", &f.Gutter, gutter},
 	}
 }
@@ -303,9 +302,6 @@ func (d *document) checkFailover(f *File) {
 		if p.has(agreement, copies) {
 			d.checkAgreement(p)
 		}
-		if p.has(ejection, copies) {
-			d.checkHold(p)
-		}
 		switch {
 		case o.Mode == table.Gutter:
 			d.checkGutter(f, p)
@@ -462,18 +458,6 @@ func (d *document) checkAgreement(p *Pool) {
 		n, path := d.saidIn(p, &o.Lease, &o.Ping, &p.Timeouts.Request)
 		d.failAt(n, "%s.failover: lease (%s) must be at least three pings (of %s) and the time for an answer (%s), %s, so that a lost ping costs nothing",
 			path, short(o.Lease), short(o.Ping), short(answer), short(least))
-	}
-}
-
-// checkHold checks how long a server stays out.
-func (d *document) checkHold(p *Pool) {
-	switch o := &p.Failover; {
-	case o.OnRejoin == health.Hold && o.Hold == 0:
-		n, path := d.saidIn(p, &o.OnRejoin)
-		d.failAt(n, "%s.failover.on_rejoin: hold needs hold, how long a server stays out, such as hold: 1h", path)
-	case o.OnRejoin != health.Hold && d.where[&o.Hold] != nil:
-		n, path := d.saidIn(p, &o.Hold)
-		d.failAt(n, "%s.failover.hold has no effect with on_rejoin: %s; set on_rejoin: hold, or leave this out", path, o.OnRejoin)
 	}
 }
 

@@ -139,13 +139,13 @@ pools:
   main:
     distribution: ketama
     servers: [a, b, c]
-    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, on_rejoin: hold, hold: 1h, substitute_ttl: 2m}
+    failover: {mode: gutter, gutter: spare, consistency: strict, after_failures: 5, ping: 1s, on_rejoin: warm, substitute_ttl: 2m}
   spare: {distribution: jump, servers: [d, e], failover: {on_rejoin: warm}}
 `)
 	main, spare := built.Pools[0], built.Pools[1]
 	want := table.Failover{Mode: table.Gutter, Gutter: spare, SubstituteTTL: 2 * time.Minute, Wait: 2 * time.Second, Settings: health.Settings{
 		Strict: true, AfterFailures: 5, EjectAfter: health.EjectAfter{Refused: 5 * time.Second, Silent: 5 * time.Second, Restart: 5 * time.Second}, Ping: time.Second, Lease: 4 * time.Second,
-		Request: 700 * time.Millisecond, OnRejoin: health.Hold, Hold: time.Hour,
+		Request: 700 * time.Millisecond, OnRejoin: health.Warm,
 	}}
 	if !reflect.DeepEqual(main.Failover, want) {
 		t.Errorf("got  %+v\nwant %+v", main.Failover, want)
@@ -382,7 +382,7 @@ func TestUsualResize(t *testing.T) {
 func TestResizeNeedsAgreement(t *testing.T) {
 	f := parse(t, `
 listen: :1
-defaults: {resize: {mode: warm}, failover: {on_rejoin: hold, hold: 1h}}
+defaults: {resize: {mode: warm}, failover: {on_rejoin: warm}}
 pools:
   main: {distribution: ketama, servers: [a, b], failover: {consistency: strict, ping: 100ms, lease: 1s}}
   spare: {distribution: ketama-points, servers: [c, d, e]}

@@ -61,7 +61,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`
 listen: [":1", {address: ":2", routes: [{prefix: "s:", pool: a, preset: sessions, replicas_on: zone}]}]
 zone: z
-defaults: {failover: {mode: rehash, on_rejoin: hold, hold: 1m}}
+defaults: {failover: {mode: rehash, on_rejoin: warm}}
 pools:
   a: {distribution: ketama, servers: [{address: x, zone: z}, {address: y, host: m, zone: w}], failover: {mode: gutter, gutter: c}}
   b: {distribution: dalli, servers: [v, w]}

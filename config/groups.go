@@ -136,6 +136,8 @@ var removed = map[string]string{
 	"engine.coalesce_server":     "it is always on; leave it out",
 	"engine.wait":                "a loop keeps its thread while it waits; leave it out, or write driver: portable",
 	"engine.moderation: {}":      "its thresholds are fixed, and trials find its pace; write moderation: on or moderation: off",
+	"failover.hold":              "a server that replies again rejoins; leave it out",
+	"failover.on_rejoin: hold":   "a server that replies again rejoins; write on_rejoin: flush, and use ringside server drain for a server that must stay out",
 	"failover.good_pings":        "a server rejoins after two good pings; leave it out",
 	"guard.clients: auto":        "write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss",
 	"guard.multiget":             "keys of a multi-get do not wait; leave it out, and use single gets where clients must wait",

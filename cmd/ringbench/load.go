@@ -28,7 +28,6 @@ func loadCommand(ctx context.Context, args []string) error {
 		return nil
 	})
 	numbers(flags, &pids, "watch", "process ids, with commas: their usage is reported too")
-	flags.StringVar(&to.CA, "ca", "", "file with the CAs of the address, which speaks TLS; empty: it does not")
 	flags.IntVar(&w.Conns, "conns", 50, "connections")
 	flags.IntVar(&w.Depth, "depth", 1, "requests in flight on a connection")
 	flags.IntVar(&w.Keys, "keys", 1, "keys of one read; more than 1 is a multi-get")
@@ -49,9 +48,7 @@ func loadCommand(ctx context.Context, args []string) error {
 	}
 	// Switch off the garbage collector. The load itself allocates no memory, and only its timer
 	// allocates a few bytes. A collection would interrupt the load.
-	if to.CA == "" { // TLS allocates
-		debug.SetGCPercent(-1)
-	}
+	debug.SetGCPercent(-1)
 	result, err := load.Run(ctx, to, w, b, pids)
 	if err != nil {
 		return err

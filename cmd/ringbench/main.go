@@ -3,8 +3,6 @@
 // Command ringbench measures Ringside beside nutcracker and beside clients without a proxy.
 //
 //	ringbench run           measures cost and speed of the peers in turn
-//	ringbench hop           measures how much longer a get takes through Ringside
-//	ringbench tls           measures what TLS of clients and of servers costs, next to a tunnel
 //	ringbench outages       measures what clients get while one of three servers is down
 //	ringbench soak          runs a long load on Ringside, kills servers, and checks whether memory grows
 //	ringbench instructions  counts the instructions of the engine alone, and compares with an earlier count
@@ -31,8 +29,6 @@ import (
 const usage = `ringbench measures Ringside beside nutcracker and beside clients without a proxy.
 
   ringbench run [flags]            measure cost and speed of the peers in turn
-  ringbench hop [flags]            measure how much longer a get takes through Ringside
-  ringbench tls [flags]            measure what TLS costs, next to a tunnel in front of Ringside
   ringbench outages [flags]        let a server go, and count what clients get
   ringbench soak [flags]           load Ringside for long, kill servers, and see whether its memory grows
   ringbench instructions [flags]   count what the engine alone executes
@@ -59,7 +55,7 @@ func main() {
 
 func command(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, []string) error{
-		"run": runCommand, "hop": hopCommand, "tls": tlsCommand, "outages": outagesCommand, "soak": soakCommand, "instructions": instructionsCommand, "load": loadCommand,
+		"run": runCommand, "outages": outagesCommand, "soak": soakCommand, "instructions": instructionsCommand, "load": loadCommand,
 	}
 	if len(args) > 0 && commands[args[0]] != nil {
 		return commands[args[0]](ctx, args[1:])

@@ -182,35 +182,6 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestHop runs each load of ringbench hop for a short time. It does not judge the latencies.
-func TestHop(t *testing.T) {
-	if !testenv.Full() {
-		t.Log("it is run by make full")
-		return
-	}
-	page, err := measured(t, t.Context(), "<!-- hop: hops -->\n<!-- end -->\n", "hop", "-rounds", "1", "-tries", "1", "-time", "100ms", "-warm", "20ms", "-rate", "1000")
-	if err != nil {
-		t.Fatal(err)
-	}
-	wants(t, page, "| 1 connection, 200 gets a second | ", "| 1 connection, one get after the other | ", "| 50 connections, 1000 gets a second | ")
-}
-
-// TestTLS runs the ways of ringbench tls with a tunnel for a short time. It does not judge the costs.
-func TestTLS(t *testing.T) {
-	scenarios := "c"
-	if testenv.Full() {
-		scenarios = "acfp"
-	}
-	page, err := measured(t, t.Context(), "<!-- tls: head -->\n<!-- end -->\n<!-- tls: tls -->\n<!-- end -->\n", "tls", "-rounds", "1", "-tries", "1", "-time", "50ms", "-warm", "10ms", "-scenarios", scenarios)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wants(t, page, "; stunnel 5.", "| plain | ", "| clients | ", "| servers | ", "| both | ", "| stunnel and Ringside without TLS | ")
-	if _, err := measured(t, t.Context(), "", "tls", "-scenarios", "h"); err == nil || !strings.Contains(err.Error(), "scenario h is not for TLS") {
-		t.Errorf("scenario h: %v", err)
-	}
-}
-
 // TestRunCountsCalls tests that the report has system calls if perf can count them, and otherwise
 // says why it has none.
 func TestRunCountsCalls(t *testing.T) {

@@ -56,15 +56,6 @@ func (m *measuring) peerFlags() {
 	})
 }
 
-// roundFlags declares the flags of rounds, with the defaults of -rounds and -time.
-func (m *measuring) roundFlags(rounds int, window time.Duration) {
-	m.IntVar(&m.Rounds, "rounds", rounds, "rounds of every scenario")
-	m.DurationVar(&m.Window, "time", window, "measured time of a run")
-	m.DurationVar(&m.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
-	m.IntVar(&m.Tries, "tries", 3, "how often a disturbed run is made in all")
-	m.Float64Var(&m.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
-}
-
 // run parses the flags, calls measure, prints the report and puts it into pages. It returns an
 // error if the report contains failures.
 func (m *measuring) run(ctx context.Context, args []string, measure func(context.Context, bench.Config) (*bench.Report, error)) (err error) {
@@ -110,7 +101,7 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 func (m *measuring) said() string {
 	words := []string{m.Name()}
 	m.Visit(func(f *flag.Flag) {
-		if slices.Contains([]string{"ringside", "memcached", "nutcracker", "pages", "name", "q", "limit", "also", "tunnel", "proxy-cpus", "load-cpus"}, f.Name) {
+		if slices.Contains([]string{"ringside", "memcached", "nutcracker", "pages", "name", "q", "limit", "also", "proxy-cpus", "load-cpus"}, f.Name) {
 			return
 		}
 		words = append(words, "-"+f.Name+"="+f.Value.String())
@@ -126,38 +117,17 @@ func runCommand(ctx context.Context, args []string) error {
 	m.peerFlags()
 	m.StringVar(&m.Scenarios, "scenarios", bench.AllScenarios(), "letters of the scenarios to run:\n"+bench.ScenarioList())
 	m.Float64Var(&m.Rate, "rate", 0, "requests a second of scenario h; 0 is its usual rate")
-	m.roundFlags(3, time.Second)
+	m.IntVar(&m.Rounds, "rounds", 3, "rounds of every scenario")
+	m.DurationVar(&m.Window, "time", time.Second, "measured time of a run")
+	m.DurationVar(&m.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
+	m.IntVar(&m.Tries, "tries", 3, "how often a disturbed run is made in all")
+	m.Float64Var(&m.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
 	m.BoolVar(&m.Calls, "calls", false, "count the system calls of the proxies too, under a second load (needs perf)")
 	return m.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if c.Rounds < 1 || c.Tries < 1 || c.Window <= 0 || c.Warm < 0 || c.Rate < 0 {
 			return nil, errors.New("-rounds and -tries are at least 1, -time is more than 0, -warm and -rate at least 0")
 		}
 		return bench.Measure(ctx, c)
-	})
-}
-
-func hopCommand(ctx context.Context, args []string) error {
-	m := measuringFlags("hop", 30*time.Minute)
-	m.Float64Var(&m.Rate, "rate", 20000, "requests a second of the busy load")
-	m.roundFlags(5, 2*time.Second)
-	return m.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
-		if c.Rounds < 1 || c.Tries < 1 || c.Window <= 0 || c.Warm < 0 || c.Rate <= 0 {
-			return nil, errors.New("-rounds and -tries are at least 1, -time and -rate are more than 0, -warm at least 0")
-		}
-		return bench.Hops(ctx, c)
-	})
-}
-
-func tlsCommand(ctx context.Context, args []string) error {
-	m := measuringFlags("tls", time.Hour)
-	m.StringVar(&m.Scenarios, "scenarios", "acfp", "letters of the scenarios to run, as of ringbench run")
-	tunnel := m.String("tunnel", "stunnel", "stunnel's or ghostunnel's binary; empty leaves it out")
-	m.roundFlags(5, time.Second)
-	return m.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
-		if c.Rounds < 1 || c.Tries < 1 || c.Window <= 0 || c.Warm < 0 {
-			return nil, errors.New("-rounds and -tries are at least 1, -time is more than 0, -warm at least 0")
-		}
-		return bench.Secured(ctx, c, *tunnel)
 	})
 }
 

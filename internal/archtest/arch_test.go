@@ -57,7 +57,7 @@ var apart = map[string][]string{
 	"recipes/examples/seeds":      nil,
 	"cmd/ringbench":               {"internal/bench/..."},
 	"internal/bench":              {"internal/bench/load", "internal/ports"},
-	"internal/bench/load":         {"proxy/secure"},
+	"internal/bench/load":         nil,
 	"internal/bench/instructions": nil,
 	"deploy":                      nil,
 	"ring/ringtest":               {"ring"},

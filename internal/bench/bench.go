@@ -85,11 +85,6 @@ type bench struct {
 	version string  // the version of memcached
 	servers []*process
 	began   time.Time
-
-	// Of Secured only:
-	secured   []*process // servers with TLS
-	tunnel    string     // path of the program of the tunnel; empty: none
-	cert, key string     // files of the certificate of servers, of Ringside and of the tunnel
 }
 
 // open finds the programs and starts the memcached servers. If the configuration is wrong, it

@@ -38,8 +38,6 @@ type place struct {
 	port, admin int
 	servers     []*process
 	socket      string // path of an additional unix socket; empty: none
-	tls         string // settings of the TLS of the listener; empty: none
-	serverTLS   string // settings of the TLS of the servers; empty: none
 	replicas    bool   // Ringside keeps two replicas of each key
 	patient     bool   // the proxy waits for a server as long as the load does; otherwise it gives up soon, and so survives the failure of a server
 }
@@ -109,14 +107,8 @@ func ringsideArgs(more string) func(place) ([]string, error) {
 		if at.socket != "" {
 			listen = fmt.Sprintf("[%s, 'unix:%s']", listen, at.socket)
 		}
-		if at.tls != "" {
-			listen = fmt.Sprintf("{address: %q, tls: %s}", listen, at.tls)
-		}
 		text := fmt.Sprintf("listen: %s\nadmin: {address: \"127.0.0.1:%d\"}\npools:\n  main:\n    distribution: ketama\n    servers: [%s]\n",
 			listen, at.admin, strings.Join(addrs(at.servers), ", "))
-		if at.serverTLS != "" {
-			text += "    tls: " + at.serverTLS + "\n"
-		}
 		if at.replicas {
 			text += "routes: [{pool: main, replicas: 2, replicas_on: server}]\n"
 		}
@@ -161,13 +153,7 @@ func (b *bench) startPeer(ctx context.Context, p *peer, s scenario, patient bool
 	if err != nil {
 		return nil, err
 	}
-	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.serversOf(s), replicas: s.replicas, patient: patient}
-	if s.way.clients && !s.way.tunnel {
-		at.tls = fmt.Sprintf("{cert: %s, key: %s}", b.cert, b.key)
-	}
-	if s.way.servers {
-		at.serverTLS = fmt.Sprintf("{ca: %s}", b.cert)
-	}
+	at := place{dir: dir, port: ports[0], admin: ports[1], servers: b.servers, replicas: s.replicas, patient: patient}
 	if s.socket {
 		at.socket = filepath.Join(dir, "socket")
 	}
@@ -180,30 +166,15 @@ func (b *bench) startPeer(ctx context.Context, p *peer, s scenario, patient bool
 		return nil, err
 	}
 	c.admin, c.socket = at.admin, at.socket
-	if !s.way.tunnel {
-		return c, nil
-	}
-	tunnel, err := b.startTunnel(ctx, c)
-	if err != nil {
-		c.stop()
-	}
-	return tunnel, err
+	return c, nil
 }
 
-// serversOf returns the servers of the proxy in the scenario s.
-func (b *bench) serversOf(s scenario) []*process {
-	if s.way.servers {
-		return b.secured
-	}
-	return b.servers
-}
-
-// startServers starts serverCount memcached servers on the given CPUs, with additional arguments.
-func (b *bench) startServers(ctx context.Context, cpus []int, more ...string) (servers []*process, err error) {
+// startServers starts serverCount memcached servers on the given CPUs.
+func (b *bench) startServers(ctx context.Context, cpus []int) (servers []*process, err error) {
 	ports, err := freePorts(serverCount)
 	for i := 0; i < len(ports) && err == nil; i++ {
 		var server *process
-		if server, err = b.startServer(ctx, ports[i], cpus, more...); err == nil {
+		if server, err = b.startServer(ctx, ports[i], cpus); err == nil {
 			servers = append(servers, server)
 		}
 	}
@@ -214,8 +185,8 @@ func (b *bench) startServers(ctx context.Context, cpus []int, more ...string) (s
 }
 
 // startServer starts a memcached with one worker thread.
-func (b *bench) startServer(ctx context.Context, port int, cpus []int, more ...string) (*process, error) {
-	args := append([]string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", "1", "-m", "1024", "-I", "2m", "-c", "12000", "-b", "4096"}, more...)
+func (b *bench) startServer(ctx context.Context, port int, cpus []int) (*process, error) {
+	args := []string{"-l", "127.0.0.1", "-p", strconv.Itoa(port), "-U", "0", "-t", "1", "-m", "1024", "-I", "2m", "-c", "12000", "-b", "4096"}
 	if os.Getuid() == 0 {
 		args = append(args, "-u", "root")
 	}

@@ -71,9 +71,8 @@ type process struct {
 	*exec.Cmd
 	name   string
 	port   int
-	admin  int      // port of the admin interface, if the process is Ringside
-	behind *process // Ringside behind this tunnel, which is stopped with it; nil: this is no tunnel
-	socket string   // path of the unix socket for the load; empty: the load connects to the TCP port
+	admin  int    // port of the admin interface, if the process is Ringside
+	socket string // path of the unix socket for the load; empty: the load connects to the TCP port
 	output lastWords
 	ended  chan struct{} // closed when the process has ended
 }
@@ -123,9 +122,6 @@ func (s *starter) spawn(ctx context.Context, name string, cmd *exec.Cmd, port in
 func (c *process) stop() {
 	_ = c.Process.Kill() // the process may have ended already
 	<-c.ended
-	if c.behind != nil {
-		c.behind.stop()
-	}
 }
 
 func stop(all []*process) {

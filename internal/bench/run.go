@@ -160,7 +160,7 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario) (run, error) {
 		return run{}, err
 	}
 	defer target.stop()
-	got, err := b.load(ctx, target, b.serversOf(s), s, b.Window)
+	got, err := b.load(ctx, target, b.servers, s, b.Window)
 	if err != nil {
 		return run{}, target.blame(err)
 	}
@@ -182,12 +182,6 @@ func (b *bench) load(ctx context.Context, target *process, servers []*process, s
 	if target != nil {
 		pids = append(pids, strconv.Itoa(target.Process.Pid))
 		to = []string{"-addr", target.addr()}
-		if target.behind != nil {
-			pids = append(pids, strconv.Itoa(target.behind.Process.Pid))
-		}
-		if s.way.clients {
-			to = append(to, "-ca", b.cert)
-		}
 		if target.socket != "" {
 			to = []string{"-addr", "unix:" + target.socket}
 		}
@@ -218,10 +212,6 @@ func (b *bench) load(ctx context.Context, target *process, servers []*process, s
 	}
 	if err := json.Unmarshal(out.Bytes(), &result); err != nil {
 		return result, fmt.Errorf("the load's result: %w", err)
-	}
-	if target != nil && target.behind != nil && len(result.Processes) > 1 {
-		result.Processes[1] = together(result.Processes[0], result.Processes[1])
-		result.Processes = result.Processes[1:]
 	}
 	return result, nil
 }

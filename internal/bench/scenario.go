@@ -19,7 +19,6 @@ type scenario struct {
 
 	replicas bool // Ringside keeps two replicas of each key, so that its total cost cannot be compared with that of direct clients
 	socket   bool // the load connects to the proxy over a unix socket
-	way      way  // which connections use TLS; the zero way: none
 	filled   bool // the keys are already written, so the load does not write them first
 }
 

@@ -105,7 +105,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 		tree{"distribution": "ketama-points", "points": 100})
 	pool("failover", tree{"mode": "fail_fast"}, tree{"mode": "rehash"}, tree{"consistency": "strict"}, tree{"consistency": "relaxed"},
 		tree{"after_failures": 1}, tree{"eject_after": tree{"refused": "50ms", "silent": "1s", "restart": "2s"}}, tree{"substitute_ttl": "10s"},
-		tree{"ping": "100ms", "lease": "1s"}, tree{"ping": "200ms"}, tree{"lease": "3s"}, tree{"on_rejoin": "warm"}, tree{"on_rejoin": "hold", "hold": "1s"}, tree{"wait": "300ms"}, tree{"wait": off})
+		tree{"ping": "100ms", "lease": "1s"}, tree{"ping": "200ms"}, tree{"lease": "3s"}, tree{"on_rejoin": "warm"}, tree{"wait": "300ms"}, tree{"wait": off})
 	add("pools.*.failover", tree{"mode": "gutter", "gutter": "spare"}, tree{"mode": "gutter", "gutter": "spare", "consistency": "strict"})
 	add("pools.*.servers[].name", "alpha", "beta", "gamma")
 	add("pools.*.servers[].weight", 1, 2, 3)

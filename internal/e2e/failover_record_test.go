@@ -130,12 +130,12 @@ func TestFailoverWithoutFlush(t *testing.T) {
 // instance must not read from that server, because its values are old.
 func TestFailoverStart(t *testing.T) {
 	eachKind(t, moving, func(t testing.TB, driver string, k kind) {
-		k.consistency += ", on_rejoin: hold, hold: 1h"
 		o := startOuting(t, driver, 1, k, startLasting(t, 3))
 		at := owners(t, o.servers, o.kept)
 		const gone = 1
 		o.servers[gone].leave(t)
 		o.allSay(t, serverName(gone), "OUT")
+		o.ringsides[0].steer(t, "POST", "/control/servers/"+serverName(gone)+"/drain?pool=main", "")
 		o.calm(t, 50)
 		client := dial(t, o.ringsides[0].address)
 		var moved []string

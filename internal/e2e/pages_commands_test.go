@@ -62,8 +62,6 @@ var shownCommands = []shownCommand{
 	{command: "apt install ./ringside_NUMBER_amd64.deb", place: "it would install on this machine; TestDebianPackage unpacks the package, and TestRelease of deploy/release checks it"},
 	{command: "tar xzf ringside_NUMBER_linux_amd64.tar.gz", place: "TestRelease of deploy/release unpacks the archives"},
 	{command: "go run ./cmd/ringbench run -scenarios ac -also 'near=bin/ringside routes: [{pool: main, near: {keys: all}}]'", place: "it needs an idle machine; TestRun of cmd/ringbench"},
-	{command: "go run ./cmd/ringbench hop", place: "it needs an idle machine; TestHop of cmd/ringbench"},
-	{command: "go run ./cmd/ringbench tls", place: "it needs minutes; TestTLS of cmd/ringbench"},
 	{command: "go mod edit -replace ringside=../ringside", place: "TestRename of deploy/release builds a program that imports the recipes"},
 	{command: "go get ringside/recipes", place: "as the line before"},
 	{command: "go test ./recipes/... -run Seeds -v", place: "it is a test"},

@@ -162,7 +162,7 @@ var promises = []scenario{
 	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: table.Gutter, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
 	{name: "strict, flush refused", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, denies: true, faults: unhung, count: 3, exact: true},
-	{name: "strict, held and drained", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Hold, faults: drained, count: 3, exact: true},
+	{name: "strict, drained", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, faults: drained, count: 3, exact: true},
 	{name: "strict, bad records, proxies cut off", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"garble", "lose", "alone", "alone", "links", "hang"}, count: 5, exact: true},
 	{name: "strict, split", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"split"}, count: 2, exact: true},
 	{name: "strict beside relaxed", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, unlike: true, aimed: true, faults: []string{"drain at the last"}, count: 3, exact: true},

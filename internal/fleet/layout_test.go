@@ -109,7 +109,7 @@ func (s *sidecar) table() *table.Table {
 		p.From, p.Former = pool("main", first, f.servers, f.gone).List(), "former"
 	}
 	p.Failover = table.Failover{Mode: f.mode, SubstituteTTL: 10 * time.Minute, Settings: health.Settings{
-		Strict: f.strict, OnRejoin: f.rejoin, Hold: 2 * time.Second, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
+		Strict: f.strict, OnRejoin: f.rejoin, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
 	if p.Resize != table.ResizePlain && !f.ablate.items {

@@ -228,7 +228,7 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 		t.Pools = append(t.Pools, p)
 	}
 	main, spare, far := t.Pools[0], t.Pools[1], t.Pools[2]
-	settings := health.Settings{Strict: d.strict, OnRejoin: d.rejoin, Hold: 2 * time.Second,
+	settings := health.Settings{Strict: d.strict, OnRejoin: d.rejoin,
 		EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, AfterFailures: 3}
 	for _, p := range t.Pools {

@@ -128,6 +128,9 @@ func (c *conn) send() error {
 func (c *conn) execute() bool {
 	r := &c.req
 	switch meta := r.Dialect == wire.Meta; {
+	case meta && c.node.options.Old: // the next command begins after the line, even if that is a value
+		c.at, r.Swallow = len(c.in)-len(c.text)+bytes.IndexByte(c.text, '\n')+1, 0
+		c.reply("ERROR")
 	case r.Op == wire.Quit:
 		return false
 	case r.Op == wire.Bad && bytes.HasPrefix(r.Answer, []byte(forOperators)), r.Op == wire.Memlimit:

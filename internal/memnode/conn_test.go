@@ -250,3 +250,18 @@ func FuzzConn(f *testing.F) {
 		}
 	})
 }
+
+// TestOld tests a node without meta commands. A value of a meta command is the next command.
+func TestOld(t *testing.T) {
+	n, err := New(Options{Old: true, Version: "1.4.25"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, got := n.Line(), ""
+	for _, part := range []string{"version\r\nms k 9\r\nflu", "sh_all\r\nmn\r\nget k\r\n"} {
+		got += string(l.Do([]byte(part)))
+	}
+	if want := "VERSION 1.4.25\r\nERROR\r\nOK\r\nERROR\r\nEND\r\n"; got != want {
+		t.Errorf("%q instead of %q", got, want)
+	}
+}

@@ -78,6 +78,7 @@ type Options struct {
 	MaxItem     int              // largest item in bytes, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
 	MaxConns    int              // greatest number of open connections; default 1024. Further connections get an error and are closed
 	Version     string           // the version in replies to version and stats; default "1.6.18"
+	Old         bool             // the node has no meta commands, as before 1.6
 	Now         func() time.Time // clock of the node, safe for concurrent use; default time.Now. Tests replace it to make items expire
 }
 

@@ -39,11 +39,11 @@ type Endpoint struct {
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	ready  bool          // the endpoint has sent a reply that the driver has not read
 
-	names     []string   // the names in the certificate of a client; nil: it has none
-	version   string     // the version that a server reports; empty: Harness.Release
-	itemSize  string     // the item_size_max that a server reports; empty: it does not report one
-	noCas     bool       // a server reports that it has no cas
-	OldServer *OldServer // a server of an old release, which replies to all requests; nil: the file has the replies
+	names    []string                     // the names in the certificate of a client; nil: it has none
+	version  string                       // the version that a server reports; empty: Harness.Release
+	itemSize string                       // the item_size_max that a server reports; empty: it does not report one
+	noCas    bool                         // a server reports that it has no cas
+	Serve    func(requests []byte) []byte // a server that replies to all requests; nil: the file has the replies
 }
 
 // CertificateNames returns the names in the certificate of a client.
@@ -288,7 +288,7 @@ func (s *Harness) older(a *Endpoint) *Endpoint {
 	for ; len(name) > len(a.Name)+1; name = name[:len(name)-1] {
 		s.Endpoints[name] = s.Endpoints[name[:len(name)-1]]
 	}
-	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, itemSize: a.itemSize, noCas: a.noCas, OldServer: a.OldServer}
+	fresh := &Endpoint{Name: a.Name, loop: a.loop, Mode: a.Mode, version: a.version, itemSize: a.itemSize, noCas: a.noCas, Serve: a.Serve}
 	s.Endpoints[name], s.Endpoints[a.Name] = a, fresh
 	return fresh
 }
@@ -318,8 +318,8 @@ func (s *Harness) Send(a *Endpoint) {
 		sent = ownOpaques.ReplaceAll(sent, nil)
 	}
 	a.Got.Write(sent)
-	if a.OldServer != nil {
-		if answer := a.OldServer.Serve(a.Got.Next(a.Got.Len())); a.Mode != "silent" && len(answer) > 0 {
+	if a.Serve != nil {
+		if answer := a.Serve(a.Got.Next(a.Got.Len())); a.Mode != "silent" && len(answer) > 0 {
 			e.Bytes(a.Link, answer)
 		}
 		return

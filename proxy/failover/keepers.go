@@ -161,7 +161,7 @@ func newAgent(pool *table.Pool, stays bool) *Agent {
 		w.print += " " + g.Place.Fingerprint
 	}
 	if w.failover.Stays = stays; stays {
-		w.failover.OnRejoin, w.failover.Hold = health.Flush, 0
+		w.failover.OnRejoin = health.Flush
 	}
 	w.failover.Gutter, w.failover.Wait = nil, 0 // a reload creates another Gutter with the same servers, and the keeper does not depend on how long writes wait
 	return w

@@ -155,10 +155,9 @@
 //   - Overrides by operators are stored in the record with a counter, so the last one
 //     wins at every proxy. Down makes a server suspect only at the proxy that received
 //     the command; the others follow when they read LEAVING. Drain and Down skip the
-//     vote and EjectAfter, but not WAIT. Restore also ends a Hold.
+//     vote and EjectAfter, but not WAIT.
 //   - OnRejoin Warm ends when a proxy sees that the server itself answers 90 % of at
-//     least 100 reads, or after 60 s. Hold counts from when this proxy saw the server
-//     OUT.
+//     least 100 reads, or after 60 s.
 //   - A server rejoins only if no majority of the proxies reports that it can't reach
 //     it.
 //   - The record that is written right after a flush still says RETURN. WARM is

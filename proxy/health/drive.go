@@ -209,9 +209,6 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 	if e.n == was.n && e.renamed == was.renamed {
 		return
 	}
-	if e.n/phases != was.n/phases {
-		s.restored = false
-	}
 	if s.since = now; PhaseOf(was.n) != Leaving || PhaseOf(e.n) != Out { // else the reason for which it leaves remains
 		s.why = why
 	}
@@ -476,7 +473,6 @@ func (k *Keeper) relieved(i int) bool {
 // describes the reason for operators, in the field step.
 func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 	s := &k.servers[i]
-	held := s.since + int64(k.set.Hold)
 	switch {
 	case s.override() != Restore:
 		s.step = "stays out, by an operator"
@@ -488,8 +484,6 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		s.step = "stays out: an instance had no such server in the pool some seconds ago"
 	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
-	case k.set.OnRejoin == Hold && !s.restored && now < held:
-		s.step, s.until = "next: RETURN, after its hold", held
 	default:
 		switch opinion := k.countVotes(i, now); {
 		case opinion == rejected:
@@ -526,7 +520,6 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 			return errFew
 		}
 	}
-	s.restored = o == Restore && !k.present(i)
 	s.stranger = s.stranger && o != Restore
 	e := s.entry.overridden(o)
 	if o != Restore && k.present(i) {

@@ -165,7 +165,6 @@ type suspicion struct {
 	suspectWhy   string
 	suspectSince int64
 	down         bool // an operator took the server down at this proxy, so it stays suspect
-	restored     bool // an operator restored the server at this proxy, so OnRejoin Hold does not apply
 	refused      refusal
 	saidAt       int64 // when this proxy last published that the server refuses its connections
 	soft         int   // consecutive pings without a reply

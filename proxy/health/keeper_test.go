@@ -363,26 +363,6 @@ func TestServerThatRefusesTheFlush(t *testing.T) {
 	}
 }
 
-func TestHold(t *testing.T) {
-	w := whole(t, 1, 3, Settings{OnRejoin: Hold, Hold: time.Minute})
-	w.cutAll(0, true)
-	w.until(0, Out)
-	w.cutAll(0, false)
-	w.stays(0, Out, 59*sec)
-	w.until(0, In)
-	w.cutAll(0, true)
-	w.until(0, Out)
-	w.cutAll(0, false)
-	w.run(w.now + 5*sec)
-	if err := w.give(0, 0, Restore); err != nil {
-		t.Fatal(err)
-	}
-	w.run(w.now + 15*sec)
-	if w.phase(0, 0) != In {
-		t.Errorf("restored by an operator: %v, %s", w.phase(0, 0), w.proxies[0].k.Verdict(0).Step)
-	}
-}
-
 func TestWarm(t *testing.T) {
 	w := whole(t, 1, 3, Settings{OnRejoin: Warm})
 	p := w.proxies[0]

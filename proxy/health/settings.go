@@ -16,8 +16,7 @@ type Settings struct {
 	Lease         time.Duration // duration of the lease that a good ping grants
 	Request       time.Duration // timeout of a request to a server
 	OnRejoin      OnRejoin
-	Stays         bool          // the keys of a failed server do not move to other servers, so a server is only ejected while the server list changes: see Keeper.ejects
-	Hold          time.Duration // how long OnRejoin Hold keeps a server out
+	Stays         bool // the keys of a failed server do not move to other servers, so a server is only ejected while the server list changes: see Keeper.ejects
 }
 
 // goodPings is the number of consecutive good pings after which a server is not suspect any more,
@@ -52,7 +51,6 @@ type OnRejoin uint8
 const (
 	Flush OnRejoin = iota // the server serves its keys as soon as it is flushed
 	Warm                  // after the flush, reads that miss on the server read from the substitute server, until the hit rate is high
-	Hold                  // the server stays out for Settings.Hold before it rejoins
 )
 
-func (r OnRejoin) String() string { return [...]string{"flush", "warm", "hold"}[r] }
+func (r OnRejoin) String() string { return [...]string{"flush", "warm"}[r] }

@@ -3,23 +3,54 @@ package upstream_test
 // Ringside with a memcached that is older than the meta commands.
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
+	"ringside/internal/memnode"
 	"ringside/proxy/conversation"
 )
 
-// oldStage returns a harness with an OldServer as s1.
-func oldStage(t *testing.T, script ...string) (*conversation.Harness, *conversation.OldServer) {
-	s, o := conversation.New(t), conversation.NewOldServer()
+// oldServer behaves like memcached 1.4.25. It replies to an unknown command with one ERROR, and
+// parses the next line as the next command. So it parses the data block of an ms as commands, as the
+// real server does.
+type oldServer struct {
+	*memnode.Line
+	got     []byte
+	unknown int // number of unknown commands that the server has received
+}
+
+func newOldServer(t *testing.T) *oldServer {
+	n, err := memnode.New(memnode.Options{Version: "1.4.25", Old: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &oldServer{Line: n.Line()}
+}
+
+func (o *oldServer) serve(more []byte) []byte {
+	o.got = append(o.got, more...)
+	answer := o.Do(more)
+	o.unknown += bytes.Count(answer, []byte("ERROR\r\n"))
+	return answer
+}
+
+// flushed reports whether a flush_all was executed.
+func (o *oldServer) flushed() bool {
+	return !bytes.Contains(o.Do([]byte("stats\r\n")), []byte("STAT cmd_flush 0\r\n"))
+}
+
+// oldStage returns a harness with an oldServer as s1.
+func oldStage(t *testing.T, script ...string) (*conversation.Harness, *oldServer) {
+	s, o := conversation.New(t), newOldServer(t)
 	s.Quiet = true
 	for _, line := range script {
 		s.Line(line)
 	}
 	s.Begin()
-	s.Endpoint("s1").OldServer = o
+	s.Endpoint("s1").Serve = o.serve
 	return s, o
 }
 
@@ -33,7 +64,7 @@ func TestAttackOnOldServer(t *testing.T) {
 	for run := range 20 {
 		random := rand.New(rand.NewPCG(uint64(run), 9))
 		s, o := oldStage(t, "pool main servers=s1")
-		o.Serve([]byte("set victim1 0 0 4\r\nmine\r\nset secret1 0 0 6\r\nsecret\r\n"))
+		o.Do([]byte("set victim1 0 0 4\r\nmine\r\nset secret1 0 0 6\r\nsecret\r\n"))
 		bad := ""
 		for range 50 {
 			block := blocks[random.IntN(len(blocks))]
@@ -56,8 +87,8 @@ func TestAttackOnOldServer(t *testing.T) {
 				break
 			}
 			s.Endpoint("c1").Got.Reset()
-			if o.Flushed > 0 || len(o.Unknown) > 0 {
-				bad = fmt.Sprintf("after %q the server was flushed %d times and did not know %q", attack, o.Flushed, o.Unknown)
+			if o.flushed() || o.unknown > 0 {
+				bad = fmt.Sprintf("after %q the server was flushed: %t, and did not know %d commands", attack, o.flushed(), o.unknown)
 				break
 			}
 			if random.IntN(10) == 0 {
@@ -78,22 +109,25 @@ func TestAttackOnOldServer(t *testing.T) {
 // a server has no meta commands without sending it one, and still detect when that server
 // hangs.
 func TestKeeperOfOldServer(t *testing.T) {
-	s, o := conversation.New(t), conversation.NewOldServer()
+	s, servers := conversation.New(t), map[string]*oldServer{}
 	s.Quiet, s.RunKeepers = true, true
 	s.Line("pool main servers=s1,s2,s3 failover=rehash request=100ms")
 	f := &s.Pools["main"].Failover
 	f.AfterFailures, f.EjectAfter.Silent, f.Ping, f.Lease, f.Request = 3, time.Second, 200*time.Millisecond, time.Second, 100*time.Millisecond
-	s.Endpoints["s1"] = &conversation.Endpoint{Name: "s1", OldServer: o}
-	s.Endpoints["s2"], s.Endpoints["s3"] = &conversation.Endpoint{Name: "s2", OldServer: conversation.NewOldServer()}, &conversation.Endpoint{Name: "s3", OldServer: conversation.NewOldServer()}
+	for _, name := range []string{"s1", "s2", "s3"} {
+		servers[name] = newOldServer(t)
+		s.Endpoints[name] = &conversation.Endpoint{Name: name, Serve: servers[name].serve}
+	}
 	s.Begin()
 	s.Line("wait 3s")
 	w := s.Engine.Agents[0]
 	for i, name := range []string{"s1", "s2", "s3"} {
-		if v := w.Keeper.Verdict(i); v.Suspect || v.N != 0 || s.Endpoints[name].OldServer.Commands["version"] < 5 {
-			t.Errorf("%s: %+v, after %v", name, v, s.Endpoints[name].OldServer.Commands)
+		o := servers[name]
+		if v := w.Keeper.Verdict(i); v.Suspect || v.N != 0 || bytes.Count(o.got, []byte("version\r\n")) < 5 || o.unknown > 0 {
+			t.Errorf("%s: %+v, %d unknown commands, after %q", name, v, o.unknown, o.got)
 		}
-		if o := s.Endpoints[name].OldServer; len(o.Unknown) > 0 || len(o.Items) > 0 {
-			t.Errorf("%s was sent %q and has %v", name, o.Unknown, o.Items)
+		if !bytes.Contains(o.Do([]byte("stats\r\n")), []byte("STAT curr_items 0\r\n")) {
+			t.Errorf("%s has items, after %q", name, o.got)
 		}
 	}
 	if n := w.Events[[2]string{"", "suspect-only"}]; n != 1 {
@@ -101,8 +135,8 @@ func TestKeeperOfOldServer(t *testing.T) {
 	}
 	s.Line("c1 > ms a1 9\\r\\nflush_all\\r\\nmg a1 v")
 	s.Line("wait 2ms")
-	if got := s.Endpoint("c1").Got.String(); got != "HD\r\nVA 9\r\nflush_all\r\n" || o.Flushed > 0 {
-		t.Errorf("%q, flushed %d times", got, o.Flushed)
+	if got := s.Endpoint("c1").Got.String(); got != "HD\r\nVA 9\r\nflush_all\r\n" || servers["s1"].flushed() {
+		t.Errorf("%q, flushed: %t", got, servers["s1"].flushed())
 	}
 	s.Endpoint("s2").Mode = "silent"
 	s.Line("wait 3s")

@@ -26,11 +26,10 @@ type client struct {
 type conn struct {
 	id, fd int // index of the connection, and its file descriptor; fd -1: not connected
 	check  checker
-	out    []byte  // bytes of requests that are to be sent
-	sent   int     // number of bytes of out that were sent already
-	part   []byte  // incomplete line that was read; its end is not read yet
-	full   bool    // true if the socket accepts no more bytes now; epoll reports when it does
-	secret *secret // TLS of the connection; nil: none
+	out    []byte // bytes of requests that are to be sent
+	sent   int    // number of bytes of out that were sent already
+	part   []byte // incomplete line that was read; its end is not read yet
+	full   bool   // true if the socket accepts no more bytes now; epoll reports when it does
 }
 
 // connect starts to connect to the address a. If `from` is not nil, it is the local address of the
@@ -63,31 +62,19 @@ func connect(a at, from unix.Sockaddr) (fd int, err error) {
 
 // flush sends bytes of c.out until the socket accepts no more.
 func (c *conn) flush() error {
-	if c.secret != nil {
-		return c.flushSecret()
-	}
-	n, err := c.write(c.out[c.sent:])
-	if c.sent += n; c.sent == len(c.out) {
-		c.out, c.sent = c.out[:0], 0
-	}
-	return err
-}
-
-// write sends b until the socket accepts no more, which c.full then says.
-func (c *conn) write(b []byte) (sent int, err error) {
-	for sent < len(b) {
-		n, err := unix.Write(c.fd, b[sent:])
+	for c.sent < len(c.out) {
+		n, err := unix.Write(c.fd, c.out[c.sent:])
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.EAGAIN):
 			c.full = true
-			return sent, nil
+			return nil
 		case err != nil:
-			return sent, fmt.Errorf("send: %w", err)
+			return fmt.Errorf("send: %w", err)
 		default:
-			sent += n
+			c.sent += n
 		}
 	}
-	c.full = false
-	return sent, nil
+	c.out, c.sent, c.full = c.out[:0], 0, false
+	return nil
 }

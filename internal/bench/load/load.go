@@ -33,7 +33,6 @@ package load
 
 import (
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -103,7 +102,6 @@ func (w Workload) check(b Bounds, t Target) error {
 		{w.Rate < 0 || w.Rate > 10e6, fmt.Sprintf("rate: %g a second, use 0 to 10000000", w.Rate)},
 		{w.Visit < 0 || w.Visit > 1000, fmt.Sprintf("requests of a visit: %d, use 0 (connections stay) to 1000", w.Visit)},
 		{w.Visit > 0 && (w.Depth > 1 || w.Keys > 1 || w.Rate > 0 || w.Lossy), "visits ask for one key after the other, as fast as they are answered"},
-		{t.CA != "" && (t.Addr == "" || strings.HasPrefix(t.Addr, "unix:") || w.Rate > 0), "TLS is for one address, IP:PORT, and without a rate"},
 		{t.Addr == "" && (w.Keys > 1 && w.Depth > 1 || w.Lossy), "servers are asked directly for several keys in one request at a time, and without losses"},
 		{b.Window <= 0 || b.Window > 24*time.Hour, fmt.Sprintf("duration: %v, use more than 0 and at most 24h", b.Window)},
 		{b.Warm < 0 || b.Warm > time.Hour, fmt.Sprintf("warm-up: %v, use 0 to 1h", b.Warm)},

@@ -6,9 +6,7 @@ package load
 
 import (
 	"bufio"
-	"crypto/tls"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -150,44 +148,6 @@ func TestLossyLoadGoesOn(t *testing.T) {
 	}
 	if l := got.Lost; l.Misses == 0 || l.Errors != 0 || got.Replies < got.Requests || len(got.Steps) != int(got.Seconds*10)+1 {
 		t.Errorf("an empty server that is being filled: %+v of %d replies", l, got.Replies)
-	}
-}
-
-// TestTLS tests clients with TLS: also with requests and replies that do not fit the buffers of a socket, and
-// with connections that come and go. A server of another CA ends the run.
-func TestTLS(t *testing.T) {
-	ca := testenv.NewCA(t, "ca")
-	roots, others := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.crt")
-	testenv.WriteFile(t, roots, ca.PEM)
-	testenv.WriteFile(t, others, testenv.NewCA(t, "other").PEM)
-	// memcached's own TLS may stop in the middle of a record: see secure.Conn.WriteToServer.
-	server, _ := memcached(t)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{ca.Named(t, "127.0.0.1").Certificate(t)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	testenv.ServeOn(t, l, func(client net.Conn) {
-		if behind, err := net.Dial("tcp", server.Addr); err == nil {
-			go func() { io.Copy(behind, client); behind.Close() }()
-			io.Copy(client, behind)
-		}
-	})
-	to := Target{Addr: l.Addr().String(), CA: roots}
-	for _, change := range []func(*Workload){
-		func(w *Workload) { w.Depth = 16 },
-		func(w *Workload) { w.Value, w.Count, w.Depth = 300<<10, 20, 2 },
-		func(w *Workload) { w.Reads, w.Visit = 100, 5 },
-	} {
-		work, bounds := base, short
-		bounds.Requests, bounds.Window = 100, time.Hour
-		change(&work)
-		if got, err := Run(t.Context(), to, work, bounds, nil); err != nil || got.Requests < 100 || got.Checked == 0 {
-			t.Errorf("%+v: %+v, %v", work, got, err)
-		}
-	}
-	to.CA = others
-	if _, err := Run(t.Context(), to, base, short, nil); err == nil || !strings.Contains(err.Error(), "unknown authority") {
-		t.Errorf("a server of another CA: %v", err)
 	}
 }
 

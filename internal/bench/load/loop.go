@@ -44,8 +44,7 @@ type loop struct {
 	window window
 
 	epoll, ticker int
-	tls           *secrecy // nil: connections are plain
-	aim                    // addresses of the servers, and the server of each key
+	aim           // addresses of the servers, and the server of each key
 	clients       []client
 	conns         []conn // the connections of all clients, one client after the other
 	buf           []byte
@@ -90,11 +89,6 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 	l := &loop{work: work, bounds: bounds, data: newData(work), buf: make([]byte, readBuffer), began: time.Now(), random: 2, epoll: -1, ticker: -1,
 		aim: aim{lanes: lanes}}
 	defer l.close()
-	if to.CA != "" {
-		if l.tls, err = newSecrecy(to.CA, lanes[0].host()); err != nil {
-			return Result{}, err
-		}
-	}
 	if to.Addr == "" {
 		l.owner = l.data.owners(to.Servers)
 	}
@@ -152,12 +146,7 @@ func (l *loop) open() (err error) {
 	}
 	l.window.firstTick = l.clock()
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: tickerEvent}
-	err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.ticker, &event)
-	if l.tls != nil && err == nil {
-		event.Fd = secretEvent
-		err = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.tls.event, &event)
-	}
-	if err != nil {
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, l.ticker, &event); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	return nil
@@ -188,9 +177,6 @@ func (l *loop) connected(k *client, server int) (c *conn, err error) {
 	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, c.fd, &event); err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if l.tls != nil {
-		l.tls.start(c)
-	}
 	return c, nil
 }
 
@@ -198,10 +184,6 @@ func (l *loop) connected(k *client, server int) (c *conn, err error) {
 func (k *client) disconnect() {
 	for i := range k.lanes {
 		if c := &k.lanes[i]; c.fd >= 0 {
-			if c.secret != nil && c.secret.ready {
-				c.secret.Close()
-				_ = c.flushSecret() // the other side may have closed already
-			}
 			unix.Close(c.fd)
 			c.fd, c.full = -1, false
 		}
@@ -211,9 +193,6 @@ func (k *client) disconnect() {
 func (l *loop) close() {
 	for i := range l.clients {
 		l.clients[i].disconnect()
-	}
-	if l.tls != nil {
-		unix.Close(l.tls.event)
 	}
 	for _, fd := range []int{l.epoll, l.ticker} {
 		if fd >= 0 {
@@ -225,11 +204,8 @@ func (l *loop) close() {
 // clock returns the nanoseconds since the loop began.
 func (l *loop) clock() int64 { return int64(time.Since(l.began)) }
 
-// These are values in an epoll event in place of the index of a connection.
-const (
-	tickerEvent = -1
-	secretEvent = -2
-)
+// tickerEvent is a value in an epoll event in place of the index of a connection.
+const tickerEvent = -1
 
 func (l *loop) run(ctx context.Context) error {
 	if l.bounds.NoFill {
@@ -248,12 +224,9 @@ func (l *loop) run(ctx context.Context) error {
 			return fmt.Errorf("epoll: %w", err)
 		}
 		for _, e := range events[:n] {
-			switch e.Fd {
-			case tickerEvent:
+			if e.Fd == tickerEvent {
 				err = errors.Join(ctx.Err(), l.tick())
-			case secretEvent:
-				err = l.handshakes()
-			default:
+			} else {
 				c := &l.conns[e.Fd]
 				k := l.clientOf(c)
 				if err = l.serve(k, c, e.Events); err != nil {
@@ -328,13 +301,8 @@ func (l *loop) serve(k *client, c *conn, ready uint32) error {
 
 func (l *loop) read(k *client, c *conn) error {
 	for {
-		buf, kept := l.buf, 0
-		if c.secret != nil {
-			buf = l.tls.buf
-		} else {
-			kept = copy(buf, c.part)
-		}
-		n, err := unix.Read(c.fd, buf[kept:])
+		kept := copy(l.buf, c.part)
+		n, err := unix.Read(c.fd, l.buf[kept:])
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -345,12 +313,7 @@ func (l *loop) read(k *client, c *conn) error {
 		case n == 0:
 			return fmt.Errorf("the other side closed with %d replies due", c.check.size)
 		}
-		if c.secret != nil {
-			err = l.decrypt(k, c, buf[:n])
-		} else {
-			err = l.receive(k, c, buf[:kept+n])
-		}
-		if err != nil || kept+n < len(buf) {
+		if err := l.receive(k, c, l.buf[:kept+n]); err != nil || kept+n < len(l.buf) {
 			return err
 		}
 	}

@@ -22,7 +22,6 @@ import (
 type Target struct {
 	Addr    string   // address of the target, IP:PORT or unix:/path; empty: the load sends each request to the server of its key
 	Servers []string // addresses of the servers, IP:PORT, if Addr is empty; keys are placed by ketama, as libmemcached and nutcracker do it
-	CA      string   // file with the CAs of the target, which speaks TLS; empty: it does not
 }
 
 // aim is a parsed Target: the addresses to connect to, and the server of each key.
@@ -52,12 +51,6 @@ func parseAt(text string) (at, error) {
 		return at{text, unix.AF_INET, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}, addr.Addr().IsLoopback()}, nil
 	}
 	return at{text: text, family: unix.AF_INET6, to: &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}}, nil
-}
-
-// host returns the host of the address; "" for a unix socket.
-func (a at) host() string {
-	addr, _ := netip.ParseAddrPort(a.text)
-	return addr.Addr().String()
 }
 
 // lanes returns the addresses to which each client connects: one address, or those of all servers.
