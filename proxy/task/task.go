@@ -43,7 +43,6 @@ type Task struct {
 	Asker    uint64         // ID of the client, whose commands on a key keep their order
 	Hash     uint64         // hash of Key, the same on all loops of the process
 	reads    bool           // the task changes nothing, so the client's other reads need not wait
-	inLine   bool           // the client's next command on the key waits for this task; used only by ClientLoop
 	held     int            // bytes that the task counts against limits.memory
 	load     *upstream.Conn // the connection that counts the request in TaskBytes until the client has its reply; nil: none does. Only ClientLoop may use it
 	loadSize int            // bytes that load counts
@@ -57,7 +56,8 @@ type Task struct {
 	failed  []unsentAsk // requests that were not sent, because there was no connection or the reply is known; the rule gets their outcomes next
 	Open    int         // number of asks without an outcome
 
-	ownRoom, keyRoom queue // room for the lines that the task begins: see Tasks.line
+	own room // the task's place in the line of its client's commands on the key; without a line, the client's next command does not wait for the task. Only ClientLoop may use it
+	key room // the task's place in the line of the writes to the key; only the loop in the field Loop may use it
 }
 
 // shared is the state of a task that several packages set.
@@ -150,13 +150,13 @@ func (e *Tasks) dispatch(t *Task) {
 	if v := t.Route.UnlearnedView(); v != nil {
 		if e.Now >= t.Deadline {
 			e.refuse(t, "the states of the servers are not known yet")
-			e.Unclaim(t, KeyLine(t.Hash))
+			e.Unclaim(t)
 		} else {
 			e.Park(t, t.Deadline, v.Gen)
 		}
 		return
 	}
-	if t.handler != nil && e.holdsKey(t) {
+	if t.handler != nil && t.holdsKey() {
 		t.handler.Handle(t)
 	} else {
 		t.Pass(e.Handlers[t.Route.Features])
