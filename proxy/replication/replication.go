@@ -405,7 +405,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			return
 		}
 	}
-	switch sent := t.AskWithin(limits, t.ClientDone, id, srv, line, guard); {
+	switch sent := t.AskParsed(limits, t.ClientDone, id, srv, line, guard); {
 	case sent:
 	case ask.Step == replicate.Forward:
 		r := &upstream.Result{Server: srv}
