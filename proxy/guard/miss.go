@@ -272,8 +272,8 @@ type leaving struct {
 }
 
 // leave cancels the leases of a client with a closed connection, and drops its Miss records. The
-// parameter `sets` has the sorted hashes of the keys for which a set of the client is in
-// progress. The records of these keys stay.
+// parameter `sets` has the sorted hashes of the keys for which a set, or another write, of the
+// client is in progress. The records of these keys stay.
 func (g *Guard) leave(p *clientState, sets []uint64) {
 	if p.held.Load() > 0 { // this check avoids a search through all waiting gets
 		g.endWaits(p)

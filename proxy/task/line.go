@@ -73,12 +73,8 @@ func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 }
 
 func (e *Tasks) follows(s *client.Session, rt *routing.Route, key []byte) bool {
-	return rt != nil && e.Works(s.ID, e.Loops.HashKey(key[len(rt.Strip):]))
+	return rt != nil && e.Lines[ownLine(s.ID, e.Loops.HashKey(key[len(rt.Strip):]))] != nil
 }
-
-// Works reports whether a task of a client on the key with this hash is running or waiting. A
-// client that has disconnected may still have some.
-func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
 // A Read is in no line. A later command of its client that changes the key must still wait for it.
 // So Session.Reads has the reads in flight, and a line counts those of its key with the reads of
@@ -201,10 +197,19 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether the client s has a command on the key with this hash that has no
-// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a Read.
-func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
-	return e.Works(s.ID, hash) || s.Reads != nil && e.openReads(s, hash) > 0
+// Writes returns the sorted hashes of the keys that commands of the client s may still change.
+func (e *Tasks) Writes(s *client.Session) (hashes []uint64) {
+	if s.Tasks == 0 {
+		return nil
+	}
+	of := ownLine(s.ID, 0).client
+	for name, l := range e.Lines {
+		if name.client == of && (l.alone != nil || len(l.queue) > 0) { // only a command that changes the key makes others wait
+			hashes = append(hashes, name.key)
+		}
+	}
+	slices.Sort(hashes)
+	return hashes
 }
 
 // ReleaseLine starts the client's next command on t's key although t has no reply yet. It does
