@@ -31,6 +31,7 @@
 //
 //	table                         key                scope        question
 //	task.Tasks.Lines              client, hash       loop         which commands on the key are in progress, or wait for each other?
+//	                                                              and which keys may a client still change that has left?
 //	client.Session.ReadsByKey     hash               client       the same for its reads without a task; only while it pipelines many
 //	guard.Guard.rebuilds          pool, key          loop         is a rebuild of the value expected, and which gets wait for it?
 //	guard.missTable.misses        pool, key, client  loop         which item has the client missed, so which one can its set replace?

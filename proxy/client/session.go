@@ -90,8 +90,8 @@ type Observer interface {
 	// client can have all the replies.
 	Followed(s *Session, x *Exchange)
 
-	// Gone is called when the client is gone.
-	Gone()
+	// Gone is called when the client s is gone.
+	Gone(s *Session)
 }
 
 // NewSession returns the session of a client that has just connected, with the number id.
@@ -394,7 +394,7 @@ func (s *Session) gone() {
 	s.drop()
 	s.Closed = true
 	if s.Companion != nil {
-		s.Companion.Gone()
+		s.Companion.Gone(s)
 	}
 	delete(s.e.Sessions, s)
 	if s.e.Debug {

@@ -6,7 +6,6 @@ package guard
 import (
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"sync/atomic"
 
 	"ringside/proxy/ablation"
@@ -63,7 +62,6 @@ type clientState struct {
 	followers atomic.Uint64 // number of requests that arrived before the client had the replies to all its earlier requests
 	held      atomic.Int64  // number of the client's gets that wait for a rebuild by another client
 	gone      atomic.Bool
-	sets      []uint64 // hashes of the keys of the client's sets in progress that may be rebuilds after a miss; used only by the client's loop
 }
 
 // Enroll attaches the client connection s to the task t of the exchange x. It must be called on
@@ -85,9 +83,6 @@ func (g *Guard) Enroll(s *client.Session, x *client.Exchange, t *task.Task) {
 	}
 	l.party, l.since, l.followers = p, x.Start, p.followers.Load()
 	l.many, l.quiet = x.Keys > 1, x.Quiet()
-	if t.Op.Stores() && (p.Expects(t.Hash) || g.InProgress(s, t.Hash)) {
-		p.addSet(t.Hash)
-	}
 	if x.Next != nil {
 		l.followers-- // the client's next request has arrived already, so the get counts as followed and does not wait
 	}
@@ -119,30 +114,12 @@ func (p *clientState) Followed(s *client.Session, x *client.Exchange) {
 	}
 }
 
-// addSet records a set in progress that may be the rebuild after a miss. hash is the hash of its
-// key.
-func (p *clientState) addSet(hash uint64) {
-	if len(p.sets) == cap(p.sets) {
-		if p.dropSets(); len(p.sets) > cap(p.sets)/2 { // with many entries left, p.sets grows: otherwise dropSets would run again after few sets
-			p.sets = slices.Grow(p.sets, cap(p.sets))
-		}
-	}
-	p.sets = append(p.sets, hash)
-}
-
-// dropSets removes from p.sets the keys for which the client has no command in progress.
-func (p *clientState) dropSets() {
-	p.sets = slices.DeleteFunc(p.sets, func(hash uint64) bool { return !p.g.Works(p.ID, hash) })
-}
-
-// Gone cancels the leases of the client, because its connection is closed. Commands that the
+// Gone cancels the leases of the client s, because its connection is closed. Commands that the
 // client has sent before still run, so a set in progress still counts as the rebuild after its
 // miss.
-func (p *clientState) Gone() {
+func (p *clientState) Gone(s *client.Session) {
 	p.gone.Store(true)
-	p.dropSets()
-	slices.Sort(p.sets)
-	sets := p.sets
+	sets := p.g.Writes(s)
 	p.g.EachLoop(func(g *Guard) { g.leave(p, sets) })
 }
 

@@ -176,7 +176,7 @@ func (l *rule) rebuild(t *task.Task) bool {
 		m.waiting = append(m.waiting, t)
 	case Refuse:
 		if m != nil {
-			l.came(m.Win, false)
+			l.came(m.Win, refused)
 		}
 		l.Learned.Count(stats.GuardVoid)
 		l.say(t, wire.NotStored)
@@ -198,7 +198,7 @@ func (l *rule) rebuilt(t *task.Task, r *upstream.Result) {
 		l.tooLate(t, wire.Exists)
 	default:
 		s := itemOf(r)
-		l.came(b.Win, true)
+		l.came(b.Win, filled)
 		if b.Wins {
 			l.Learned.Count(stats.GuardFill)
 			l.Learned.Rebuilt(time.Duration(l.g.Now - b.At))
@@ -236,18 +236,17 @@ func (l *rule) refuse(t *task.Task) {
 	}
 }
 
-// came records that a set of the key has arrived, even if it is not stored. So the key no longer
-// counts as one that clients never fill. w is the lease of the miss before the set.
-func (l *rule) came(w *leaseRecord, stored bool) {
+// came records that a set of the key has arrived. w is the lease of the miss before the set.
+func (l *rule) came(w *leaseRecord, f fill) {
 	w.End(true)
-	l.g.rebuilds.Filled(l.key, stored)
+	l.fill = f
 }
 
 // tooLate ends a set after a miss that was not stored, because the item had changed (k is Exists) or was
 // gone. If the rebuild took longer than the lease, the guard learns a longer lease.
 func (l *rule) tooLate(t *task.Task, k wire.Kind) {
 	b := l.bound
-	l.came(b.Win, false)
+	l.came(b.Win, refused)
 	if k == wire.Exists {
 		l.Learned.Count(stats.GuardExists)
 	} else {
@@ -273,8 +272,8 @@ type leaving struct {
 }
 
 // leave cancels the leases of a client with a closed connection, and drops its Miss records. The
-// parameter `sets` has the sorted hashes of the keys for which a set of the client is in
-// progress. The records of these keys stay.
+// parameter `sets` has the sorted hashes of the keys for which a set, or another write, of the
+// client is in progress. The records of these keys stay.
 func (g *Guard) leave(p *clientState, sets []uint64) {
 	if p.held.Load() > 0 { // this check avoids a search through all waiting gets
 		g.endWaits(p)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"time"
 
+	"ringside/proxy/link"
 	"ringside/proxy/routing"
 )
 
@@ -51,14 +52,33 @@ func (g *Guard) rebuildOf(key string) *rebuild {
 	return s
 }
 
-// Filled records that a set of the key has arrived, so the key does not count as one that clients never
-// fill. If a server has stored the value, the rebuild has ended.
-func (n rebuilds) Filled(key string, stored bool) {
-	if s := n[key]; s != nil {
-		if s.strikes = (strikes{}); stored {
-			s.holder, s.since = "", 0
-		}
-		n.tidy(key, s)
+// fill says whether a command was a set, so that the key does not count as one that clients never fill.
+type fill uint8
+
+const (
+	noSet   fill = iota
+	refused      // a set has arrived, and was not stored
+	filled       // a server has stored the value of a set, so the rebuild has ended
+)
+
+// wrote records the end of a write of the key. The poll of the key starts at once, because the write may
+// have changed the key.
+func (g *Guard) wrote(key string, f fill) {
+	s := g.rebuilds[key]
+	if s == nil {
+		return
+	}
+	if f != noSet {
+		s.strikes = strikes{}
+	}
+	if f == filled {
+		s.holder, s.since = "", 0
+	}
+	if q := s.poll; q == nil {
+		g.rebuilds.tidy(key, s)
+	} else if q.again = true; !q.asking {
+		q.nextAt = g.Now
+		g.Soon(link.GuardTimer)
 	}
 }
 

@@ -68,6 +68,7 @@ type rule struct {
 	left    int64  // of the item that an incr or decr finds: its time to live, in seconds
 	created bool   // the incr or decr creates its item
 
+	fill  fill      // of a write: what it says about the rebuild of the value
 	bound *boundSet // a set of this command that was sent with the cas that an earlier miss has seen; nil: none
 }
 
@@ -196,7 +197,7 @@ func (l *rule) broken(t *task.Task, r *upstream.Result) {
 // server is in RETURN, end deletes the older item on that server. It also checks that all instances
 // see the write.
 func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
-	l.g.wake(l.key)
+	l.g.wrote(l.key, l.fill)
 	if l.kind = k; r == nil {
 		l.kept.Bytes = nil
 	} else {

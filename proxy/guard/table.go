@@ -158,7 +158,7 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	switch {
 	case m.N == 0:
 		t.drop(m)
-	case t.misses[m.key] == m:
+	case !m.dropped:
 		t.relink(m)
 	}
 	return waiting
@@ -211,9 +211,10 @@ func (t *missTable) disown(m *Miss) {
 
 // drop removes the Miss record m from the table.
 func (t *missTable) drop(m *Miss) {
-	if t.misses[m.key] != m {
+	if m.dropped {
 		return
 	}
+	m.dropped = true
 	t.visits++
 	delete(t.misses, m.key)
 	t.unlink(m)

@@ -268,19 +268,6 @@ func (q *poll) endAll() {
 	}
 }
 
-// wake makes the poll of a key start at once, because a command has just changed the key.
-func (g *Guard) wake(key string) {
-	s := g.rebuilds[key]
-	if s == nil || s.poll == nil {
-		return
-	}
-	s.poll.again = true
-	if !s.poll.asking {
-		s.poll.nextAt = g.Now
-		g.Soon(link.GuardTimer)
-	}
-}
-
 // endWaits ends the waits of all gets of a client, because its connection is closed or it has
 // sent another request.
 func (g *Guard) endWaits(p *clientState) {

@@ -118,7 +118,7 @@ func (l *rule) lookAfter(t *task.Task, r *upstream.Result) {
 func (l *rule) byToken(t *task.Task) {
 	t.Rule = l
 	t.Step(t.Raw, func(r *upstream.Result, token task.Token) {
-		l.g.wake(l.key)
+		l.g.wrote(l.key, noSet)
 		if hasChanged(t, r.Reply.Kind) {
 			l.knows(Changed)
 		}
@@ -302,7 +302,7 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 		l.cancelBound()
 		l.release(Refused, 0, upstream.ConnEpoch{})
 		l.g.rebuildOf(l.key).Add(Unfilled+1, l.RouteGuard, l.g.Now)
-		l.g.wake(l.key)
+		l.g.wrote(l.key, noSet)
 	}
 	if !l.answered(t, r) {
 		return
@@ -312,7 +312,7 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 		l.rebuilt(t, r)
 	case l.wrote:
 		if l.knows(Changed); t.Op == wire.Set {
-			l.g.rebuilds.Filled(l.key, true)
+			l.fill = filled
 		}
 		l.reply(t, r)
 	case l.mode == 'E' && k == wire.NotStored || t.Op == wire.Cas && k == wire.Exists: // perhaps the item is a placeholder

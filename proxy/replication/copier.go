@@ -24,7 +24,7 @@ const (
 func (e *Replicator) repair(t *task.Task, hash uint64, from, to replica, overwrite bool) {
 	switch {
 	case t.Route.Copies.RepairRate == 0:
-	case e.LineFull(task.KeyLine(hash)) || !to.hasRoom(e, maxCopies):
+	case e.KeyFull(hash) || !to.hasRoom(e, maxCopies):
 		e.Count.RepairsDropped++
 	default:
 		e.Count.Repairs++
@@ -71,7 +71,7 @@ func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, t
 	t := e.ownTask(rt, key, hash, c)
 	e.Copying++
 	to.tokens--
-	if e.Claim(t, task.KeyLine(t.Hash)) {
+	if e.Claim(t) {
 		t.Run(0, nil)
 	}
 }

@@ -87,7 +87,7 @@ func (w *weighing) proceed(t *task.Task) {
 	switch {
 	case t.Open > 0 || w.c.weighed:
 	case t.ClientDone:
-		w.c.e.Unclaim(t, task.KeyLine(t.Hash))
+		w.c.e.Unclaim(t)
 	default:
 		w.c.weighed = true
 		t.Rule = w.c

@@ -207,7 +207,7 @@ func (e *Replicator) rebind(t *task.Task) bool {
 		}
 	}
 	t.Fail(client.Reconfigured, stats.Unavailable)
-	e.Unclaim(t, task.KeyLine(t.Hash))
+	e.Unclaim(t)
 	return false
 }
 

@@ -138,12 +138,12 @@ func (e *Replicator) Handle(t *task.Task) {
 	if e.handover != nil && !e.rebind(t) {
 		return
 	}
-	if c.writes && !e.Claim(t, task.KeyLine(t.Hash)) {
+	if c.writes && !e.Claim(t) {
 		return // another command has claimed the key: Handle is called again when t is first in the line of the key
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
-		e.Unclaim(t, task.KeyLine(t.Hash))
+		e.Unclaim(t)
 		return
 	}
 	if takesOwn {
@@ -157,14 +157,14 @@ func (e *Replicator) Handle(t *task.Task) {
 	c.replicas = e.copiesOf(c.room.replicas[:0], t.Route, t.Key)
 	if i := slices.IndexFunc(c.replicas, func(m replica) bool { return m.Server.LacksCas() }); c.writes && i >= 0 { // a write needs replies with a cas
 		t.Reject(c.replicas[i].Server.AppendNoCas(nil, "replicas"))
-		e.Unclaim(t, task.KeyLine(t.Hash))
+		e.Unclaim(t)
 		return
 	}
 	strict := !e.Ablation.Sight && slices.ContainsFunc(c.replicas, func(m replica) bool { return m.Pool.Pool.Failover.Strict })
 	if line := c.tooLarge(t, strict); line != nil {
 		if t.Op != wire.Set {
 			t.Reject(line)
-			e.Unclaim(t, task.KeyLine(t.Hash))
+			e.Unclaim(t)
 			return
 		}
 		t.Refuse(line)
@@ -405,7 +405,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 			return
 		}
 	}
-	switch sent := t.AskWithin(limits, t.ClientDone, id, srv, line, guard); {
+	switch sent := t.AskParsed(limits, t.ClientDone, id, srv, line, guard); {
 	case sent:
 	case ask.Step == replicate.Forward:
 		r := &upstream.Result{Server: srv}
@@ -741,7 +741,7 @@ func (c *command) finish(t *task.Task, s replicate.Settlement) {
 		}
 	}
 	if c.writes || c.isRepair {
-		e.Unclaim(t, task.KeyLine(t.Hash))
+		e.Unclaim(t)
 	}
 	if c.move != nil {
 		c.move.asked(c, s.Verdict == replicate.Answered)

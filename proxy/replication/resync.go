@@ -18,7 +18,6 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/table"
-	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -343,7 +342,7 @@ func (f *resync) copy(e *Replicator) {
 			continue
 		}
 		rt, from, to, ok := e.commonRoute([]byte(p.key), p.from, f.to)
-		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.LineFull(task.KeyLine(p.hash)) { // the key can't be copied now
+		if !ok || !from.reachable(e, []byte(p.key)) || from.Dirty(p.hash) || e.KeyFull(p.hash) { // the key can't be copied now
 			f.failed++
 			continue
 		}

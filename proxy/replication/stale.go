@@ -12,7 +12,6 @@ import (
 	"ringside/proxy/health/divert"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
-	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 )
@@ -32,7 +31,7 @@ func (m *replicaState) deleteStale(e *Replicator) {
 			return
 		}
 		l := list.Front().Value.(*DirtyKey)
-		if e.Lines[task.KeyLine(l.Hash)] != nil || !m.canLoseCopy(e, l.Key) {
+		if e.KeyBusy(l.Hash) || !m.canLoseCopy(e, l.Key) {
 			list.MoveToBack(l.In)
 			continue
 		}
@@ -164,7 +163,7 @@ func (m *replicaState) copyLost(e *Replicator) {
 		}
 		l := list.Front().Value.(*DirtyKey)
 		switch rt, from, to, later := m.sourceOf(e, l); {
-		case later || rt != nil && e.Lines[task.KeyLine(l.Hash)] != nil:
+		case later || rt != nil && e.KeyBusy(l.Hash):
 			list.MoveToBack(l.In)
 			waiting++
 		case rt == nil || rt.Copies.RepairRate == 0: // there is no source: the server does not keep the key any more, or no other replica has it; or the route has no repairs

@@ -284,7 +284,7 @@ func (c *command) lacks(t *task.Task, states []replicate.Replica) bool {
 			return c.e.await(t, "server "+srv.Label()+" has not reported its version yet", func() bool { return srv.Release != (wire.Release{}) || srv.Down })
 		case t.Req.Needs()&^srv.Release.Features() != 0:
 			t.Reject(wire.AppendClientError(nil, "server "+srv.Label()+" is of version "+srv.Version+", "+wire.TooOld))
-			c.e.Unclaim(t, task.KeyLine(t.Hash))
+			c.e.Unclaim(t)
 			return true
 		}
 	}

@@ -27,6 +27,7 @@ import (
 // of waits, and each command ends by its own deadline. A command that waits for a repair, which
 // has no deadline of a client, also ends by its own.
 type queue struct {
+	name  Line
 	reads int     // number of running tasks that only read the key
 	alone *Task   // the running task that changes the key; nil: none
 	queue []*Task // waiting tasks, in order
@@ -37,6 +38,12 @@ type queue struct {
 // hash: two keys with the same hash only wait for each other.
 type Line struct{ client, key uint64 }
 
+// room is the place of a task in a line.
+type room struct {
+	line  *queue // the line in which the task runs or waits, or was the last time; nil: none
+	space queue  // space for a line that begins with the task
+}
+
 // maxLine is the most commands that may wait in one line.
 const maxLine = 1000
 
@@ -46,22 +53,15 @@ const TooLong = "the commands before it on this key took too long"
 // overloaded is the error of a command that has waited for its start until its deadline: see start.
 const overloaded = "this instance has more commands to carry out than it can in time"
 
-// ownLine returns the line of t's client on t's key.
-func (t *Task) ownLine() Line { return ownLine(t.Asker, t.Hash) }
-
 // ownLine returns the line of a client on a key. It clears upstream.Bulky, so that the line
 // stays the same when the client's number gets that bit.
 func ownLine(client, hash uint64) Line { return Line{client &^ upstream.Bulky, hash} }
-
-// KeyLine returns the line, a queue, in which the writes to a replicated key wait. hash is
-// the hash of the key.
-func KeyLine(hash uint64) Line { return Line{0, hash} }
 
 // Admit adds t, a command that its client has just sent, to the client's line on the key. t
 // starts when the client's earlier commands on the key are done.
 func (e *Tasks) Admit(t *Task) {
 	t.x.Session.Tasks++
-	if t.inLine = true; e.Claim(t, t.ownLine()) {
+	if e.enter(&t.own, t, ownLine(t.Asker, t.Hash), t.x.Session) {
 		e.dispatch(t)
 	}
 }
@@ -73,35 +73,27 @@ func (e *Tasks) Follows(s *client.Session, rt *routing.Route, key []byte) bool {
 }
 
 func (e *Tasks) follows(s *client.Session, rt *routing.Route, key []byte) bool {
-	return rt != nil && e.Works(s.ID, e.Loops.HashKey(key[len(rt.Strip):]))
+	return rt != nil && e.Lines[ownLine(s.ID, e.Loops.HashKey(key[len(rt.Strip):]))] != nil
 }
-
-// Works reports whether a task of a client on the key with this hash is running or waiting. A
-// client that has disconnected may still have some.
-func (e *Tasks) Works(client, hash uint64) bool { return e.Lines[ownLine(client, hash)] != nil }
 
 // A Read is in no line. A later command of its client that changes the key must still wait for it.
 // So Session.Reads has the reads in flight, and a line counts those of its key with the reads of
 // its tasks.
 
-// line returns the line with the given name, in which t is about to be. If there is none, line makes it
-// with the room that t has for it, and counts the reads of s on the key that are in flight without a
-// task.
-func (e *Tasks) line(name Line, t *Task, s *client.Session) *queue {
-	l := e.Lines[name]
-	if l == nil {
+// join sets r.line to the line with the given name. If there is none, join makes it, and counts the reads
+// of s on the key that are in flight without a task. s is nil for the line of a key.
+func (e *Tasks) join(r *room, name Line, s *client.Session) *queue {
+	if r.line = e.Lines[name]; r.line == nil {
 		if e.Lines == nil {
 			e.Lines = map[Line]*queue{}
 		}
-		if l = &t.keyRoom; name.client != 0 {
-			l = &t.ownRoom
+		r.line = &r.space
+		if r.space.name = name; s != nil {
+			r.space.reads = e.openReads(s, name.key)
 		}
-		if s != nil {
-			l.reads = e.openReads(s, name.key)
-		}
-		e.Lines[name] = l
+		e.Lines[name] = r.line
 	}
-	return l
+	return r.line
 }
 
 // fewReads is the most reads of one client that openReads compares one by one.
@@ -164,8 +156,7 @@ func (e *Tasks) takeOver(t *Task, r *client.OpenRead) {
 	}
 	s := r.Session
 	s.Tasks++
-	t.inLine = true
-	e.line(t.ownLine(), t, s)
+	e.join(&t.own, ownLine(t.Asker, t.Hash), s)
 	e.close(r)
 	e.start(t)
 }
@@ -192,10 +183,9 @@ func (e *Tasks) endRead(r *client.OpenRead) {
 	if len(e.Lines) == 0 {
 		return
 	}
-	name := ownLine(s.ID, e.Loops.HashKey(r.Name))
-	if l := e.Lines[name]; l != nil {
+	if l := e.Lines[ownLine(s.ID, e.Loops.HashKey(r.Name))]; l != nil {
 		l.reads--
-		e.advance(name, l)
+		e.advance(l)
 	}
 }
 
@@ -207,10 +197,19 @@ func (e *Tasks) EndReads(s *client.Session) {
 	}
 }
 
-// InProgress reports whether the client s has a command on the key with this hash that has no
-// reply yet: a task that runs or waits in the queue of the client's commands on the key, or a Read.
-func (e *Tasks) InProgress(s *client.Session, hash uint64) bool {
-	return e.Works(s.ID, hash) || s.Reads != nil && e.openReads(s, hash) > 0
+// Writes returns the sorted hashes of the keys that commands of the client s may still change.
+func (e *Tasks) Writes(s *client.Session) (hashes []uint64) {
+	if s.Tasks == 0 {
+		return nil
+	}
+	of := ownLine(s.ID, 0).client
+	for name, l := range e.Lines {
+		if name.client == of && (l.alone != nil || len(l.queue) > 0) { // only a command that changes the key makes others wait
+			hashes = append(hashes, name.key)
+		}
+	}
+	slices.Sort(hashes)
+	return hashes
 }
 
 // ReleaseLine starts the client's next command on t's key although t has no reply yet. It does
@@ -226,10 +225,16 @@ func (t *Task) ReleaseLine() {
 // releaseLine starts the client's next command on t's key, if it waits for t. e is the loop of
 // the client.
 func (e *Tasks) releaseLine(t *Task) {
-	if t.inLine {
-		t.inLine = false
-		e.Unclaim(t, t.ownLine())
+	l := t.own.line
+	switch t.own.line = nil; {
+	case l == nil:
+		return
+	case l.alone == t:
+		l.alone = nil
+	case t.reads:
+		l.reads--
 	}
+	e.advance(l)
 }
 
 // Backfilled is called when t's backfill has ended. The client's next command on the key may have
@@ -245,18 +250,15 @@ func (t *Task) Backfilled() {
 	}
 }
 
-// Claim adds t to the line with the given name. It reports whether t may begin now. If not, t
-// starts later when its turn comes, or has failed because the line is full.
-func (e *Tasks) Claim(t *Task, name Line) bool {
-	var s *client.Session
-	if name.client != 0 {
-		s = t.x.Session
-	}
-	l := e.line(name, t, s)
-	switch {
-	case l.alone == t: // t has its turn already, because it was parked or is started a second time
-		return true
-	case len(l.queue) >= maxLine:
+// Claim adds t to the line of its key, in which the writes to a replicated key wait. It reports whether
+// t may begin now. If not, t starts later when its turn comes, or has failed because the line is full.
+// A task that was parked, or is started a second time, has its turn already.
+func (e *Tasks) Claim(t *Task) bool { return t.holdsKey() || e.enter(&t.key, t, Line{0, t.Hash}, nil) }
+
+// enter is Claim for any line. r is the room of t for the line.
+func (e *Tasks) enter(r *room, t *Task, name Line, s *client.Session) bool {
+	l := e.join(r, name, s)
+	if len(l.queue) >= maxLine {
 		t.leaves(name)
 		t.Fail("too many commands wait on this key", stats.QueueFull)
 		return false
@@ -272,10 +274,10 @@ func (e *Tasks) Claim(t *Task, name Line) bool {
 }
 
 // leaves records that t, which waits in the line with the given name, will have no turn there.
-// In the line of a key it does nothing, because only the client's loop may use inLine.
+// In the line of a key it does nothing, because only the client's loop may use the field own.
 func (t *Task) leaves(name Line) {
 	if name.client != 0 {
-		t.inLine = false
+		t.own.line = nil
 	}
 }
 
@@ -308,41 +310,33 @@ func (l *queue) begins(t *Task) bool {
 }
 
 // holdsKey reports whether t is the running task in the line of its key.
-func (e *Tasks) holdsKey(t *Task) bool {
-	l := e.Lines[KeyLine(t.Hash)]
-	return l != nil && l.alone == t
-}
+func (t *Task) holdsKey() bool { return t.key.line != nil && t.key.line.alone == t }
 
-// LineFull reports whether no more commands can wait in a line.
-func (e *Tasks) LineFull(name Line) bool {
-	l := e.Lines[name]
+// KeyBusy reports whether a command has claimed the key with this hash.
+func (e *Tasks) KeyBusy(hash uint64) bool { return e.Lines[Line{0, hash}] != nil }
+
+// KeyFull reports whether no more commands can wait in the line of the key with this hash.
+func (e *Tasks) KeyFull(hash uint64) bool {
+	l := e.Lines[Line{0, hash}]
 	return l != nil && len(l.queue) >= maxLine
 }
 
-// Unclaim removes t from a line, if it runs there, and starts the tasks that may begin now.
-func (e *Tasks) Unclaim(t *Task, name Line) {
-	l := e.Lines[name]
-	switch {
-	case l == nil:
-		return
-	case t.reads && name.client != 0: // t ends in the line of its client; the line of a key has only writes
-		l.reads--
-	case l.alone != t:
-		return
-	default:
-		l.alone = nil
+// Unclaim removes t from the line of its key, if it runs there, and starts the tasks that may begin now.
+func (e *Tasks) Unclaim(t *Task) {
+	if t.holdsKey() {
+		t.key.line.alone = nil
+		e.advance(t.key.line)
 	}
-	e.advance(name, l)
 }
 
 // advance schedules the tasks of a line that may begin now, and deletes the line if no task is
 // in it.
-func (e *Tasks) advance(name Line, l *queue) {
+func (e *Tasks) advance(l *queue) {
 	for next := l.next(); next != nil; next = l.next() {
 		e.Ready(next)
 	}
 	if l.reads == 0 && l.alone == nil {
-		delete(e.Lines, name)
+		delete(e.Lines, l.name)
 	}
 }
 
@@ -365,7 +359,7 @@ func (e *Tasks) expire() {
 			return true
 		})
 		if len(late) > n {
-			e.advance(name, l)
+			e.advance(l)
 		}
 		for _, t := range l.queue {
 			if t.hasDeadline() {

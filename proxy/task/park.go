@@ -24,7 +24,7 @@ type parkedTask struct {
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
 		t.Fail("too many writes wait for a server that is being ejected", stats.QueueFull)
-		e.Unclaim(t, KeyLine(t.Hash))
+		e.Unclaim(t)
 		return
 	}
 	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})

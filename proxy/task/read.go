@@ -31,9 +31,10 @@ type Read struct {
 	X         *client.Exchange
 	e         *Tasks
 	judge     Judge
-	answered  bool  // the client has the value
-	continued bool  // a task continues the read and replies to the client
-	next      *Read // the next element in the list of Reads that are kept for reuse
+	route     *routing.Route // the route of the key when the read was sent
+	answered  bool           // the client has the value
+	continued bool           // a task continues the read and replies to the client
+	next      *Read          // the next element in the list of Reads that are kept for reuse
 }
 
 var _ upstream.Streamer = (*Read)(nil)
@@ -80,7 +81,7 @@ func (e *Tasks) SendRead(how ReadStrategy, x *client.Exchange, share int32, rt *
 	} else {
 		e.freeReads = r.next
 	}
-	r.X, r.answered, r.continued = x, false, false
+	r.X, r.route, r.answered, r.continued = x, rt, false, false
 	a := x.Attempt()
 	a.To, a.Share, a.Strip = r, share, rt.Strip
 	a.SetKey(key[len(rt.Strip):])
@@ -98,8 +99,11 @@ func (r *Read) Client() uint64 { return r.X.Client() }
 // Route returns the route of the key of a, the request of r, in the current table; nil: there is none,
 // or the client has gone.
 func (r *Read) Route(a *upstream.Attempt) *routing.Route {
-	if r.X.Session == nil {
+	switch {
+	case r.X.Session == nil:
 		return nil
+	case !r.route.Retired:
+		return r.route
 	}
 	r.e.readKey = a.AppendKey(r.e.readKey[:0])
 	return r.X.Session.Handler.(interface {
@@ -172,7 +176,7 @@ func (r *Read) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure)
 func (r *Read) free() {
 	r.end()
 	r.judge.Ended()
-	r.X, r.judge = nil, nil
+	r.X, r.judge, r.route = nil, nil, nil
 	r.next, r.e.freeReads = r.e.freeReads, r
 }
 

@@ -43,7 +43,6 @@ type Task struct {
 	Asker    uint64         // ID of the client, whose commands on a key keep their order
 	Hash     uint64         // hash of Key, the same on all loops of the process
 	reads    bool           // the task changes nothing, so the client's other reads need not wait
-	inLine   bool           // the client's next command on the key waits for this task; used only by ClientLoop
 	held     int            // bytes that the task counts against limits.memory
 	load     *upstream.Conn // the connection that counts the request in TaskBytes until the client has its reply; nil: none does. Only ClientLoop may use it
 	loadSize int            // bytes that load counts
@@ -57,7 +56,8 @@ type Task struct {
 	failed  []unsentAsk // requests that were not sent, because there was no connection or the reply is known; the rule gets their outcomes next
 	Open    int         // number of asks without an outcome
 
-	ownRoom, keyRoom queue // room for the lines that the task begins: see Tasks.line
+	own room // the task's place in the line of its client's commands on the key; without a line, the client's next command does not wait for the task. Only ClientLoop may use it
+	key room // the task's place in the line of the writes to the key; only the loop in the field Loop may use it
 }
 
 // shared is the state of a task that several packages set.
@@ -150,13 +150,13 @@ func (e *Tasks) dispatch(t *Task) {
 	if v := t.Route.UnlearnedView(); v != nil {
 		if e.Now >= t.Deadline {
 			e.refuse(t, "the states of the servers are not known yet")
-			e.Unclaim(t, KeyLine(t.Hash))
+			e.Unclaim(t)
 		} else {
 			e.Park(t, t.Deadline, v.Gen)
 		}
 		return
 	}
-	if t.handler != nil && e.holdsKey(t) {
+	if t.handler != nil && t.holdsKey() {
 		t.handler.Handle(t)
 	} else {
 		t.Pass(e.Handlers[t.Route.Features])
@@ -195,9 +195,7 @@ type unsentAsk struct {
 // several. key is decoded, and wrote is the key as the client wrote it. The client's reply is a
 // part of x, in that share.
 func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *wire.Request, raw, wrote, key []byte) *Task {
-	t := &Task{ClientLoop: e, x: x, session: x.Session, share: share, Loop: e, Route: rt, Op: r.Op, Strip: rt.Strip, Asker: x.Session.ID}
-	t.Deadline = x.PieceStart() + int64(rt.Timeouts.Deadline)
-	x.Session.NeedsTask(x)
+	t := &Task{Op: r.Op}
 	switch {
 	case r.Op.Stores() && r.Flags == 0 && r.Drop.Len() == 0: // AppendPlain would change at most spaces, so the parsed form of raw can be kept
 		t.Raw, t.Req = slices.Clone(raw), *r
@@ -214,8 +212,17 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r)
 		e.Wire.Next(t.Raw, &t.Req)
 	}
-	t.Req.Flags |= r.Flags & wire.Binary
 	t.echo = t.Req.KeyEcho(t.Raw)
+	return e.begin(t, x, share, rt, r.Flags, key)
+}
+
+// begin completes a new task, which has its request already. flags are those of the client's request.
+func (e *Tasks) begin(t *Task, x *client.Exchange, share int32, rt *routing.Route, flags wire.Flags, key []byte) *Task {
+	t.ClientLoop, t.x, t.session, t.share, t.Asker = e, x, x.Session, share, x.Session.ID
+	t.Loop, t.Route, t.Strip = e, rt, rt.Strip
+	t.Deadline = x.PieceStart() + int64(rt.Timeouts.Deadline)
+	x.Session.NeedsTask(x)
+	t.Req.Flags |= flags & wire.Binary
 	t.Key = append([]byte(nil), key[len(rt.Strip):]...)
 	t.Hash = e.Loops.HashKey(t.Key)
 	t.reads = CommandOf(t).Reads()
@@ -233,11 +240,9 @@ func (t *Task) CountOn(c *upstream.Conn) {
 // newRead creates a task that continues the text read of one key, which x has sent without a
 // task. key has the prefix that the route strips.
 func (e *Tasks) newRead(x *client.Exchange, share int32, rt *routing.Route, key []byte) *Task {
-	var r wire.Request
-	line := append(append([]byte(x.Op.String()+" "), key...), wire.CRLF...)
-	e.Wire.Next(line, &r)
-	r.Flags |= x.Flags & wire.Binary
-	return e.NewTask(x, share, rt, &r, line, key, key)
+	t := &Task{Op: x.Op, Raw: append(append([]byte(x.Op.String()+" "), key...), wire.CRLF...)}
+	e.Wire.Next(t.Raw, &t.Req)
+	return e.begin(t, x, share, rt, x.Flags, key)
 }
 
 // NewRemoval creates a task that deletes key, which the client wrote as `wrote`, because
@@ -358,19 +363,15 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 // set for a request that no client waits for.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
 	t.Loop.Wire.Next(line, &t.Loop.Plain)
-	t.AskParsed(internal, id, srv, line, nil)
+	t.AskParsed(t.Limits(), internal, id, srv, line, nil)
 }
 
 // AskParsed sends line, which was parsed into Servers.Plain, to srv, and reports the outcome to
 // the rule with the number id. internal is set for a request that no client waits for. If seen
 // is not nil, the line is sent only to the server process that sent the earlier reply `seen`.
-// If that process can't be reached any more, AskParsed sends nothing and returns false.
-func (t *Task) AskParsed(internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
-	return t.AskWithin(t.Limits(), internal, id, srv, line, seen)
-}
-
-// AskWithin is AskParsed with other timeouts than those of the route.
-func (t *Task) AskWithin(limits *table.Timeouts, internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
+// If that process can't be reached any more, AskParsed sends nothing and returns false. limits are
+// the timeouts of the request.
+func (t *Task) AskParsed(limits *table.Timeouts, internal bool, id int, srv *upstream.Server, line []byte, seen *upstream.ConnEpoch) bool {
 	c, why, o := srv.Pick(t.Asker, internal)
 	switch {
 	case c == nil:
