@@ -38,7 +38,7 @@ func TestJoiningServerHasRow(t *testing.T) {
 				sum.Servers["tcp d:1"] = &stats.ServerSnapshot{Down: 1, Why: test.why}
 			}
 			list := States(p, sum)
-			if len(list) != 8 || list[4].State != Joins || list[4].Address != "e:1" || list[4].Why != "new, used after a further change" || list[3].Server != "d" || !list[3].Joins || list[3].State != test.state || list[3].Why != test.why || list[2].Joins || list[5].Pool != "second" {
+			if len(list) != 8 || list[4].State != Joins || list[4].Address != "e:1" || list[4].Why != "new, not used yet" || list[3].Server != "d" || !list[3].Joins || list[3].State != test.state || list[3].Why != test.why || list[2].Joins || list[5].Pool != "second" {
 				t.Fatalf("the rows are %+v", list)
 			}
 			now := &Sample{At: time.Now(), Sum: sum, Table: p.Table(), Servers: list}

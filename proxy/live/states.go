@@ -99,17 +99,18 @@ func stateIn(sum *stats.Snapshot, pool string, t table.Target, since, now time.T
 }
 
 // join sets that the pool does not use the server before its servers change. r is that change; nil: none is due. later
-// means that a further change must follow. A state that is a problem stays.
-func (is *ServerState) join(r *Resize, later bool) {
+// means that a further change must follow. Then this instance does not know the server yet. A state that is a problem stays.
+func (is *ServerState) join(r *Resize, later bool, now time.Time) {
 	is.Joins = true
+	if later && r != nil {
+		is.Since = now.Add(-time.Duration(r.Seconds) * time.Second)
+	}
 	if is.State != Up && is.State != Unknown {
 		return
 	}
 	is.State, is.Why = Joins, "new, not used yet"
 	switch {
-	case later:
-		is.Why = "new, used after a further change"
-	case r == nil:
+	case r == nil, later:
 	case r.Back:
 		is.Why = "its keys move back"
 	case r.Step == moving || r.Step == checking || r.Step == ending:
@@ -137,7 +138,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 				is.keeperSays(m, now)
 			}
 			if newcomer {
-				is.join(ResizeOf(sum, pool), i >= len(pool.Servers)+len(pool.Joining()))
+				is.join(ResizeOf(sum, pool), i >= len(pool.Servers)+len(pool.Joining()), now)
 			}
 			list = append(list, is)
 		}
