@@ -65,6 +65,8 @@ func TestCommands(t *testing.T) {
 		{"serve -c " + dir + "/none.yaml", "", 78, nil, []string{"cannot read the configuration: open ", "no such file"}},
 		{"reload -c " + dir + "/none.yaml", "", 78, nil, []string{"cannot read the configuration: open "}},
 		{"serve -c " + dir + "/none.yaml", "", 78, nil, []string{"no such file or directory: name your file with -c FILE, or write a first one"}},
+		{"plan " + dir + "/none.yaml", "", 78, nil, []string{"no such file or directory: check its name\n"}},
+		{"plan " + good + " --from " + dir, "", 78, nil, []string{"is a directory: name another\n"}},
 		{"check -c " + dir, "", 78, nil, []string{"is a directory: name another with -c FILE\n"}},
 		{"health --admin 127.0.0.1:1", "", 1, nil, []string{"no answer from the admin interface at 127.0.0.1:1"}},
 		{"check " + good, "", 0, []string{"is correct", "pool main: ketama, 2 servers"}, nil},

@@ -46,7 +46,7 @@ func (f *Admin) Load() (*config.File, error) {
 	}
 	from := config.Environment()
 	from.AllowUnset = true // the variables of the instance may be missing in an operator's shell, and only the addresses are needed
-	return loadConfig(f.path, from)
+	return loadConfig(f.path, from, false)
 }
 
 // Endpoint returns the address of the selected instance's admin interface. It is the address in

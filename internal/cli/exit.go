@@ -51,15 +51,19 @@ func Unreadable(err error, remedy string) error {
 }
 
 // unread converts err, an error from reading a configuration file, to an error that says what the
-// user can do.
-func unread(err error) error {
+// user can do. argument means that the flag -c does not name the file.
+func unread(err error, argument bool) error {
+	another, none := "name another with -c FILE", "name your file with -c FILE, or write a first one (docs/quickstart.md)"
+	if argument {
+		another, none = "name another", "check its name"
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return Unreadable(err, "name your file with -c FILE, or write a first one (docs/quickstart.md)")
+		return Unreadable(err, none)
 	case errors.Is(err, fs.ErrPermission):
-		return Unreadable(err, "let this user read it, or name another with -c FILE")
+		return Unreadable(err, "let this user read it, or "+another)
 	}
-	return Unreadable(err, "name another with -c FILE")
+	return Unreadable(err, another)
 }
 
 func isConfig(err error) bool { return errors.As(err, new(config.Errors)) }

@@ -164,11 +164,20 @@ func OrFile(path *string) cobra.PositionalArgs {
 	}
 }
 
-// ReadConfig reads the configuration file at path, with the given variables. If path is -, it reads
+// ReadConfig reads the configuration file at path, which the flag -c can name, with the given variables. If path is -, it reads
 // the configuration from standard input.
 func ReadConfig(cmd *cobra.Command, path string, from config.Variables) (*config.File, error) {
+	return readConfig(cmd, path, from, false)
+}
+
+// ReadArgument does the same with a file that the flag -c can't name.
+func ReadArgument(cmd *cobra.Command, path string, from config.Variables) (*config.File, error) {
+	return readConfig(cmd, path, from, true)
+}
+
+func readConfig(cmd *cobra.Command, path string, from config.Variables, argument bool) (*config.File, error) {
 	if path != "-" {
-		return loadConfig(path, from)
+		return loadConfig(path, from, argument)
 	}
 	text, err := io.ReadAll(cmd.InOrStdin())
 	if err != nil {
@@ -189,11 +198,11 @@ func ReadTable(cmd *cobra.Command, path string, from config.Variables) (*config.
 }
 
 // loadConfig reads the configuration file at path. The error for a file that cannot be read has
-// the same exit status as the error for a file with a mistake.
-func loadConfig(path string, from config.Variables) (*config.File, error) {
+// the same exit status as the error for a file with a mistake. argument is as in unread.
+func loadConfig(path string, from config.Variables, argument bool) (*config.File, error) {
 	f, err := config.LoadWith(path, from)
 	if err != nil && !isConfig(err) {
-		return nil, unread(err)
+		return nil, unread(err, argument)
 	}
 	return f, err
 }
@@ -211,7 +220,7 @@ func EnvFlag(cmd *cobra.Command) func() (config.Variables, error) {
 		}
 		data, err := config.ReadFile(path, 1<<20)
 		if err != nil {
-			return from, unread(err)
+			return from, unread(err, true)
 		}
 		values, err := config.ParseEnv(path, data)
 		from.Lookup = config.From(values)

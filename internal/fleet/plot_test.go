@@ -200,6 +200,23 @@ var plots = map[string]plot{
 		f.lasts(long)
 	},
 
+	// The first server is drained at a proxy, ends when that proxy shows it as out, and is empty at another address. Then it is restored.
+	"drain, replace": func(f *fleet, _ int) { f.replaceDrained() },
+
+	// The same, and proxies are suspended meanwhile.
+	"drain, replace, pauses": func(f *fleet, _ int) {
+		f.replaceDrained()
+		for range 4 {
+			s, at := f.someone(), f.upTo(5*second)
+			f.after(at, func() {
+				if !s.dead && !s.paused {
+					s.pause()
+					f.after(f.between(300*milli, 1500*milli), s.resume)
+				}
+			})
+		}
+	},
+
 	// An operator drains a server at the last proxy, and restores it.
 	"drain at the last": func(f *fleet, i int) {
 		s := f.sidecars[len(f.sidecars)-1]
@@ -765,6 +782,33 @@ func (f *fleet) roll(i, restarts int, empty bool) {
 		}
 	}
 	next()
+}
+
+// replaceDrained drains the first server, ends it as soon as one proxy shows it as out, and gives its name an empty server
+// at another address.
+func (f *fleet) replaceDrained() {
+	s, n := f.someone(), f.nodes[0]
+	if f.layout.at > 0 {
+		n = f.nodes[f.servers+f.layout.at-1]
+	}
+	s.order("main", f.nodes[0], health.Drain)
+	var look func()
+	look = func() {
+		f.lasts(second)
+		if s.snapshot().Phases[0].Phase != health.Out {
+			f.after(100*milli, look)
+			return
+		}
+		n.die()
+		f.reload(func(l *layout) { l.at = l.at%f.spare + 1 })
+		if next := f.nodes[f.servers+f.layout.at-1]; !next.up {
+			next.start()
+		}
+		f.after(f.between(600*milli, 1500*milli), func() { s.order("main", f.nodes[0], health.Restore) })
+		f.lasts(2 * second)
+	}
+	f.after(100*milli, look)
+	f.lasts(second)
 }
 
 // drainBeside drains a server in the other pool. It returns the time after which the

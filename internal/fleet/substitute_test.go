@@ -26,10 +26,11 @@ func (f *fleet) busy(limit int64, until func() bool) {
 }
 
 // outAtTheEnd removes a server while another one is out. All keys stay on that one, and have another substitute server by the
-// next list. Clients use them while the change ends, and one instance learns of that later.
-func outAtTheEnd(t *testing.T, off ablation.Set) *fleet {
-	f := newFleet(scenario{sidecars: 3, engines: 2, servers: 4, aimed: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm, cold: 5,
-		asks: pruning, pace: 2 * milli, exact: true, ablate: ablations{Set: off}}, 1, false)
+// next list. It returns when the change is about to end. The last instance, whose packets are
+// slow, learns of that later than the others.
+func outAtTheEnd(t *testing.T, slow int64, c scenario) *fleet {
+	c.sidecars, c.servers, c.aimed, c.mode, c.strict, c.resize, c.cold, c.exact = 3, 4, true, table.Rehash, true, table.ResizeWarm, 5, true
+	f := newFleet(c, 1, false)
 	f.quiet = true
 	f.settle("at the start", 30*second)
 	f.reload(func(l *layout) { l.gone = 1 })
@@ -38,11 +39,40 @@ func outAtTheEnd(t *testing.T, off ablation.Set) *fleet {
 	})
 	f.nodes[0].die()
 	for _, p := range f.paths[2] {
-		p.slow = 40 * milli
+		p.slow = slow
 	}
 	f.until(t, "the change does not end", func() bool { return f.stages()[0].Stage() == resize.Cool })
 	f.run(f.now + 10*second)
+	return f
+}
+
+// busyAtTheEnd lets clients use the keys while the change ends.
+func busyAtTheEnd(t *testing.T, off ablation.Set) *fleet {
+	f := outAtTheEnd(t, 40*milli, scenario{engines: 2, asks: pruning, pace: 2 * milli, ablate: ablations{Set: off}})
 	f.busy(100*second, f.changed)
+	return f
+}
+
+// writesAtTheEnd sends writes through the last instance while the others use the new list already. They wait there. The keys then have
+// values of these others, which are older.
+func writesAtTheEnd(t *testing.T, off ablation.Set) *fleet {
+	f := outAtTheEnd(t, 25*milli, scenario{apps: 1, ablate: ablations{Set: off}})
+	for end := f.now + 100*second; f.now < end && f.stages()[0].Stage() != resize.Stable; f.run(f.now + milli) {
+	}
+	k := f.values[0]
+	for _, i := range []int{0, 2} {
+		a := f.apps[i]
+		a.todo = append(a.todo, func() *op { return a.store(k, "set") })
+		a.next()
+		f.run(f.now + 5*milli)
+	}
+	if is := f.stages()[2]; is.Stage() != resize.Cool {
+		t.Fatalf("the last instance does not learn of the end later: %+v", is)
+	}
+	f.until(t, "the change does not end", f.changed)
+	f.apps[1].todo = append(f.apps[1].todo, func() *op { return f.apps[1].getOf(k) })
+	f.apps[1].next()
+	f.run(f.now + second)
 	return f
 }
 
@@ -80,7 +110,7 @@ func outWhileOneStrays(t *testing.T, off ablation.Set) *fleet {
 
 // TestResizeSubstitutes checks that no read is old, and that reads are without the rule (routing.BoundPool.Diverges).
 func TestResizeSubstitutes(t *testing.T) {
-	for name, run := range map[string]func(*testing.T, ablation.Set) *fleet{"out at the end": outAtTheEnd, "one instance strays": outWhileOneStrays} {
+	for name, run := range map[string]func(*testing.T, ablation.Set) *fleet{"busy at the end": busyAtTheEnd, "writes at the end": writesAtTheEnd, "one instance strays": outWhileOneStrays} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, off := range []bool{false, true} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"ringside/proxy/ablation"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
@@ -71,6 +72,29 @@ func TestResizeTurn(t *testing.T) {
 			if f.broken != "" || len(f.stale) > 0 || f.flushes != flushes || none > 0 || f.stages()[0].Mine != f.stages()[0].List {
 				t.Errorf("%s: %s %q, %d flushes, %d times no list, %+v", name, f.broken, f.stale, f.flushes-flushes, none, f.stages())
 			}
+		}
+	}
+}
+
+// TestResizeTurnWait counts through two instances when the first of them begins to move keys back. Without the WAIT in a turn, the
+// other one still moves them to the new owner. So both count from the same number.
+func TestResizeTurnWait(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		f := newFleet(scenario{sidecars: 2, servers: 4, aimed: true, mode: table.Rehash, strict: true, resize: table.ResizeWarm, rate: 1, cold: 60,
+			locks: true, asks: []ask{(*app).count}, pace: milli / 10, exact: true, ablate: ablations{Set: ablation.Set{Clear: off}}}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+		f.reload(func(l *layout) { l.gone = 0 })
+		f.until(t, "keys do not move", f.moves)
+		f.reload(func(l *layout) { l.gone = -1 })
+		back := func(is resize.Status) bool { return is.Serves() == resize.Moving && is.Reversed() }
+		for end := f.now + 60*second; f.now < end && !slices.ContainsFunc(f.stages(), back); f.run(f.now + milli) {
+		}
+		turns := slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return !back(is) })
+		f.busy(second, func() bool { return false })
+		if found := f.broken != ""; found != off || !turns || !f.all(back) && !off {
+			t.Errorf("without the WAIT: %t: %q, %+v", off, f.broken, f.stages())
 		}
 	}
 }

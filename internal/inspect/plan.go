@@ -99,7 +99,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			if err != nil {
 				return err
 			}
-			f, err := cli.ReadConfig(cmd, args[0], vars)
+			f, err := cli.ReadArgument(cmd, args[0], vars)
 			if err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			var before *config.File
 			var running admin.ConfigAnswer
 			if from != "" {
-				before, err = cli.ReadConfig(cmd, from, vars)
+				before, err = cli.ReadArgument(cmd, from, vars)
 			} else {
 				before, running, err = is.ask(cmd, &to)
 			}

@@ -338,7 +338,7 @@ func (d *drawing) columns() []column {
 func (d *drawing) cells(s *live.NowServer) []string {
 	memory := "–"
 	switch {
-	case !d.now.Asked:
+	case !d.now.Asked, s.Used == nil && s.State == live.Joins:
 	case s.Used == nil || *s.Limit == 0:
 		memory = "no answer"
 	default:

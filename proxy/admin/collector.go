@@ -245,7 +245,7 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 		}
 	}
 	for _, p := range pools {
-		for _, t := range slices.Concat(p.Servers, p.Joining()) {
+		for i, t := range slices.Concat(p.Servers, p.Newcomers()) {
 			at := place{p.Name, t.Name, live.Address(t), strconv.Itoa(t.Weight)}
 			if !seen[at] {
 				seen[at] = true
@@ -253,7 +253,11 @@ func (out *output) pools(px *proxy.Proxy, pools []*table.Pool, members []stats.P
 			}
 			if at.weight = ""; !ordered[at] {
 				ordered[at] = true
-				out.order(px.OverrideOf(p.Name, t.Name).Override, at.pool, at.server, at.address)
+				order := health.Restore // also for a newcomer with the name of a server in use
+				if i < len(p.Servers) {
+					order = px.OverrideOf(p.Name, t.Name).Override
+				}
+				out.order(order, at.pool, at.server, at.address)
 			}
 		}
 	}

@@ -315,17 +315,22 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 	}
 	var found []place
 	var pools, names []string
+	var news string // name of the pool that the server joins; empty: none
 	known := false
 	for _, p := range s.proxy.Table().Pools {
 		if pool != "" && p.Name != pool {
 			continue
 		}
 		known = true
+		named := func(t table.Target) bool { return t.Name == server || t.Address == server || live.Address(t) == server }
+		if slices.ContainsFunc(p.Newcomers(), named) {
+			news = p.Name
+		}
 		for _, t := range p.Servers {
 			if !slices.Contains(names, t.Name) {
 				names = append(names, t.Name)
 			}
-			if (t.Name == server || t.Address == server || live.Address(t) == server) && !slices.Contains(pools, p.Name) {
+			if named(t) && !slices.Contains(pools, p.Name) {
 				pools = append(pools, p.Name)
 				found = append(found, place{p, t})
 			}
@@ -336,6 +341,8 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 		return nil, table.Target{}, refuse(http.StatusBadRequest, "which server?")
 	case !known:
 		return nil, table.Target{}, s.noPool(pool)
+	case len(found) == 0 && news != "":
+		return nil, table.Target{}, refuse(http.StatusConflict, "server %.100q of pool %s is new: it takes no orders and faults before the change of the servers has ended; to keep it out, take the change back", server, news)
 	case len(found) == 0:
 		return nil, table.Target{}, refuse(http.StatusNotFound, "no server %.100q; there are %s", server, listed(names))
 	case len(found) > 1 && (onePool || slices.ContainsFunc(found, func(p place) bool {

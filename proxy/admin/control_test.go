@@ -31,6 +31,8 @@ func steered(o Options) (*proxy.Proxy, http.Handler) {
 	second.Servers[1].Address = "10.0.0.3:11211"
 	second.Servers = append(second.Servers, table.Target{Name: "sock", Network: "unix", Address: "/run/m.sock", Weight: 1})
 	second.Place = place(3)
+	second.Next = &table.List{Servers: append(second.Servers[:3:3], table.Target{Name: "joins", Network: "tcp", Address: "10.0.0.8:11211"}), Place: place(4)}
+	second.Later = &table.List{Servers: append(second.Servers[:3:3], table.Target{Name: "waits", Network: "tcp", Address: "10.0.0.9:11211"}), Place: place(4)}
 	p := newProxy(pool("first"), second)
 	newLoop(p)
 	return p, New(p, o).Handler()
@@ -66,6 +68,10 @@ func TestBadControlRequests(t *testing.T) {
 		{"PUT", "/control/faults", "{}", 405, "or"},
 		{"GET", "/control/faults/1", "", 405, "takes DELETE"},
 		{"POST", "/control/servers/nobody/drain?pool=first", "", 404, `no server "nobody"; there are a, 10.0.0.2:11211`},
+		{"POST", "/control/servers/joins/drain", "", 409, `server "joins" of pool second is new: `},
+		{"POST", "/control/servers/10.0.0.9:11211/restore", "", 409, `of pool second is new: `},
+		{"POST", "/control/servers/joins/drain?pool=first", "", 404, `no server "joins"`},
+		{"POST", "/control/faults", `{"server":"joins","kind":"hang"}`, 409, "is new"},
 		{"POST", "/control/servers/a/drain?pool=third", "", 404, `no pool "third"; there are first, second`},
 		{"POST", "/control/servers/a/drain", "", 409, "first, second"},
 		{"POST", "/control/servers/a/drain?pool=first&force=1", "", 400, "force is true, or not there"},

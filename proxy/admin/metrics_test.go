@@ -472,6 +472,7 @@ func TestScrapeOfOddNames(t *testing.T) {
 	changes := pool("main") // its servers change: the new ones can be down, too
 	joins := table.Target{Name: "n", Network: "tcp", Address: "n:1", Weight: 3}
 	changes.Next = &table.List{Servers: append([]table.Target{joins}, changes.Servers...), Place: changes.Place}
+	changes.Later = &table.List{Servers: append([]table.Target{{Name: "third", Network: "tcp", Address: "t:1", Weight: 1}}, changes.Servers...), Place: changes.Place}
 	p = newProxy(changes)
 	newLoop(p)
 	rows := 0
@@ -480,8 +481,8 @@ func TestScrapeOfOddNames(t *testing.T) {
 			rows++
 		}
 	}
-	if rows != len(changes.Servers)+1 {
-		t.Errorf("%d servers while a new one joins", rows)
+	if rows != len(changes.Servers)+2 {
+		t.Errorf("%d servers while a new one joins, and another one waits", rows)
 	}
 
 	fills := pool("main") // the servers from which it fills can be down, too

@@ -11,8 +11,8 @@ import (
 	"ringside/proxy/table"
 )
 
-// TestJoiningServerHasRow checks that a server that only the next list has is the last row of its pool in all views,
-// that its real state is shown if that is a problem, and that it does not count as a server of the pool.
+// TestJoiningServerHasRow checks that a server that only the next list has, and one of a list that waits, are the last rows of
+// their pool in all views, that the real state is shown if that is a problem, and that they do not count as servers of the pool.
 func TestJoiningServerHasRow(t *testing.T) {
 	lists := resize.Lists{Mine: 1, Wish: 2, Warm: true}
 	for _, test := range []struct {
@@ -31,21 +31,22 @@ func TestJoiningServerHasRow(t *testing.T) {
 			second.Name = "second"
 			joins := table.Target{Name: "d", Network: "tcp", Address: "d:1"}
 			first.Next = &table.List{Servers: append(first.Servers[:3:3], joins)}
+			first.Later = &table.List{Servers: []table.Target{first.Servers[0], joins, {Name: "a", Network: "tcp", Address: "e:1"}}}
 			p := proxy.NewProxy(&table.Table{Pools: []*table.Pool{first, second}}, "", slog.New(slog.DiscardHandler))
 			sum := &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{}, Resizes: map[string]*stats.ResizeSnapshot{"main": {Status: resize.Status{State: test.is, Lists: lists}}}}
 			if test.down {
 				sum.Servers["tcp d:1"] = &stats.ServerSnapshot{Down: 1, Why: test.why}
 			}
 			list := States(p, sum)
-			if len(list) != 7 || list[3].Server != "d" || !list[3].Joins || list[3].State != test.state || list[3].Why != test.why || list[2].Joins || list[4].Pool != "second" {
+			if len(list) != 8 || list[4].State != Joins || list[4].Address != "e:1" || list[4].Why != "new, not used yet" || list[3].Server != "d" || !list[3].Joins || list[3].State != test.state || list[3].Why != test.why || list[2].Joins || list[5].Pool != "second" {
 				t.Fatalf("the rows are %+v", list)
 			}
 			now := &Sample{At: time.Now(), Sum: sum, Table: p.Table(), Servers: list}
 			ticks := ticksBetween(now, now)
-			if s := ticks[0].S.State; len(s) != 4 || s[3] != test.state || len(ticks[1].S.State) != 3 {
+			if s := ticks[0].S.State; len(s) != 5 || s[3] != test.state || s[4] != Joins || len(ticks[1].S.State) != 3 {
 				t.Errorf("the columns are %q and %q", s, ticks[1].S.State)
 			}
-			if topo := topoOf(p.Table(), first, 1); len(topo.Servers) != 4 || !topo.Servers[3].Joins || topo.Servers[3].Share != 0 {
+			if topo := topoOf(p.Table(), first, 1); len(topo.Servers) != 5 || !topo.Servers[4].Joins || !topo.Servers[3].Joins || topo.Servers[3].Share != 0 {
 				t.Errorf("the pool has %+v", topo.Servers)
 			}
 		})

@@ -130,7 +130,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 			t.S.add(&rest[0], before, after, target)
 			rest = rest[1:]
 		}
-		n := len(pool.Joining())
+		n := len(pool.Newcomers())
 		joining[i], rest = rest[:n], rest[n:]
 		ticks[i] = &t
 		failing = failing || slices.ContainsFunc(t.S.Fail, func(f float64) bool { return f > 0 })
@@ -177,7 +177,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 	}
 	for i, t := range ticks {
 		t.Overall = is
-		for j, target := range pools[i].Joining() { // after the health, because that is about the servers of the list
+		for j, target := range pools[i].Newcomers() { // after the health, because that is about the servers of the list
 			t.S.add(&joining[i][j], before, after, target)
 		}
 	}

@@ -32,7 +32,7 @@ type TopoServer struct {
 	Weight int     `json:"weight"`
 	Host   string  `json:"host"`
 	Share  float64 `json:"share"`           // fraction of all hashes that belong to the server, 0 to 1
-	Joins  bool    `json:"joins,omitempty"` // true if only the next list of the pool has the server
+	Joins  bool    `json:"joins,omitempty"` // true if the pool does not use the server before its servers change
 }
 
 // TopoRoute describes a route that stores keys in a pool.
@@ -63,7 +63,7 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for i, s := range pool.Servers {
 		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, shares[i], false})
 	}
-	for _, s := range pool.Joining() {
+	for _, s := range pool.Newcomers() {
 		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, 0, true})
 	}
 	is.Orders = is.questions()

@@ -99,7 +99,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		is.Step = [...]string{resize.Pause: pausing, resize.Move: moving, resize.Settle: checking, resize.Cool: ending, resize.Clear: switching}[s.Stage()]
 	}
 	is.Text = is.sentences(s) + is.follows(p, s)
-	if is.Learned = p.Learned || p.Next != nil && p.Next.Learned; is.Learned {
+	if is.Learned = p.Learned || p.Next != nil && p.Next.Learned; is.Learned && is.Step == waiting { // later, all instances have its list
 		is.Text += " This instance was started with other servers than its peers. It has read their list from the servers, and serves by it."
 	}
 	if gone := ownersOut(sum, p.Name, old); len(gone) > 0 && (is.Step == moving || is.Step == checking || is.Step == ending) {

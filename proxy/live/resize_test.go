@@ -128,6 +128,10 @@ func TestResizeLearned(t *testing.T) {
 	if !is.Learned || is.Level != Good || !strings.HasSuffix(is.Text, "It has read their list from the servers, and serves by it.") {
 		t.Errorf("%+v", is)
 	}
+	sum.Resizes["main"].State = resize.State{N: 12 + uint32(resize.Move), List: 1, Next: 2}
+	if is := ResizeOf(sum, p); !is.Learned || is.Text != "Keys move to other servers (removed: a)." {
+		t.Errorf("while keys move: %+v", is)
+	}
 }
 
 // TestResizeWaitsForOldServer checks the remedy if a change waits for an old server: it may be gone for good.

@@ -29,7 +29,7 @@ type ServerState struct {
 	LoopsDown int    `json:"loops_down"`      // number of loops on which the server is down
 	Version   string `json:"version,omitempty"`
 	Waiting   int    `json:"waiting"`         // number of requests to the server without a reply
-	Joins     bool   `json:"joins,omitempty"` // true if only the next list of the pool has the server: see Resize
+	Joins     bool   `json:"joins,omitempty"` // true if the pool does not use the server before its servers change: see Resize
 
 	// Replicas is the state of the replicas on the server. It is nil if no route keeps replicas in
 	// the pool.
@@ -60,7 +60,7 @@ const (
 	Unknown = "unknown" // the server has neither replied to a request nor failed yet
 	Down    = "down"
 	Drained = "drained" // an operator has ordered that the server gets no new requests
-	Joins   = "joins"   // only the next list of the pool has the server, which would otherwise be up or unknown
+	Joins   = "joins"   // the pool does not use the server before its servers change; it would otherwise be up or unknown
 )
 
 // Address returns a server's address as the configuration file spells it.
@@ -81,8 +81,8 @@ func ListenerAddress(network, at string) string {
 }
 
 // shown returns the servers of a pool that the views show: those of its list, and then those that
-// join by a change of its servers.
-func shown(p *table.Pool) []table.Target { return slices.Concat(p.Servers, p.Joining()) }
+// join by a change of its servers, or by a further one.
+func shown(p *table.Pool) []table.Target { return slices.Concat(p.Servers, p.Newcomers()) }
 
 // stateIn returns the state of a server by the snapshot sum alone. since is when the state of a server that has
 // had no request began.
@@ -98,16 +98,19 @@ func stateIn(sum *stats.Snapshot, pool string, t table.Target, since, now time.T
 	return is
 }
 
-// join sets that only the next list of the pool has the server. r is the change of the pool's servers;
-// nil: none is due. A state that is a problem stays.
-func (is *ServerState) join(r *Resize) {
+// join sets that the pool does not use the server before its servers change. r is that change; nil: none is due. later
+// means that a further change must follow. Then this instance does not know the server yet. A state that is a problem stays.
+func (is *ServerState) join(r *Resize, later bool, now time.Time) {
 	is.Joins = true
+	if later && r != nil {
+		is.Since = now.Add(-time.Duration(r.Seconds) * time.Second)
+	}
 	if is.State != Up && is.State != Unknown {
 		return
 	}
 	is.State, is.Why = Joins, "new, not used yet"
 	switch {
-	case r == nil:
+	case r == nil, later:
 	case r.Back:
 		is.Why = "its keys move back"
 	case r.Step == moving || r.Step == checking || r.Step == ending:
@@ -123,7 +126,8 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 	for _, pool := range t.Pools {
 		for i, t := range shown(pool) {
 			is := stateIn(sum, pool.Name, t, p.Started, now)
-			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore {
+			newcomer := i >= len(pool.Servers) // an order for its name concerns the server with that name that is in use
+			if o := p.OverrideOf(pool.Name, t.Name); o.Override != health.Restore && !newcomer {
 				is.Order, is.Since = o.Override.String(), o.Since
 				is.State, is.Why = Drained, describeOverride(is.Order)
 				if o.Override == health.Down {
@@ -133,8 +137,8 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 			if m := sum.Phase(pool.Name, t); m != nil {
 				is.keeperSays(m, now)
 			}
-			if i >= len(pool.Servers) {
-				is.join(ResizeOf(sum, pool))
+			if newcomer {
+				is.join(ResizeOf(sum, pool), i >= len(pool.Servers)+len(pool.Joining()), now)
 			}
 			list = append(list, is)
 		}
@@ -175,7 +179,7 @@ func addReplicas(list []ServerState, t *table.Table, filling, others func(*Serve
 				is.Replicas.Filling = filling(is)
 			}
 		}
-		list = list[len(pool.Joining()):]
+		list = list[len(pool.Newcomers()):]
 	}
 }
 

@@ -105,13 +105,22 @@ func (p *Pool) learn(list, next *List, turned bool) {
 }
 
 // Joining returns the servers that only the list Next of p has.
-func (p *Pool) Joining() (list []Target) {
-	if p.Next == nil {
-		return nil
-	}
-	for _, t := range p.Next.Servers {
-		if !slices.ContainsFunc(p.Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address }) {
-			list = append(list, t)
+func (p *Pool) Joining() []Target { return p.newcomers(p.Next) }
+
+// Newcomers returns the servers of Joining, and then those that only the list Later of p has.
+func (p *Pool) Newcomers() []Target { return p.newcomers(p.Next, p.Later) }
+
+// newcomers returns the servers of lists that p does not use. A list may be nil.
+func (p *Pool) newcomers(lists ...*List) (list []Target) {
+	for _, l := range lists {
+		if l == nil {
+			continue
+		}
+		for _, t := range l.Servers {
+			same := func(o Target) bool { return o.Network == t.Network && o.Address == t.Address }
+			if !slices.ContainsFunc(p.Servers, same) && !slices.ContainsFunc(list, same) {
+				list = append(list, t)
+			}
 		}
 	}
 	return list

@@ -191,12 +191,13 @@ parts.resizes = {draw() { // changes of servers, with their progress
 const rateOf = k => k.rps, hitOf = k => k.hit;
 
 // ---- figures
+const asked = m => m.used.filter((x, i) => x != null || !S.topo || !S.topo.servers[i] || !S.topo.servers[i].joins); // without new servers that Ringside does not know yet
 const FIGS = [
   ['Requests', k => rate(rateOf(k)), k => `${flat(bytes(k.bi))}/s in, ${flat(bytes(k.bo))}/s out`, rateOf, 's0'],
   ['Hit rate', k => share(hitOf(k)), k => `of ${count(k.keys[0] + k.keys[1] + k.keys[2])} keys/s`, hitOf, 'hit'],
   ['Latency p99', k => dur(k.lat[2]), k => `p50 ${flat(dur(k.lat[0]))}, p90 ${flat(dur(k.lat[1]))}`, k => k.lat[2] == null ? null : Math.max(0, Math.log10(k.lat[2] / 50)), 's3'],
   ['Failed', k => rate(k.oc.fail), k => k.inf ? `${count(k.inf)} in flight` : 'nothing in flight', k => k.oc.fail, 'fail', k => k.oc.fail > 50 ? 'bad' : k.oc.fail >= 1 ? 'warn' : ''],
-  ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${m.used.includes(null) ? m.used.filter(x => x != null).length + ' of ' + m.used.length + ' servers' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
+  ['Memory', () => { const m = S.mem; return m ? bytes(sum(m.used)) : ['–', '']; }, () => { const m = S.mem; return m ? `of ${flat(bytes(sum(m.limit)))}, ${asked(m).includes(null) ? m.used.filter(x => x != null).length + ' of ' + asked(m).length + ' servers' : count(sum(m.items)) + ' items'}` : ''; }, 'used', 'used'],
   ['Evictions', () => S.mem ? rate(sum(S.mem.ev)) : ['–', ''], () => S.mem ? sum(S.mem.ev) ? `${flat(rate(sum(S.mem.unf)))} of them never read` : 'nothing is evicted' : '', 'ev', 's1'],
   ['Clients', k => [count(k.cl), ''], k => `Ringside ${(100 * k.cpu).toFixed(0)}${NB}% of a core`, k => k.cl, 's7'],
 ];
@@ -351,7 +352,7 @@ parts.servers = {box: 'servers', draw() {
     if (many) { r.n.classList.add('abs'); r.n.style.top = (from + j) * VROW + 'px'; } r.i = i; r.n.classList.toggle('gone', gone); glyph(r.gl, g); r.gl.setAttribute('class', 'st-' + g[1]); r.st.className = g[1] === 'good' ? '' : 'st-' + g[1];
     text(r.st, g[0]); text(r.since, 'for ' + ago(k.t - s.since[i])); text(r.name, x.brief); text(r.addr, x.joins ? 'new' : flat(share(x.share)) + (few() ? ' of keys' : '')); r.name.title = x.name; r.addr.title = x.addr; r.n.title = s.why[i] || '';
     put(r.rps, rate(s.rps[i])); r.rps.title = `and ${flat(rate(s.own[i]))} of Ringside’s own: pings, view records, repairs`; spark(r.c, S.rates, p => p.v[i], gone ? C('s7') : hue(i)); put(r.hit, gone && !s.rps[i] ? ['–', ''] : share(m ? m.hit[i] : null)); put(r.p50, dur(s.rps[i] ? s.p50[i] : null)); put(r.p99, dur(s.rps[i] ? s.p99[i] : null)); text(r.q, String(s.q[i])); text(r.cn, String(s.cn[i]));
-    if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
+    if (m && m.used[i] != null) { const f = m.used[i] / m.limit[i]; const lim = bytes(m.limit[i]); text(r.mem, `${(lim[0] * f).toFixed(1)} of ${flat(lim)}`); r.bar.style.width = (100 * f).toFixed(1) + '%'; put(r.ev, rate(m.ev[i])); text(r.items, count(m.items[i])); } else { text(r.mem, m && !x.joins ? 'no answer' : '–'); r.bar.style.width = '0'; put(r.ev, ['–', '']); text(r.items, '–'); }
     r.dots.setAttribute('aria-label', 'Actions for ' + x.name);
   });
   if (n > 12) { const top = Math.max(...s.rps, 1), kids = $('sgrid').children; for (let i = 0; i < n; i++) { const g = stateOf(s.st[i])[1], c = g === 'good' ? 'h' + Math.min(4, Math.floor(5 * s.rps[i] / top)) : g; if (kids[i]._c !== c) kids[i].className = kids[i]._c = c; } }
@@ -465,7 +466,7 @@ let slabBtns = [];
 parts.slabs = {box: 'memory', draw() {
   const d = S.slabs, t = S.topo; if (!d || !t) return; const list = d.servers.map((s, i) => [i, s]).filter(x => x[1]).slice(0, t.servers.length > 8 ? 5 : 8), all = classes([d.sum], d.page), sizes = all.map(c => c.size), big = S.slab >= 0 && d.servers[S.slab] ? classes([d.servers[S.slab]], d.page) : all;
   const per = list.map(([i, s]) => [i, classes([s], d.page)]), peak = Math.max(...per.flatMap(p => p[1].map(c => c.held)), d.page), fig = $('slabbig'), tot = big.reduce((a, c) => [a[0] + c.held, a[1] + c.used, a[2] + c.over, a[3] + c.ev], [0, 0, 0, 0]), cap = fig.querySelector('figcaption');
-  const told = S.mem ? S.mem.used.filter(x => x != null).length : t.servers.length, nServ = S.slab < 0 ? told < t.servers.length ? `${told} of ${t.servers.length} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
+  const own = S.mem ? asked(S.mem).length : t.servers.length, told = S.mem ? S.mem.used.filter(x => x != null).length : own, nServ = S.slab < 0 ? told < own ? `${told} of ${own} servers` : told > 1 ? `All ${told} servers` : 'The server' : t.servers[S.slab].name;
   cap.replaceChildren(el('b', {}, nServ), big.length ? `${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data` : 'nothing is stored yet', tot[3] >= .5 ? el('span', {class: 'st-bad'}, flat(rate(tot[3])) + ' evicted') : '');
   const top = Math.max(d.page * 2, nice(Math.max(...big.map(c => c.held), 1) / d.page) * d.page); slabChart(fig.querySelector('svg'), big, sizes, top, true); fig.querySelector('svg').setAttribute('aria-label', `${nServ}: memory by size of item` + (big.length ? `. ${flat(bytes(tot[0]))} held, ${flat(share(tot[1] / tot[0], 0))} of it data; most for items of up to ${big.toSorted((a, b) => b.held - a.held).slice(0, 3).map(c => sizeText(c.size)).join(', ')}${tot[3] >= .5 ? `; evicted: ${big.filter(c => c.ev >= .5).map(c => `${flat(rate(c.ev))} of up to ${sizeText(c.size)}`).join(', ')}` : ''}` : ''));
   const box = $('slabsmall'), want = [[-1, all], ...per]; while (slabBtns.length < want.length) { const b = el('button', {type: 'button'}, el('figcaption'), svg('svg', {'aria-hidden': 'true'})); b.onclick = () => { S.slab = b._i; mark('slabs'); }; slabBtns.push(b); box.append(b); } slabBtns.forEach((b, j) => { b.hidden = j >= want.length; });

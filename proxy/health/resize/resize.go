@@ -165,6 +165,17 @@ func (s State) Short() bool { return s.Announced || s.Next == announcing }
 //
 // Once all proxies know that a pause is announced, all have short leases until they know that it has begun. So they know that
 // after a short WAIT.
+//
+// A turn is not announced, so it lasts for a WAIT. Leases are long in Move. So a proxy that does not know the turn may still move a
+// key to its former new owner until such a lease ends. There are three ways to a shorter turn. It would save half of the WAIT, once in a reversal:
+//   - Short leases on proxies that wish the reversal. That is not safe: another proxy may just have started with another wish. It
+//     has a long lease before its peers read its vote.
+//   - Short leases in all of Move and Settle. These may last for hours, and a short lease ends each time that a process stalls.
+//   - An announcement, with the number of the turn. That would be a further state: keys are served as in Move of the change before, and
+//     a proxy that starts in it must know that. Cas tokens must have the tag of that change, too.
+//
+// Clear is not announced either. Its announcement would need another number, because an older release in Clear puts any list Next
+// in force. So the records could not show that all leases are short.
 func (s State) Known(long, short time.Duration) (number, state time.Duration) {
 	switch {
 	case s.Announced:
