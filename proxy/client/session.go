@@ -129,7 +129,7 @@ func (s *Session) Parse() {
 	}
 	before := s.Tail
 	s.beginTurn()
-	keys, bytes := s.turn.keys, s.turn.bytes
+	keys := s.turn.keys
 	switch {
 	case s.binary:
 		s.parseFrames()
@@ -139,7 +139,7 @@ func (s *Session) Parse() {
 	default:
 		s.parseLines()
 	}
-	e.spend(keys-s.turn.keys, bytes-s.turn.bytes)
+	e.left.keys -= keys - s.turn.keys
 	if s.Quitting || s.Closed {
 		e.Input.Start = e.Input.End
 	}
@@ -297,14 +297,16 @@ func (s *Session) resume() {
 	if s.rests > 0 {
 		keys := s.turn.keys
 		s.askRest()
-		s.e.spend(keys-s.turn.keys, 0)
+		s.e.left.keys -= keys - s.turn.keys
 	} else {
 		s.widen(max(1, s.window))
 	}
 	if s.In != nil && !s.Stalled {
+		bytes := s.turn.bytes
 		s.e.Enter(&s.Link)
 		s.Parse()
 		s.e.Leave(&s.Link)
+		s.e.left.bytes -= bytes - s.turn.bytes
 	}
 	if s.ended {
 		s.EndInput()
@@ -436,6 +438,7 @@ func (s *Session) drop() {
 // Came records that n bytes have arrived from the client.
 func (s *Session) Came(n int) {
 	s.e.Count.ClientIn += uint64(n)
+	s.e.left.bytes -= n
 	s.Last = s.e.Now
 }
 
