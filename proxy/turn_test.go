@@ -759,16 +759,15 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 	s.Pool([]string{"main", "servers=s1", "gets=single"})
 	s.Begin()
 	var others *conversation.Endpoint // the first connection to the server
-	// get sends a get of a client, and its reply in pieces. It reports whether the get used the first connection.
-	get := func(client, key, reply string) bool {
+	// send sends a request of a client, and the server's reply in pieces. It reports whether the request used the first connection.
+	send := func(client, request, reply string) bool {
 		for _, e := range s.Endpoints {
 			e.Got.Reset()
 		}
 		c := s.Endpoint(client)
-		request := "get " + key + "\r\n"
 		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
 		for name, e := range s.Endpoints {
-			if name[0] == 's' && strings.HasSuffix(e.Got.String(), request) {
+			if name[0] == 's' && strings.Contains(e.Got.String(), strings.Fields(request)[1]) {
 				if others == nil {
 					others = e
 				}
@@ -781,6 +780,7 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 		t.Fatalf("no server has got %q", request)
 		return false
 	}
+	get := func(client, key, reply string) bool { return send(client, "get "+key+"\r\n", reply) }
 	get("c1", "k1", large)
 	for range 3 {
 		if get("c1", "k1", large) {
@@ -793,6 +793,12 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 	for range 10 {
 		if !get("c2", "j1", "VALUE j1 0 1\r\nv\r\nEND\r\n") {
 			t.Error("a client with small values uses the connection of clients with large ones")
+		}
+	}
+	send("c3", "set j1 0 0 1 noreply\r\nv\r\n", "STORED\r\n")
+	for range 3 {
+		if !send("c3", "set j1 0 0 1 noreply\r\nv\r\n", "STORED\r\n") {
+			t.Error("a new client without replies uses the connection of clients with large values")
 		}
 	}
 }
