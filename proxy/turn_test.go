@@ -118,7 +118,7 @@ func TestTurnsBound(t *testing.T) {
 					feed(20 + i)
 				}
 				s.End()
-				if came > size {
+				if came > size && strings.HasPrefix(what.name, "sets") {
 					t.Fatalf("round %d: %d bytes of others were read before the get was sent, want at most %d", round, came, size)
 				}
 				k, b := between(t, srv, max(read, before), mark)

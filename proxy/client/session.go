@@ -129,7 +129,7 @@ func (s *Session) Parse() {
 	}
 	before := s.Tail
 	s.beginTurn()
-	keys := s.turn.keys
+	keys, bytes := s.turn.keys, s.turn.bytes
 	switch {
 	case s.binary:
 		s.parseFrames()
@@ -140,6 +140,7 @@ func (s *Session) Parse() {
 		s.parseLines()
 	}
 	e.left.keys -= keys - s.turn.keys
+	e.left.bytes -= bytes - s.turn.bytes
 	if s.Quitting || s.Closed {
 		e.Input.Start = e.Input.End
 	}
@@ -247,6 +248,7 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
+	s.e.left.bytes -= have // they are copied
 	if s.receives(have) {
 		return
 	}
@@ -302,11 +304,9 @@ func (s *Session) resume() {
 		s.widen(max(1, s.window))
 	}
 	if s.In != nil && !s.Stalled {
-		bytes := s.turn.bytes
 		s.e.Enter(&s.Link)
 		s.Parse()
 		s.e.Leave(&s.Link)
-		s.e.left.bytes -= bytes - s.turn.bytes
 	}
 	if s.ended {
 		s.EndInput()
@@ -438,7 +438,9 @@ func (s *Session) drop() {
 // Came records that n bytes have arrived from the client.
 func (s *Session) Came(n int) {
 	s.e.Count.ClientIn += uint64(n)
-	s.e.left.bytes -= n
+	if s.Need > 0 {
+		s.e.left.bytes -= n
+	}
 	s.Last = s.e.Now
 }
 
