@@ -75,7 +75,6 @@ func TestTurnsBound(t *testing.T) {
 		{"gets of 20 keys", bytes.Repeat(manyKeys(20), 4000)},
 		{"gets of one key", bytes.Repeat([]byte("get k1\r\n"), 20_000)},
 		{"sets of 100 kB", bytes.Repeat([]byte("set k1 0 0 100000\r\n"+strings.Repeat("v", 100_000)+"\r\n"), 5)},
-		{"sets of 10 MB", []byte("set k1 0 0 10000000\r\n" + strings.Repeat("v", 10_000_000) + "\r\n")},
 	} {
 		t.Run(what.name, func(t *testing.T) {
 			s := conversation.New(t)
