@@ -96,11 +96,15 @@ func TestTurnsBound(t *testing.T) {
 				s.Now += int64(time.Millisecond)
 				s.Engine.Begin(s.Now, conversation.Wall(s.Now))
 				mark, before := fmt.Sprintf("get mark%d1\r\n", round), srv.Got.Len()
+				waits, came := false, 0 // whether the get was read and not sent yet, and how many bytes of others were read meanwhile
 				feed := func(i int) {
 					if a := list[i]; len(rest[i]) > 0 && !a.Paused {
 						n := min(len(rest[i]), 4*64<<10) // one event brings this much
 						event(s, func() { s.Engine.Bytes(a.Link, rest[i][:n]) })
 						rest[i] = rest[i][n:]
+						if waits = waits && !bytes.Contains(srv.Got.Bytes()[before:], []byte(mark)); waits {
+							came += n
+						}
 					}
 				}
 				for i := range list[:20] {
@@ -108,16 +112,20 @@ func TestTurnsBound(t *testing.T) {
 				}
 				read := srv.Got.Len()
 				event(s, func() { s.Engine.Bytes(victim.Link, []byte(mark)) })
+				waits = true
 				for i := range list[20:] {
 					feed(20 + i)
 				}
 				s.End()
+				if came > size && strings.HasPrefix(what.name, "sets") {
+					t.Fatalf("round %d: %d bytes of others were read before the get was sent, want at most %d", round, came, size)
+				}
 				k, b := between(t, srv, max(read, before), mark)
 				if k > keys || b > size {
 					t.Fatalf("round %d: %d keys and %d bytes of others came between, want at most %d and %d", round, k, b, keys, size)
 				}
 			}
-			if !s.Engine.HasBacklog() && what.name != "sets of 100 kB" && srv.Got.Len() < 40*client.ShareKeys {
+			if !s.Engine.HasBacklog() && !strings.HasPrefix(what.name, "sets") && srv.Got.Len() < 40*client.ShareKeys {
 				t.Error("the others were not served at all")
 			}
 		})
@@ -750,16 +758,15 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 	s.Pool([]string{"main", "servers=s1", "gets=single"})
 	s.Begin()
 	var others *conversation.Endpoint // the first connection to the server
-	// get sends a get of a client, and its reply in pieces. It reports whether the get used the first connection.
-	get := func(client, key, reply string) bool {
+	// send sends a request of a client, and the server's reply in pieces. It reports whether the request used the first connection.
+	send := func(client, request, reply string) bool {
 		for _, e := range s.Endpoints {
 			e.Got.Reset()
 		}
 		c := s.Endpoint(client)
-		request := "get " + key + "\r\n"
 		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(request)) })
 		for name, e := range s.Endpoints {
-			if name[0] == 's' && strings.HasSuffix(e.Got.String(), request) {
+			if name[0] == 's' && strings.Contains(e.Got.String(), strings.Fields(request)[1]) {
 				if others == nil {
 					others = e
 				}
@@ -772,6 +779,7 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 		t.Fatalf("no server has got %q", request)
 		return false
 	}
+	get := func(client, key, reply string) bool { return send(client, "get "+key+"\r\n", reply) }
 	get("c1", "k1", large)
 	for range 3 {
 		if get("c1", "k1", large) {
@@ -784,6 +792,12 @@ func TestLargeValuesWithoutPipelining(t *testing.T) {
 	for range 10 {
 		if !get("c2", "j1", "VALUE j1 0 1\r\nv\r\nEND\r\n") {
 			t.Error("a client with small values uses the connection of clients with large ones")
+		}
+	}
+	send("c3", "set j1 0 0 1 noreply\r\nv\r\n", "STORED\r\n")
+	for range 3 {
+		if !send("c3", "set j1 0 0 1 noreply\r\nv\r\n", "STORED\r\n") {
+			t.Error("a new client without replies uses the connection of clients with large values")
 		}
 	}
 }

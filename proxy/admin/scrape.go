@@ -6,7 +6,7 @@ package admin
 import (
 	"bytes"
 	"compress/gzip"
-	"fmt"
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,15 +33,46 @@ var compressors = sync.Pool{New: func() any {
 	return z
 }}
 
+// scrapes lets scrapes that arrive at the same time share one text. So clients that scrape very often neither keep others
+// away nor use much CPU time.
+type scrapes struct {
+	making sync.Mutex // held while a text is created
+	mu     sync.Mutex
+	next   *exposition // the text that will be created next; nil: no scrape waits for it
+}
+
+// exposition is the text of a scrape.
+type exposition struct {
+	made chan struct{} // closed when text and err are set
+	text []byte        // not changed after made is closed
+	err  error
+}
+
+// join returns the result of create. All calls that arrive before create begins get the same result. create runs once at a time.
+func (s *scrapes) join(create func() ([]byte, error)) ([]byte, error) {
+	s.mu.Lock()
+	x := s.next
+	if x != nil {
+		s.mu.Unlock()
+		<-x.made
+		return x.text, x.err
+	}
+	x = &exposition{made: make(chan struct{}), err: errors.New("the text could not be created")}
+	s.next = x
+	s.mu.Unlock()
+	s.making.Lock()
+	defer s.making.Unlock()
+	defer close(x.made) // also after a panic, which net/http logs
+	s.mu.Lock()
+	s.next = nil
+	s.mu.Unlock()
+	x.text, x.err = create()
+	return x.text, x.err
+}
+
 // scrape sends all metrics, or an error if they are not complete.
 func (s *Server) scrape(w http.ResponseWriter, r *http.Request) {
-	if s.scraping.Add(1) > maxScrapes {
-		s.scraping.Add(-1)
-		http.Error(w, fmt.Sprintf("%d scrapes are being answered, try again later", maxScrapes), http.StatusServiceUnavailable)
-		return
-	}
-	text, err := s.exposition()
-	s.scraping.Add(-1)
+	text, err := s.scrapes.join(s.exposition)
 	if err != nil {
 		s.http.ErrorLog.Printf("no metrics: %v", err)
 		http.Error(w, "no metrics: "+err.Error(), http.StatusInternalServerError)

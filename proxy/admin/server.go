@@ -98,7 +98,7 @@ type Server struct {
 	conns   connections
 	limit   link.LogLimit // limits the log lines that net/http writes
 
-	scraping  atomic.Int64 // number of scrapes whose text is being created
+	scrapes   scrapes
 	profiling atomic.Int64 // number of profiles that are being taken
 	sending   sending
 	reserve   reserve
@@ -107,7 +107,6 @@ type Server struct {
 // Limits of the admin interface. It shares memory and file descriptors with the proxy, and must not
 // use up either.
 const (
-	maxScrapes  = 8 // scrapes that are created at the same time; one more gets status 503
 	maxProfiles = 4 // profiles that are taken at the same time; one more gets status 503
 	maxSending  = 8 // scrapes and profiles that are sent at the same time; one more ends the oldest one
 	maxHeader   = 16 << 10

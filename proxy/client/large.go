@@ -11,7 +11,7 @@ import (
 	"ringside/proxy/upstream"
 )
 
-// The input buffer of a client grows with what has arrived: it doubles up to the length of the request. So
+// The input buffer of a client grows with what has arrived, up to the length of the request: see growth. So
 // memory counts as it is used, and clients that only announce large values do not use it up. When a quarter of
 // limits.memory is in use, a client that has sent more than largeRequest gets a buffer for its whole request, as
 // long as half of the memory stays free. Otherwise requests of which only a part has arrived could use the memory, and none of
@@ -86,6 +86,15 @@ func (e *Clients) memoryUsed() bool {
 	return !e.large.open
 }
 
+// growth returns the factor by which an input buffer grows. With 2, all bytes of a large value are copied once while it
+// arrives. With 4, a third of them are, but the buffer may use twice as much memory.
+func (e *Clients) growth() int {
+	if e.unusedMemory() >= e.MemoryLimit/8*7 {
+		return 4
+	}
+	return 2
+}
+
 func (e *Clients) unusedMemory() int64 { return e.FreeMemory() + e.Buffers.Kept() }
 
 // receives decides how much is read of the current request, whose length is s.Need and of which have bytes
@@ -97,7 +106,7 @@ func (s *Session) receives(have int) bool {
 	if int64(whole)+int64(whole)/2 > e.MemoryLimit { // the buffer is copied while it grows, so this can never fit
 		return false
 	}
-	s.Need = min(whole, max(largeRequest, 2*have))
+	s.Need = min(whole, max(largeRequest, e.growth()*have))
 	if have >= largeRequest && whole-have >= largeRequest {
 		used := e.memoryUsed()
 		if !s.room.goes && e.large.has(nil) || used && !e.mayTake(whole) {

@@ -98,7 +98,7 @@ func (s *Session) made() uint64 { return s.BytesOut + uint64(s.Out.Size) }
 func (s *Session) widen(keys int) {
 	if s.window > 0 {
 		mean := max(1, int(s.made()-s.before)/keys)
-		if s.made() > s.before {
+		if s.made() > s.before || s.rests == 0 && s.answered() > s.beforeAt { // commands with noreply have no replies
 			s.bulky = mean >= link.BigSpan
 		}
 		s.setWindow(min(max(1, s.e.Limits.Output/mean), 2*s.window))

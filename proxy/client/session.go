@@ -139,7 +139,8 @@ func (s *Session) Parse() {
 	default:
 		s.parseLines()
 	}
-	e.spend(keys-s.turn.keys, bytes-s.turn.bytes)
+	e.left.keys -= keys - s.turn.keys
+	e.left.bytes -= bytes - s.turn.bytes
 	if s.Quitting || s.Closed {
 		e.Input.Start = e.Input.End
 	}
@@ -247,6 +248,7 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
+	s.e.left.bytes -= have // they are copied
 	if s.receives(have) {
 		return
 	}
@@ -297,7 +299,7 @@ func (s *Session) resume() {
 	if s.rests > 0 {
 		keys := s.turn.keys
 		s.askRest()
-		s.e.spend(keys-s.turn.keys, 0)
+		s.e.left.keys -= keys - s.turn.keys
 	} else {
 		s.widen(max(1, s.window))
 	}
@@ -436,6 +438,9 @@ func (s *Session) drop() {
 // Came records that n bytes have arrived from the client.
 func (s *Session) Came(n int) {
 	s.e.Count.ClientIn += uint64(n)
+	if s.Need > 0 {
+		s.e.left.bytes -= n
+	}
 	s.Last = s.e.Now
 }
 

@@ -19,7 +19,8 @@ import (
 // the requests so far (see Clients.Spent), and Resume leaves the clients that still wait to the
 // next wakeup. The turn that exceeds the limit is finished. So between reading a request and
 // sending it, a loop handles at most two rounds of other clients: one of new input and one of
-// clients that waited. Each may exceed its limit by one turn and one command line.
+// clients that waited. Each may exceed its limit by one turn and one command line. The bytes of an incomplete large
+// request count when they are read.
 //
 // While clients wait, the turn for new input is small: FirstKeys keys or FirstBytes bytes. So clients
 // with few requests pass those that wait, and a wakeup takes about as long as two rounds, however many
@@ -202,12 +203,6 @@ func (s *Session) sized() int {
 
 // BeginRound starts a round of the loop: see RoundKeys.
 func (e *Clients) BeginRound() { e.left = turn{RoundKeys - 1, RoundBytes - 1} }
-
-// spend subtracts work for one client from the round.
-func (e *Clients) spend(keys, bytes int) {
-	e.left.keys -= keys
-	e.left.bytes -= bytes
-}
 
 // Spent reports whether this round has used its limit. The driver must then send the requests,
 // with End and Begin, before it reads more.

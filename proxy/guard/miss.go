@@ -140,6 +140,22 @@ func (l *rule) conn(t *task.Task) *upstream.Conn {
 	return c
 }
 
+// reaches reports whether the set t can only replace the item o, or fails because there is no connection. If the client has begun to
+// use another connection since the miss, because of the size of its values, t uses the one of the miss: the
+// other one may be newer than the miss.
+func (l *rule) reaches(t *task.Task, o *missOrigin) bool {
+	c, here := l.conn(t), l.here(t)
+	if c == nil && !l.replicated() || l.g.reachable(o, here, c) {
+		return true
+	}
+	other := t.Asker ^ upstream.Bulky
+	if !l.g.reachable(o, here, l.server(t).ConnFor(other)) {
+		return false
+	}
+	t.Asker = other
+	return true
+}
+
 // decide returns what to do with a set, add or replace. It also returns the recorded miss m that
 // the command follows, and the cas to send. m is nil if there is no miss.
 func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
@@ -150,7 +166,7 @@ func (l *rule) decide(t *task.Task, k Kind) (m *Miss, act Act, cas uint64) {
 		_, act, _ = Decide(l.scope(), KeyMisses{}, l.event(k))
 		return nil, act, 0
 	}
-	if c := l.conn(t); (c != nil || l.replicated()) && !l.g.reachable(&m.missOrigin, l.here(t), c) { // without a connection the request fails anyway, so the cas is not checked
+	if !l.reaches(t, &m.missOrigin) {
 		l.g.misses.Apply(l.scope(), m, l.event(Unplaced))
 	}
 	act, cas = l.g.misses.Apply(l.scope(), m, l.event(k))

@@ -28,8 +28,11 @@ func (c *Chunk) free() int { return len(c.Data) - c.End }
 var classes = [...]int{1 << 10, 4 << 10, 16 << 10, ScratchSize, 136 << 10, 272 << 10, 544 << 10, 1088 << 10}
 
 const (
-	// ScratchSize is how many bytes one read from a socket returns at most.
+	// ScratchSize is how many bytes one read returns at most, except in the middle of a large request or reply.
 	ScratchSize = 68 << 10
+
+	// ClientRead is how many bytes one read from a client returns at most.
+	ClientRead = 4 * ScratchSize
 
 	// BigSpan is the size in bytes from which passing on a chunk is cheaper than copying the bytes.
 	BigSpan = 16 << 10

@@ -150,7 +150,11 @@ func (io *IO) Space(l *Link) []byte {
 		l.In = io.keep(c, l.Need)
 		io.Buffers.Put(c)
 	}
-	return l.In.space(l.Need)
+	free := l.In.space(l.Need)
+	if l.Client() { // a client must not delay others by reads of large values
+		free = free[:min(len(free), ClientRead)]
+	}
+	return free
 }
 
 // hasRoom reports whether c has room for a next read, and for a request or reply of need bytes of which it has the

@@ -106,7 +106,9 @@ func (d *epoll) accept(s *sock) {
 			continue
 		}
 		c.link = d.engine.Accepted(s.listen.network, s.listen.address, c)
-		d.read(c)
+		if d.read(c); d.engine.Spent() {
+			return
+		}
 	}
 }
 

@@ -32,6 +32,7 @@ type epoll struct {
 	timer   int    // descriptor of the timer (timerfd) that wakes the loop for the engine's next deadline
 	timerAt int64  // time at which the timer fires, on the clock of the function now; 0: the timer is not set
 	round   uint32 // counts wakeups
+	reads   int    // maximum number of reads from one client in this wakeup
 	begun   int64  // when the last wakeup began, on the clock of the function now, in nanoseconds
 	socks   []*sock
 	made    int32 // number of sockets made so far; each socket gets it as its generation (sock.gen)
@@ -93,7 +94,7 @@ const (
 const (
 	acceptsPerEvent = 64 // maximum number of clients that a listener accepts in one wakeup, before connected clients are served
 	inRowMost       = 12 // number of consecutive wakeups with new clients (inRow) from which on a wakeup accepts up to acceptsPerEvent clients
-	readsPerEvent   = 4  // maximum number of reads from one socket in one wakeup, before other sockets are served
+	readsPerEvent   = 4  // maximum number of reads from one socket in one event, before other sockets are served
 )
 
 func startEpoll(e *proxy.Engine, o Options) (*epoll, error) {
@@ -159,12 +160,11 @@ func (d *epoll) run() {
 		d.begun = now()
 		d.engine.Begin(d.begun, time.Now().Unix())
 		d.round++
+		d.reads = readsPerEvent
 		for i := range n {
 			d.handle(&d.events[i])
-			if d.engine.Spent() { // the engine's limit for one round is reached: its requests are sent before further events are handled
-				d.carryOut()
-				d.begun = now()
-				d.engine.Begin(d.begun, time.Now().Unix())
+			if d.engine.Spent() {
+				d.nextRound()
 			}
 		}
 		if d.await.slept {
@@ -180,6 +180,15 @@ func (d *epoll) run() {
 		d.carryOut()
 		d.arm()
 	}
+}
+
+// nextRound sends the requests so far, because the engine's limit for one round is reached. From then on, this wakeup reads
+// only once from each client, so that it ends soon.
+func (d *epoll) nextRound() {
+	d.carryOut()
+	d.begun = now()
+	d.engine.Begin(d.begun, time.Now().Unix())
+	d.reads = 1
 }
 
 // carryOut ends a wakeup, or a part of one, and performs the effects that the engine requests.
@@ -299,8 +308,12 @@ func (d *epoll) read(s *sock) {
 		d.fail(s, sockError(s.fd))
 		return
 	}
-	for range readsPerEvent {
+	reads := d.readsOf(s)
+	for range reads {
 		buf := d.engine.Space(s.link)
+		if reads == 1 {
+			buf = buf[:min(len(buf), link.ScratchSize)]
+		}
 		n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(s.fd), ptr(&buf[0]), uintptr(len(buf)))
 		switch {
 		case errno == unix.EAGAIN || errno == unix.EINTR:
@@ -317,13 +330,21 @@ func (d *epoll) read(s *sock) {
 			return
 		}
 		d.engine.Filled(s.link, int(n))
-		if int(n) < len(buf) || s.state != sockOpen || s.link.Stalled {
+		if int(n) < len(buf) || s.state != sockOpen || s.link.Stalled || d.engine.Spent() {
 			if s.low > 1 && s.state == sockOpen && s.owes() { // more replies are due: expect sets the watermark for them
 				d.expect(s)
 			}
 			return
 		}
 	}
+}
+
+// readsOf returns how often s may be read in this event.
+func (d *epoll) readsOf(s *sock) int {
+	if s.link.Client() {
+		return d.reads
+	}
+	return readsPerEvent
 }
 
 // fail closes a socket that is unusable and notifies the engine.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"ringside/internal/testenv"
 	"ringside/proxy"
+	"ringside/proxy/client"
 	"ringside/proxy/link"
 )
 
@@ -192,5 +194,64 @@ func TestHungUp(t *testing.T) {
 	}
 	if err := unix.Shutdown(fds[1], unix.SHUT_WR); err != nil || !hungUp(fds[0]) {
 		t.Errorf("a socket whose other end sends no more does not count as closed, or %v", err)
+	}
+}
+
+// TestLargeSetsOfManyClients checks how many bytes the loop reads from clients with large sets before it sends the requests of
+// others, and in one wakeup.
+func TestLargeSetsOfManyClients(t *testing.T) {
+	run, d := epollOf(t, "127.0.0.1:1")
+	const clients, each = acceptsPerEvent, 2_000_000
+	event, sent := client.RoundBytes+link.ClientRead, make(chan struct{}, clients)
+	blocked, goOn, failed := make(chan struct{}), make(chan struct{}), make(chan string, 1)
+	d.post(func(e *proxy.Engine) {
+		defer close(failed)
+		close(blocked)
+		<-goOn
+		var listener *sock
+		for _, s := range d.socks {
+			if s != nil && s.listen != nil {
+				listener = s
+			}
+		}
+		for accepted := 0; accepted < clients; { // most events find all of the clients
+			before := e.Count.ClientIn
+			listener.round, listener.inRow = d.round-1, inRowMost
+			d.accept(listener)
+			if n := e.Count.ClientIn - before; n > uint64(event) {
+				failed <- fmt.Sprintf("%d bytes are read when clients are accepted, want at most %d", n, event)
+				return
+			}
+			d.nextRound()
+			accepted = len(e.Sessions)
+		}
+		before := e.Count.ClientIn
+		for _, s := range slices.Clone(d.socks) {
+			if s != nil && s.link != nil && s.link.Client() {
+				d.read(s)
+			}
+		}
+		if n := e.Count.ClientIn - before; n > clients*link.ScratchSize {
+			failed <- fmt.Sprintf("%d bytes of %d clients are read in one wakeup, want at most %d", n, clients, clients*link.ScratchSize)
+		}
+	})
+	<-blocked
+	for range clients {
+		c, err := net.Dial("tcp", run.Addrs()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		go func() {
+			sent <- struct{}{}
+			fmt.Fprintf(c, "set k 0 0 %d\r\n%s", each, strings.Repeat("v", each/2))
+		}()
+	}
+	for range clients {
+		<-sent
+	}
+	close(goOn)
+	if text := <-failed; text != "" {
+		t.Error(text)
 	}
 }

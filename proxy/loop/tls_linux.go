@@ -124,7 +124,7 @@ func (d *epoll) readSealed(s *sock) {
 		return
 	}
 	buf := d.sealedSpace()
-	for range readsPerEvent {
+	for range d.readsOf(s) {
 		if s.filter != nil && s.filter.in.full() {
 			return
 		}
@@ -140,7 +140,7 @@ func (d *epoll) readSealed(s *sock) {
 		default:
 			s.tls.Feed(buf[:n])
 		}
-		if d.decrypt(s); n == 0 || int(n) < len(buf) || s.state != sockOpen || s.link.Stalled || s.events&unix.EPOLLIN == 0 {
+		if d.decrypt(s); n == 0 || int(n) < len(buf) || s.state != sockOpen || s.link.Stalled || s.events&unix.EPOLLIN == 0 || d.engine.Spent() {
 			if s.low > 1 && s.state == sockOpen && s.owes() {
 				d.expect(s)
 			}
