@@ -255,8 +255,11 @@ func (e *Engine) Unanswered() int { return e.Outstanding }
 // Waiting returns how many clients wait for a reply, and how many clients there are.
 func (e *Engine) Waiting() (n, of int) { return e.Awaiting, len(e.Sessions) }
 
-// Asked returns how many requests the engine has added to the queues of server connections so far.
-func (e *Engine) Asked() uint64 { return e.Requests }
+// Work returns how much the loop has done so far: the number of requests to servers, plus one for each
+// link.BigSpan bytes from and to clients. So many bytes cost about as much CPU time as a request.
+func (e *Engine) Work() uint64 {
+	return e.Requests + (e.Count.ClientIn+e.Count.ClientOut)/link.BigSpan
+}
 
 // Idle reports whether nothing is in flight and nothing is unsent.
 func (e *Engine) Idle() bool {

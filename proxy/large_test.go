@@ -551,3 +551,32 @@ func TestSetAfterLargeValue(t *testing.T) {
 		})
 	}
 }
+
+// TestWork checks that a large value counts as as much work as several requests, whether it is read or stored, and
+// a small one as one request.
+func TestWork(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	c := s.Endpoint("c1")
+	s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte("get k1\r\n")) }) // connects
+	v := s.Endpoint("s1")
+	s.Wakeup(func() { s.Engine.Bytes(v.Link, []byte("END\r\n")) })
+	large := strings.Repeat("v", 4*link.BigSpan)
+	for _, step := range []struct {
+		request, reply string
+		want           uint64
+	}{
+		{"get k1\r\n", "VALUE k1 0 1\r\nv\r\nEND\r\n", 1},
+		{"get k1\r\n", fmt.Sprintf("VALUE k1 0 %d\r\n%s\r\nEND\r\n", len(large), large), 5},
+		{fmt.Sprintf("set k1 0 0 %d\r\n%s\r\n", len(large), large), "STORED\r\n", 5},
+	} {
+		before := s.Engine.Work()
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(step.request)) })
+		s.Wakeup(func() { s.Engine.Bytes(v.Link, []byte(step.reply)) })
+		if got := s.Engine.Work() - before; got != step.want {
+			t.Errorf("%.10q: the work of %d requests, want %d", step.request, got, step.want)
+		}
+	}
+}

@@ -207,7 +207,7 @@ func (d *epoll) carryOut() {
 func (d *epoll) wait() int {
 	backlog := d.engine.HasBacklog() // if clients wait for their turn, the loop does not wait for events
 	waiting, clients := d.engine.Waiting()
-	p := d.busy.Next(d.begun, d.engine.Asked(), waiting, clients)
+	p := d.busy.Next(d.begun, d.engine.Work(), waiting, clients)
 	d.engine.Prompt = p.Prompt
 	if p.Nap && !backlog {
 		d.nap = unix.NsecToTimespec(int64(d.busy.Sleep))

@@ -21,6 +21,8 @@ package loop
 // If the configuration sets a pace (Settings.Pace), the loop uses it without a trial, above the
 // same load.
 //
+// A request with a large value counts as several: see Engine.Work.
+//
 // The package neither waits nor reads a clock. Package loop does both, and passes it the time and
 // the number of requests served.
 
@@ -145,8 +147,7 @@ var paces = [...]Pace{plainPace: {Prompt: true}, Answers: {Prompt: true, Answers
 // growing or shrinking load does not favour a pace.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
-// Next returns the pace for the next wait. requests is the number of requests sent to servers
-// so far; waiting is the number of clients that wait for a reply, and clients the number of
+// Next returns the pace for the next wait. requests is the result of Engine.Work; waiting is the number of clients that wait for a reply, and clients the number of
 // all.
 func (m *moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
