@@ -114,6 +114,14 @@ func (p *Proxy) SetTable(t *table.Table) {
 	p.wake()
 }
 
+// Accept tells all keepers that an operator has ordered the change to the servers of the current table: see health.View.Accept.
+func (p *Proxy) Accept() {
+	for _, w := range p.Agents() {
+		w.View.Accept()
+	}
+	p.wake()
+}
+
 // part publishes the current table again, without the keepers that are no longer needed. If a
 // reload publishes a table at the same time, part does nothing, because the reload has the same
 // effect.

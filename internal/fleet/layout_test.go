@@ -30,6 +30,18 @@ type layout struct {
 	from      int   // one plus the address of the first server in the list of warm_from, as in the field at; 0: there is no warm_from
 	unread    bool  // the pool does not read the one from which it fills
 	swapped   bool  // the second and the third server have exchanged their names
+	spared    spared
+}
+
+// spared says which of the servers s0, s1, … are not configured, in addition to layout.gone.
+type spared [8]bool
+
+// without returns the list without some servers.
+func without(servers ...int) (s spared) {
+	for _, i := range servers {
+		s[i] = true
+	}
+	return s
 }
 
 // limits are too high to be reached.
@@ -61,12 +73,15 @@ func (s *sidecar) table() *table.Table {
 			n, gone = n+1, -1
 		}
 		r := around{n: n, gone: gone, reweighed: f.reweighed}
+		if from == 0 {
+			r.spared = f.spared
+		}
 		p := &table.Pool{Name: name, Connections: 1, QueueLimit: 10_000, GetErrors: f.errs,
 			Timeouts:     table.Timeouts{Connect: 400 * time.Millisecond, Request: f.request, Deadline: 4 * f.request},
 			RetryBackoff: table.Backoff{First: 50 * time.Millisecond, Max: 400 * time.Millisecond},
 			Place:        ring.Placement{Hash: hash, Ring: r, Fingerprint: fmt.Sprintf("%+v", r)}}
 		for i := range n {
-			if i != gone {
+			if i != gone && !r.lacks(i) {
 				name := fmt.Sprintf("s%d", from+i)
 				if mixed && i > 0 {
 					name = fmt.Sprintf("s%d", f.servers+i-1)
@@ -202,13 +217,27 @@ type around struct {
 	live      []int
 	gone      int // -1: none
 	reweighed bool
+	spared    spared
 }
+
+// spares returns how many of the first n servers are spared.
+func (r around) spares(n int) (all int) {
+	for _, is := range r.spared[:min(n, len(r.spared))] {
+		if is {
+			all++
+		}
+	}
+	return all
+}
+
+// lacks reports whether server i is spared.
+func (r around) lacks(i int) bool { return i < len(r.spared) && r.spared[i] }
 
 func (r around) Len() int {
 	if r.live == nil && r.gone >= 0 {
 		return r.n - 1
 	}
-	return r.n
+	return r.n - r.spares(r.n)
 }
 
 func (r around) At(_ []byte, h uint64, try int) int {
@@ -236,13 +265,13 @@ func (r around) At(_ []byte, h uint64, try int) int {
 		}
 		at := int((h + uint64(step)) % uint64(r.n))
 		switch {
-		case at == r.gone:
+		case at == r.gone, r.lacks(at):
 		case try > 0:
 			try--
 		case r.gone >= 0 && at > r.gone:
-			return at - 1
+			return at - r.spares(at) - 1
 		default:
-			return at
+			return at - r.spares(at)
 		}
 	}
 	return -1

@@ -528,6 +528,9 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	r.follow(f)
 	r.resizes = t.Resizes(r.proxy.Table())
 	r.proxy.SetTable(t)
+	if accept {
+		r.proxy.Accept()
+	}
 	take()
 	r.warnSame(f, t)
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

@@ -20,6 +20,7 @@ type Set struct {
 	Stranger   bool // if set, any process that listens at a server's address is accepted as that server
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed
 	Removed    bool // if set, a server that a reload of another instance has removed rejoins before all instances have the same list
+	Parted     bool // if set, a reload that removes a server without replicas publishes at once that it is OUT, and proxies with different lists count all votes
 	Stand      bool // if set, a view record of an instance with another list is overwritten at once
 	Told       bool // if set, a reload that removes a server does not wait with writes until other instances know that
 
@@ -32,6 +33,8 @@ type Set struct {
 	Names      bool // if set, a server that joins shares the entry of the server whose name it will have
 	Force      bool // if set, an instance uses its own list although its peers use another one
 	Substitute bool // if set, a key whose server is out is served by its substitute server although another instance may use another one
+	Enough     bool // if set, leases on servers that are OUT and removed are needed
+	Hang       bool // if set, the servers of both lists count together when most of them hang
 	Leaves     bool // if set, commands on a key that moves do not empty its old owner, and those on a key of a pool that fills leave no mark
 
 	// The rules of stampede protection and tags (package guard).

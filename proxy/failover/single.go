@@ -108,6 +108,8 @@ serving:
 		}
 		e.Park(t, waits, w.Gen)
 		return upstream.Failure{}, true
+	case s == resize.Paused && read && l.First.Diverted && !e.Ablation.Substitute: // values on a substitute server do not move, and an instance in the next stage does not remove them
+		return unavailable("the key moves to another server")
 	case l.Role == health.In && w != nil && w.Suspected(first):
 		srv := t.Route.Server(first)
 		srv.Count.Refused++

@@ -66,6 +66,11 @@
 // needed, or on one if the other is OUT. That tolerates one fault at a time, but not two
 // partitions that cut off different servers from different proxies.
 //
+// While the server list changes, the view servers are those of both lists. If half of them are dead, no proxy has leases on a majority.
+// Then leases on all others are enough if the list that the configuration requires lacks the dead ones (Keeper.enough). Such servers
+// are ejected after a minute, with these leases. N-R+1 of the others are in every majority, so every proxy with a majority knows
+// that. A proxy that reaches only the dead servers has the same configuration, so it does not count the others as removed.
+//
 // Before keys move because the server list changes, leases are short for a moment, a quarter of the configured duration but at
 // least 500 ms, and pings are four times as frequent. So writes wait for a shorter WAIT (package resize).
 //
@@ -101,6 +106,10 @@
 //   - A server that missed more writes than the replication ledger can record still
 //     replies, but can't be repaired key by key. Once the other servers are complete it
 //     is ejected without vote and EjectAfter, and it is flushed before it rejoins.
+//   - While keys move, no server is ejected while most servers of one of the two lists are silent, for up to a minute. They may go on
+//     with their values. Without a change, that holds for the pool's servers, without a limit.
+//   - A reload that removes servers from a pool without replicas publishes that they are OUT only when all proxies have had the same
+//     list for some time. Until then, other proxies use them.
 //   - If none of the pool's own servers replies, proxies can neither vote nor write a
 //     record, so no server is ejected. Code that must decide without other proxies then
 //     (replicas without Strict) uses View.Gone.

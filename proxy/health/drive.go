@@ -54,6 +54,7 @@ func (k *Keeper) step(now int64) {
 	}
 	k.nameCounters()
 	k.judge(now)
+	k.publishParted(now)
 	for i := range k.servers {
 		k.drive(i, now)
 	}
@@ -127,7 +128,9 @@ func (k *Keeper) judge(now int64) {
 				}
 			}
 		}
-		open := 2*suspect > all
+		// While keys move, the servers of each list count for themselves, because they may all hang for the same reason. After a
+		// while they do not, because the change must end.
+		open := 2*suspect > all || g == 0 && k.resize.Stage() != resize.Stable && !k.off.Hang && (k.mostlyHang(inUse, now) || k.mostlyHang(inNext, now))
 		if open {
 			k.closed[g] = now
 		}

@@ -97,7 +97,6 @@ type Keeper struct {
 	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
 	wishUntil    int64 // until this time, a view record with another wish that was read has an effect: see foreignPings
 	opposedUntil int64 // the same, but a proxy that is cut off does not change it
-	opposed      bool  // opposedUntil was not reached when a server in use last replied
 	unlike       bool  // other proxies have recently had other settings of consistency or ping
 	began        int64 // when this keeper first read a view record
 	copies       bool  // routes keep replicas on the pool's servers
@@ -107,6 +106,7 @@ type Keeper struct {
 	told     removal
 	texts    Texts
 	search   search
+	parted   map[string]entry // as departed, but not published yet, because other proxies may use the servers: see publishParted
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
@@ -232,6 +232,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		random:   rand.New(rand.NewPCG(seed, 0)),
 		servers:  make([]server, len(members)),
 		pending:  make(map[uint64]ask),
+		parted:   make(map[string]entry),
 		departed: make(map[string]entry),
 		gen:      1,
 		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.New(len(members))},
@@ -263,7 +264,7 @@ func (k *Keeper) Resume(before *View) {
 		k.told.held = make([]int64, len(k.servers)) // the time in the records starts again
 	}
 	is := before.Resize()
-	k.resize.State, k.resize.Turns = is.State, is.Turns
+	k.resize.State, k.resize.Turns, k.resize.Opposed = is.State, is.Turns, is.Opposed
 }
 
 // Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is
@@ -341,10 +342,33 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	if k.set.Strict && k.copies && PhaseOf(n) != Out && !k.off.Told {
 		k.barrier.Withheld, k.told.held = true, make([]int64, len(k.servers))
 	}
+	if !k.copies && k.resize.Mine == 0 && !k.off.Parted {
+		k.parted[name] = e
+		return
+	}
+	k.depart(name, e)
+}
+
+func (k *Keeper) depart(name string, e entry) {
 	k.departed[name] = e
 	if k.resize.Mine == 0 && !k.off.Removed {
 		k.departed[removedMark+name] = entry{n: e.n}
 	}
+}
+
+// publishParted publishes that servers which a reload has removed are OUT, so that they are flushed if they are added again. With
+// replicas, that is published at once, because they miss writes from then on. Without, other proxies may still use the servers, and
+// would lose their values. So it is published when all proxies have had the same list for some time.
+func (k *Keeper) publishParted(now int64) {
+	suspect := func(i int) bool { return k.servers[i].suspect }
+	if len(k.parted) == 0 || k.began == 0 || now < max(k.foreignUntil, k.began+foreignPings*int64(k.pace())) || k.any(suspect) {
+		return
+	}
+	for name, e := range k.parted {
+		k.depart(name, e)
+	}
+	clear(k.parted)
+	k.pingAllNow(now)
 }
 
 // ServerFailed reports to the keeper a failure of a server that the engine has seen. The server

@@ -125,7 +125,8 @@ func (k *Keeper) outBy(i int) int64 {
 	return 0
 }
 
-// recount computes until when this proxy has leases on a majority of the view servers (k.quorum).
+// recount computes until when this proxy has leases on a majority of the view servers (k.quorum), or on all but those that are OUT
+// and removed if these are enough.
 func (k *Keeper) recount() {
 	leases := k.scratch[:0]
 	for i := range k.servers {
@@ -134,6 +135,39 @@ func (k *Keeper) recount() {
 	slices.Sort(leases)
 	k.quorum = leases[len(leases)-k.majority()]
 	k.scratch = leases
+	removed := func(i int) bool { return k.servers[i].goes && PhaseOf(k.servers[i].n) == Out }
+	if k.enough(removed) {
+		rest := int64(math.MaxInt64)
+		for i := range k.servers {
+			if !removed(i) {
+				rest = min(rest, k.servers[i].lease)
+			}
+		}
+		k.quorum = max(k.quorum, rest)
+	}
+}
+
+// enough reports whether leases on all view servers are enough, except on those for which the function removed returns true: the
+// configuration does not have these any more, so no proxy with that configuration serves with leases on them only. The others must be in each
+// majority of the view servers. While no change has begun, they must also be in each majority of the list in force, because other proxies may
+// not have the configuration yet. So with an even number of servers, half of them are enough.
+func (k *Keeper) enough(removed func(i int) bool) bool {
+	meets := func(in func(m *Server) bool) bool {
+		rest, all := 0, 0
+		for i := range k.members {
+			if in(&k.members[i]) {
+				all++
+				if !removed(i) {
+					rest++
+				}
+			}
+		}
+		return rest > all-majorityOf(all)
+	}
+	if k.off.Enough || k.resize.Mine == 0 || !k.any(removed) {
+		return false
+	}
+	return meets(func(*Server) bool { return true }) && (k.resize.Stage() != resize.Stable || meets(inUse))
 }
 
 // validUntil returns until when this proxy may use server i: while it has leases on server i
@@ -168,7 +202,9 @@ func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
 func (k *Keeper) reaches(i int, now int64) bool {
 	if k.strict() {
 		have, _ := k.leases(now, func(j int) bool { return j != i })
-		return have >= min(k.majority(), k.view()-1)
+		removed := func(j int) bool { return k.servers[j].goes && (!k.present(j) || k.isDead(j, now)) }
+		lacks := func(j int) bool { return now >= k.servers[j].lease && !removed(j) }
+		return have >= min(k.majority(), k.view()-1) || removed(i) && k.enough(removed) && !k.any(lacks)
 	}
 	have, all := k.leases(now, func(j int) bool { return j != i && k.present(j) && !k.waiting(j) })
 	return all > 0 && have >= majorityOf(all)

@@ -226,13 +226,13 @@ func (k *Keeper) waiting(i int) bool {
 func (k *Keeper) cutOff(now int64) string {
 	answers := false
 	for i := range k.members {
-		answers = answers || inUse(&k.members[i]) && !k.servers[i].suspect
+		answers = answers || inUse(&k.members[i]) && !k.servers[i].suspect && k.servers[i].good > 0
 	}
 	if answers {
-		k.opposed = now < k.opposedUntil
+		k.resize.Opposed = now < k.opposedUntil
 	}
 	switch {
-	case !answers && k.opposed:
+	case !answers && k.resize.Opposed:
 		return "no server in use answers, and another instance had another server list before"
 	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
 		return "most servers in use do not answer, so this instance may be cut off"
@@ -243,6 +243,25 @@ func (k *Keeper) cutOff(now int64) string {
 // deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not
 // cost their values.
 const deadTime = int64(time.Minute)
+
+// isDead reports whether this proxy has suspected server i for deadTime.
+func (k *Keeper) isDead(i int, now int64) bool {
+	return k.servers[i].suspect && k.servers[i].suspectSince <= now-deadTime
+}
+
+// mostlyHang reports whether most servers for which in returns true are silent, but some of them not for deadTime yet.
+func (k *Keeper) mostlyHang(in func(m *Server) bool, now int64) bool {
+	hang, all := 0, 0
+	for i := range k.members {
+		if in(&k.members[i]) {
+			all++
+			if s := &k.servers[i]; s.suspect && s.refused.since == 0 && !k.isDead(i, now) {
+				hang++
+			}
+		}
+	}
+	return 2*hang > all
+}
 
 // mostlyDead reports whether this proxy has suspected more than half of the servers for which in returns true since the given time. A
 // server that it may not use yet does not count as suspect.

@@ -27,6 +27,7 @@ type View struct {
 	resize   atomic.Pointer[resize.Status]
 	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
 	texts    atomic.Pointer[Texts]        // their texts
+	accepted atomic.Bool                  // see Accept
 	Handover barrier.Published            // handover state exchanged by the loops and the keeper
 	servers  []published
 }
@@ -233,6 +234,10 @@ func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 	v.texts.Store(texts)
 }
 
+// Accept tells the keeper that an operator has ordered the change to the list of the configuration, although other processes had another
+// list when the servers in use failed.
+func (v *View) Accept() { v.accepted.Store(true) }
+
 // Name returns the name of this process in the list of instances; empty: it has none.
 func (v *View) Name() string {
 	if self := v.self.Load(); self != nil {
@@ -259,6 +264,10 @@ func (v *View) Tell(k *Keeper, now int64) {
 	}
 	if t := v.texts.Swap(nil); t != nil {
 		k.SetTexts(t)
+	}
+	if v.accepted.Swap(false) {
+		k.resize.Opposed, k.opposedUntil = false, 0
+		k.next = now
 	}
 	k.copies = v.copies.Load()
 	for i := range k.servers {

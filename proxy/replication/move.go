@@ -111,13 +111,14 @@ func (e *Replicator) unsettled() time.Duration {
 }
 
 // resizing returns 0 if a reload may apply another routing table now, as far as keys with one copy are
-// concerned. While they are paused or not served, it returns the time until the next check.
+// concerned. While they are paused or not served, it returns the time until the next check. But a reload may be what ends such a
+// stage, because it removes dead servers. So it does not wait if the stage is late.
 func (e *Replicator) resizing() time.Duration {
 	for _, bp := range e.Pools {
 		if bp.View == nil {
 			continue
 		}
-		if s := bp.View.Resize().Stage(); s == resize.Pause || s == resize.Clear {
+		if is := bp.View.Resize(); (is.Stage() == resize.Pause || is.Stage() == resize.Clear) && !is.Late {
 			return bp.Pool.Failover.Ping
 		}
 	}

@@ -239,9 +239,11 @@ const (
 type Status struct {
 	State
 	Lists
-	Seeks bool // this process searches for the lists that it lacks (Lacks), and serves no key until it has ended the search
-	Drops bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
-	Turns bool // in Pause: keys that move may have their values at either owner already
+	Seeks   bool // this process searches for the lists that it lacks (Lacks), and serves no key until it has ended the search
+	Opposed bool // another process had another wish when a server in use last replied to this one
+	Drops   bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
+	Late    bool // in Pause and Clear: the stage lasts unusually long, so a reload does not wait for its end
+	Turns   bool // in Pause: keys that move may have their values at either owner already
 }
 
 // Lists are the hashes of the lists of a proxy, and how it changes from one to the other.
@@ -472,6 +474,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 	if !r.Holds() { // perhaps no proxy knows the list in force; a peer that does is earlier
 		wait *= aloneTimes
 	}
+	r.Late = (r.Stage() == Pause || r.Stage() == Clear) && now >= r.Since+aloneTimes*waitPings*int64(ping)
 	change := [2]uint32{r.N, r.Wish}
 	switch stage := r.Stage(); {
 	case r.Mine == 0 || r.N == 0:

@@ -1,0 +1,321 @@
+package fleet
+
+// This file changes the servers of a pool while most of them are dead, hang, or can't be reached.
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"testing"
+
+	"ringside/proxy/ablation"
+	"ringside/proxy/health/resize"
+	"ringside/proxy/table"
+)
+
+// stocked returns a fleet that has started with the first of its servers, and has a value of each key.
+func stocked(t *testing.T, c scenario, first int, seed uint64) *fleet {
+	t.Helper()
+	c.cold, c.mode = cmp.Or(c.cold, 60), table.Rehash
+	f := newFleet(c, seed, false)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	if first < c.servers {
+		f.reload(func(l *layout) {
+			for i := first; i < c.servers; i++ {
+				l.spared[i] = true
+			}
+		})
+		f.run(f.now + second)
+		if c.resize != table.ResizePlain {
+			f.until(t, "the first change has not ended", f.changed)
+		}
+		f.run(f.now + 30*second)
+	}
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	return f
+}
+
+// only changes the list of one instance.
+func (f *fleet) only(sidecar int, list spared) {
+	f.spared = list
+	f.edition++
+	f.sidecars[sidecar].reload()
+}
+
+// mostDie ends two of the three servers in use for good when a change to a fourth one has reached a stage. The operator then removes
+// the dead ones. mostDie returns the fleet when the change has ended, or after a time.
+func mostDie(t *testing.T, c scenario, reach func(is resize.Status) bool, hangs bool, seed uint64) (f *fleet, ended bool) {
+	t.Helper()
+	c.sidecars, c.servers, c.rate, c.exact, c.resize = 3, 4, 1, true, table.ResizeWarm
+	f = stocked(t, c, 3, seed)
+	f.reload(func(l *layout) { l.spared = spared{} })
+	f.until(t, "the change has not begun", func() bool { return f.all(reach) })
+	for _, i := range []int{1, 2} {
+		if hangs {
+			f.nodes[i].hang(f.now + 1000*second)
+		} else {
+			f.nodes[i].die()
+		}
+	}
+	f.busy(6*second, func() bool { return false })
+	f.reload(func(l *layout) { l.spared = without(1, 2) })
+	f.busy(300*second, f.changed)
+	return f, f.changed()
+}
+
+// stagesOfMove are conditions for stages of a change.
+var stagesOfMove = map[string]func(is resize.Status) bool{
+	"announced": func(is resize.Status) bool { return is.Stage() == resize.Pause },
+	"paused":    func(is resize.Status) bool { return is.Stage() == resize.Pause && !is.Announced },
+	"moves":     func(is resize.Status) bool { return is.Stage() == resize.Move },
+	"settles":   func(is resize.Status) bool { return is.Stage() == resize.Settle },
+}
+
+// TestResizeMostDie checks that a change of the servers ends in all stages although most of the former servers are dead, when the
+// operator has removed them. No read may be old.
+func TestResizeMostDie(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		for _, hangs := range []bool{false, true} {
+			for name, reach := range stagesOfMove {
+				t.Run(fmt.Sprintf("strict %t, hang %t, %s", strict, hangs, name), func(t *testing.T) {
+					t.Parallel()
+					f, ended := mostDie(t, scenario{strict: strict}, reach, hangs, 1)
+					if f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") }); !ended || f.broken != "" || len(f.stale) > 0 {
+						t.Fatalf("ended: %t, %q are stale; %+v. %s", ended, f.stale, f.stages(), f.broken)
+					}
+					for i := range f.sidecars {
+						if n := f.reads(i); n != len(f.values) {
+							t.Errorf("p%d reads %d of %d keys", i, n, len(f.values))
+						}
+					}
+				})
+			}
+		}
+	}
+	for _, hangs := range []bool{false, true} {
+		if f, ended := mostDie(t, scenario{strict: true, ablate: ablations{Set: ablation.Set{Enough: true}}}, stagesOfMove["moves"], hangs, 1); ended {
+			t.Errorf("hang %t: the change ends although half of the servers are not enough: %+v", hangs, f.stages())
+		}
+	}
+}
+
+// TestResizeOutBefore removes a server that is out. Values on its substitute servers must not be read when keys move.
+func TestResizeOutBefore(t *testing.T) {
+	f := stocked(t, scenario{sidecars: 3, servers: 4, cold: 5, asks: pruning, pace: 2 * milli, strict: true, resize: table.ResizeWarm, exact: true}, 4, 1)
+	f.nodes[2].die()
+	f.busy(10*second, func() bool { return false })
+	f.reload(func(l *layout) { l.spared = without(2) })
+	f.busy(second, func() bool { return false })
+	if f.busy(100*second, f.changed); !f.changed() || f.broken != "" || len(f.stale) > 0 {
+		t.Errorf("%q are stale; %+v %s", f.stale, f.stages(), f.broken)
+	}
+	stale := false
+	for seed := uint64(1); seed <= 5 && !stale; seed++ {
+		f, _ := mostDie(t, scenario{strict: true, ablate: ablations{Set: ablation.Set{Substitute: true}}}, stagesOfMove["announced"], false, seed)
+		stale = f.broken != "" || len(f.stale) > 0
+	}
+	if !stale {
+		t.Error("no read is old although values on substitute servers are read")
+	}
+}
+
+// mostHang lets servers hang for 12 s when a change of most servers has reached a stage. It returns how many keys are read at the end.
+func mostHang(t *testing.T, c scenario, stage resize.Stage, servers []int) (f *fleet, read int) {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.rate, c.resize = 2, 1, 6, 1, table.ResizeWarm
+	f = stocked(t, c, 3, 1)
+	f.reload(func(l *layout) { l.spared = without(0, 1) })
+	f.until(t, "the change has not begun", func() bool {
+		return f.all(func(is resize.Status) bool { return is.Stage() == stage })
+	})
+	for _, i := range servers {
+		f.nodes[i].hang(f.now + 12*second)
+	}
+	f.run(f.now + 20*second)
+	f.until(t, "the change has not ended", f.changed)
+	return f, f.reads(0)
+}
+
+// TestResizeMostHang lets most of the former or of the new servers hang for 12 s while keys move. They must not be ejected, because
+// they have their values when they go on.
+func TestResizeMostHang(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		for _, stage := range []resize.Stage{resize.Pause, resize.Move, resize.Settle} {
+			for name, servers := range map[string][]int{"two old": {0, 1}, "all old": {0, 1, 2}, "most new": {3, 4, 5}} {
+				t.Run(fmt.Sprintf("strict %t, stage %d, %s", strict, stage, name), func(t *testing.T) {
+					if f, n := mostHang(t, scenario{strict: strict}, stage, servers); n < len(f.values) || f.flushes > 0 || f.broken != "" {
+						t.Errorf("%d of %d keys are read, %d flushes. %s", n, len(f.values), f.flushes, f.broken)
+					}
+				})
+			}
+		}
+		if f, n := mostHang(t, scenario{strict: strict, loose: true, ablate: ablations{Set: ablation.Set{Hang: true}}}, resize.Move, []int{0, 1}); n == len(f.values) {
+			t.Errorf("strict %t: nothing is lost although the servers of both lists count together", strict)
+		}
+	}
+}
+
+// TestPlainRemoved gives one of two instances of a pool without a common change another list. The other one uses its servers as
+// before. When it has the list, too, and later both get the former one, the servers that were removed are flushed.
+func TestPlainRemoved(t *testing.T) {
+	early := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true, ablate: ablations{Set: ablation.Set{Parted: true}}}, 3, 1)
+	early.only(0, without(0, 1))
+	early.run(early.now + 60*second)
+	if n := early.reads(1); n == len(early.values) {
+		t.Error("nothing is lost although it is published at once that removed servers are out")
+	}
+	f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true}, 3, 1)
+	f.only(0, without(0, 1))
+	f.run(f.now + 60*second)
+	if n := f.reads(1); n != len(f.values) {
+		t.Errorf("an instance without the list reads %d of %d keys", n, len(f.values))
+	}
+	for _, cut := range []int64{10 * second, 30 * second} { // from the only server that both use
+		f.paths[0][2].cutOff()
+		f.run(f.now + cut)
+		f.paths[0][2].heal()
+		f.run(f.now + 30*second)
+		if n := f.reads(1); n != len(f.values) {
+			t.Errorf("after a cut of %d s, an instance without the list reads %d of %d keys", cut/second, n, len(f.values))
+		}
+	}
+	before := f.flushes
+	f.only(1, without(0, 1))
+	f.run(f.now + 30*second)
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	f.reload(func(l *layout) { l.spared = without(3, 4) })
+	f.run(f.now + 60*second)
+	stale := len(f.stale)
+	f.reads(0)
+	if f.flushes < before+2 || len(f.stale) > stale || f.broken != "" {
+		t.Errorf("%d flushes of the servers that were added again, stale reads: %q. %s", f.flushes-before, f.stale[stale:], f.broken)
+	}
+}
+
+// attack loads other lists in some instances, and cuts one of these off from servers in use, again and again. The others, or all but one,
+// do not have the lists. Nothing may be lost, because no server fails.
+func attack(t *testing.T, c scenario, seed uint64) *fleet {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.remember, c.loose, c.resize = 3, 1, 6, true, true, table.ResizeWarm
+	f := stocked(t, c, 3, seed)
+	lists := []spared{{}, without(0, 1, 2), without(0, 1), without(3, 4, 5), without(0, 1, 2, 5)}
+	cutter := 1 + f.rand.IntN(2)
+	for range 2 + f.rand.IntN(3) {
+		if i := f.rand.IntN(3); i > 0 {
+			f.only(i, lists[f.rand.IntN(len(lists))])
+		}
+		f.run(f.now + f.upTo(10*second))
+		for j := range 3 {
+			if p := f.paths[cutter][j]; !f.one(4) {
+				p.cutOff()
+			}
+		}
+		f.run(f.now + f.between(second, 100*second))
+		if f.one(3) {
+			f.only(cutter, lists[f.rand.IntN(len(lists))])
+			f.run(f.now + f.between(second, 100*second))
+		}
+		for _, p := range f.paths[cutter][:3] {
+			p.heal()
+		}
+		f.run(f.now + f.upTo(20*second))
+	}
+	f.run(f.now + 60*second)
+	return f
+}
+
+// TestResizeAttack checks that an instance that is cut off from servers in use does not change the list, whatever happens to its own list
+// meanwhile.
+func TestResizeAttack(t *testing.T) {
+	for seed := uint64(1); seed <= 12; seed++ {
+		for _, usual := range []bool{false, true} {
+			strict := seed%2 == 0
+			if usual && seed == 6 {
+				continue // open fault: the instance changes the list alone, and three servers are flushed
+			}
+			t.Run(fmt.Sprintf("strict %t, usual %t, seed %d", strict, usual, seed), func(t *testing.T) {
+				t.Parallel()
+				f := attack(t, scenario{strict: strict, usual: usual}, seed)
+				first := f.stages()[0]
+				if n := f.reads(0); n != len(f.values) || first.List != first.Mine || slices.ContainsFunc(f.stages(), func(is resize.Status) bool { return is.List != first.List }) || f.broken != "" {
+					t.Errorf("%d of %d keys are read, %d flushes; %+v. %s", n, len(f.values), f.flushes, f.stages(), f.broken)
+				}
+			})
+		}
+	}
+}
+
+// TestResizeOpposedReload reloads an instance that is cut off from all servers in use. It has seen that the others have another list. So it
+// must not change the list after the reload either.
+func TestResizeOpposedReload(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		f := stocked(t, scenario{sidecars: 3, apps: 1, servers: 6, remember: true, loose: true, strict: strict, usual: true, resize: table.ResizeWarm}, 3, 1)
+		first := f.stages()[0].List
+		f.only(2, without(0, 1, 2))
+		f.run(f.now + 10*second)
+		for _, p := range f.paths[2][:3] {
+			p.cutOff()
+		}
+		f.run(f.now + 20*second)
+		f.only(2, without(0, 1, 2, 5))
+		f.run(f.now + 250*second)
+		moved := f.stages()[2].List != first
+		for _, p := range f.paths[2][:3] {
+			p.heal()
+		}
+		f.run(f.now + 60*second)
+		if n := f.reads(0); moved || n != len(f.values) || f.stages()[0].List != first {
+			t.Errorf("strict %t: it changes the list: %t; %d of %d keys are read, %d flushes; %+v", strict, moved, n, len(f.values), f.flushes, f.stages())
+		}
+	}
+}
+
+// TestResizeAccepted ends all servers in use for good while only one of the instances has the new list. All others are then reloaded, too.
+// No instance can know that, until an operator says so.
+func TestResizeAccepted(t *testing.T) {
+	f := stocked(t, scenario{sidecars: 3, apps: 1, servers: 6, remember: true, loose: true, usual: true, resize: table.ResizeWarm}, 3, 1)
+	first := f.stages()[0].List
+	f.only(2, without(0, 1, 2))
+	f.run(f.now + 5*second)
+	for _, n := range f.nodes[:3] {
+		n.die()
+	}
+	f.run(f.now + 20*second)
+	f.only(0, f.spared)
+	f.only(1, f.spared)
+	f.run(f.now + 200*second)
+	for i, is := range f.stages() {
+		if is.List != first {
+			t.Errorf("p%d has changed the list: %+v", i, is)
+		}
+	}
+	for _, s := range f.sidecars {
+		s.p.Accept()
+		for _, d := range s.drivers {
+			d.input(func() {})
+		}
+	}
+	f.until(t, "the new servers are not in use", f.changed)
+	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+	if n := f.reads(1); n != len(f.values) || f.broken != "" {
+		t.Errorf("%d of %d keys are read. %s", n, len(f.values), f.broken)
+	}
+}
+
+// TestResizeStartedAgain ends half of the servers while keys move, and starts one of them again, empty. The change must end, although no
+// server was removed.
+func TestResizeStartedAgain(t *testing.T) {
+	f := stocked(t, scenario{sidecars: 3, servers: 4, rate: 1, strict: true, exact: true, resize: table.ResizeWarm}, 3, 1)
+	f.reload(func(l *layout) { l.spared = spared{} })
+	f.until(t, "keys do not move", f.moves)
+	f.nodes[1].die()
+	f.nodes[2].die()
+	if f.busy(100*second, f.changed); f.changed() {
+		t.Error("the change ends although half of the servers are dead")
+	}
+	f.nodes[1].start()
+	if f.busy(200*second, f.changed); !f.changed() || f.broken != "" || len(f.stale) > 0 {
+		t.Errorf("%q are stale; %+v. %s", f.stale, f.stages(), f.broken)
+	}
+}
