@@ -86,7 +86,7 @@ staticcheck:
 # without the race detector, with which they need five to ten times the CPU time. Many tests of
 # RACE wait for programs, so four packages run at the same time (-p 4).
 RACE = $(shell cat .ci/race-packages)
-SINGLE = ^Test(Ablations|AnnouncedValues|Burst|ErrorsOfBytes|FingerprintTellsPlacementsApart|LargePlainReads|LargeReads|LargeRequestsWait|LargeSetsOfTasks|ManyServersGone|ManyServersReturn|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|OneFlush|OneOfManyDisagrees|OtherSettingsSuspend|Overfull|Pieces|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|SameCorpus|SameLimits|SchemaRefuses|Simulation|SimulationOfLateness|Sizes|TableAfterTable|Tables|TurnsBound|WakeupsBound|WithoutAClauseAPlaceholderIsTakenForAValue)$$
+SINGLE = ^Test(Ablations|AnnouncedValues|Burst|ErrorsOfBytes|FingerprintTellsPlacementsApart|HalfSentValues|LargePlainReads|LargeReads|LargeRequestsWait|LargeSetsOfTasks|ManyServersGone|ManyServersReturn|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|OneFlush|OneOfManyDisagrees|OtherSettingsSuspend|Overfull|Pieces|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|SameCorpus|SameLimits|SchemaRefuses|Simulation|SimulationOfLateness|Sizes|TableAfterTable|Tables|TurnsBound|WakeupsBound|WithoutAClauseAPlaceholderIsTakenForAValue)$$
 SINGLES = ./config ./internal/memnode ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -timeout 20m $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,$(THIS),' .ci/race-packages)")

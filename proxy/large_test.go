@@ -295,6 +295,35 @@ func TestAnnouncedValues(t *testing.T) {
 	}
 }
 
+// TestHalfSentValues checks that limits.memory is kept when 1,000 clients stop in the middle of large values.
+func TestHalfSentValues(t *testing.T) {
+	const memory, size, clients = 64 << 20, 1_000_000, 1000
+	for _, first := range []int{17_000, 70_000, 280_000} {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet = true
+			s.Pool([]string{"main", "servers=s1"})
+			s.SetLimits([]string{fmt.Sprintf("memory=%d", memory), "clients=1000"})
+			s.Begin()
+			list, rest := hogs(s, clients), make([][]byte, clients)
+			for i := range rest {
+				rest[i] = []byte(fmt.Sprintf("set k1 0 0 %d\r\n%s", size, strings.Repeat("v", first)))
+			}
+			for range 40 { // longer than large requests wait for memory
+				s.Now += int64(100 * time.Millisecond)
+				for i, c := range list {
+					if len(rest[i]) > 0 && c.State == "" {
+						rest[i] = feed(s, c, rest[i])
+					}
+					if held := s.Engine.Buffers.Held; held > memory {
+						t.Fatalf("%d bytes are held, more than limits.memory", held)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestIdleHoarders checks that at limits.memory clients are closed that hold memory and do not send the rest of their
 // requests, rather than a client with more memory that does.
 func TestIdleHoarders(t *testing.T) {

@@ -75,6 +75,9 @@ func TestTurnsBound(t *testing.T) {
 		{"gets of 20 keys", bytes.Repeat(manyKeys(20), 4000)},
 		{"gets of one key", bytes.Repeat([]byte("get k1\r\n"), 20_000)},
 		{"sets of 100 kB", bytes.Repeat([]byte("set k1 0 0 100000\r\n"+strings.Repeat("v", 100_000)+"\r\n"), 5)},
+		{"sets of 5 MB", []byte("set k1 0 0 5000000\r\n" + strings.Repeat("v", 5_000_000) + "\r\n")},
+		{"sets of 5 MB, binary", conversation.New(t).Frame("set #1 k=k1 x=0,0 v="+strings.Repeat("v", 5_000_000), false)},
+		{"sets of 10 MB, which are rejected", []byte("set k1 0 0 10000000\r\n" + strings.Repeat("v", 10_000_000) + "\r\n")},
 	} {
 		t.Run(what.name, func(t *testing.T) {
 			s := conversation.New(t)

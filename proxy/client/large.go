@@ -102,6 +102,7 @@ func (e *Clients) unusedMemory() int64 { return e.FreeMemory() + e.Buffers.Kept(
 // before more bytes are read, receives stalls s.
 func (s *Session) receives(have int) bool {
 	e, whole := s.e, s.Need
+	e.left.bytes -= have // they are copied
 	s.room.whole = whole
 	if int64(whole)+int64(whole)/2 > e.MemoryLimit { // the buffer is copied while it grows, so this can never fit
 		return false

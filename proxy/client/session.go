@@ -211,6 +211,7 @@ func (s *Session) hasInput() bool {
 	if s.Swallow > 0 {
 		n := min(s.Swallow, int64(e.Input.Len()))
 		s.Swallow -= n
+		s.turn.bytes -= int(n)
 		e.Input.Start += int(n)
 	}
 	if e.Input.Len() == 0 || s.Closed || s.Quitting {
@@ -248,7 +249,6 @@ func (s *Session) short(have int) {
 		}
 		return
 	}
-	s.e.left.bytes -= have // they are copied
 	if s.receives(have) {
 		return
 	}

@@ -19,8 +19,9 @@ import (
 // the requests so far (see Clients.Spent), and Resume leaves the clients that still wait to the
 // next wakeup. The turn that exceeds the limit is finished. So between reading a request and
 // sending it, a loop handles at most two rounds of other clients: one of new input and one of
-// clients that waited. Each may exceed its limit by one turn and one command line. The bytes of an incomplete large
-// request count when they are read.
+// clients that waited. Each may exceed its limit by one turn and one command line. Bytes count when
+// they are parsed or skipped. Those of an incomplete large request count when they are read, and again when
+// it is parsed.
 //
 // While clients wait, the turn for new input is small: FirstKeys keys or FirstBytes bytes. So clients
 // with few requests pass those that wait, and a wakeup takes about as long as two rounds, however many
