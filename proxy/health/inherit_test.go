@@ -5,6 +5,8 @@ package health
 import (
 	"fmt"
 	"testing"
+
+	"ringside/proxy/health/resize"
 )
 
 // inheritor returns a keeper of three servers. The first one had the number n before a
@@ -89,5 +91,24 @@ func TestOutSince(t *testing.T) {
 	k.servers[0].n++
 	if v := k.Verdict(0); v.InPhase == 5*sec {
 		t.Error("another phase has begun when the server became out")
+	}
+}
+
+// TestResumeOpposed checks what a keeper knows after a reload about the wishes of other proxies.
+func TestResumeOpposed(t *testing.T) {
+	for _, c := range []struct {
+		opposed bool
+		wish    uint32
+		want    bool
+	}{{false, 2, false}, {true, 2, true}, {false, 3, true}} {
+		before, old := NewView(3), inheritor(12, 0)
+		old.SetLists(resize.Lists{Mine: 1, Wish: 2}, 0)
+		old.resize.Opposed = c.opposed
+		before.Publish(old, true)
+		k := inheritor(12, 0)
+		k.SetLists(resize.Lists{Mine: 1, Wish: c.wish}, 0)
+		if k.Resume(before); k.resize.Opposed != c.want {
+			t.Errorf("%+v: %t", c, k.resize.Opposed)
+		}
 	}
 }

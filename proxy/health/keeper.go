@@ -264,7 +264,8 @@ func (k *Keeper) Resume(before *View) {
 		k.told.held = make([]int64, len(k.servers)) // the time in the records starts again
 	}
 	is := before.Resize()
-	k.resize.State, k.resize.Turns, k.resize.Opposed = is.State, is.Turns, is.Opposed
+	k.resize.State, k.resize.Turns = is.State, is.Turns
+	k.resize.Opposed = is.Opposed || is.Required() != k.resize.Required()
 }
 
 // Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is

@@ -221,8 +221,8 @@ func (k *Keeper) waiting(i int) bool {
 }
 
 // cutOff returns why this proxy may be cut off from the servers in use, and so does not see what the others wish. Either most of
-// these servers have not replied for less than deadTime. Or none of them replies, and another proxy had another wish before: then
-// deadTime does not count, because the others may still use the servers. If this proxy is not cut off, cutOff returns "".
+// these servers have not replied for less than deadTime. Or none of them replies, and another proxy had another wish before, or this one
+// has got its wish since then: then deadTime does not count, because the others may still use the servers. If this proxy is not cut off, cutOff returns "".
 func (k *Keeper) cutOff(now int64) string {
 	answers := false
 	for i := range k.members {
@@ -233,7 +233,7 @@ func (k *Keeper) cutOff(now int64) string {
 	}
 	switch {
 	case !answers && k.resize.Opposed:
-		return "no server in use answers, and another instance had another server list before"
+		return "no server in use answers, and other instances may have another server list"
 	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
 		return "most servers in use do not answer, so this instance may be cut off"
 	}

@@ -240,7 +240,7 @@ type Status struct {
 	State
 	Lists
 	Seeks   bool // this process searches for the lists that it lacks (Lacks), and serves no key until it has ended the search
-	Opposed bool // another process had another wish when a server in use last replied to this one
+	Opposed bool // another process may have had another wish when a server in use last replied to this one
 	Drops   bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 	Late    bool // in Pause and Clear: the stage lasts unusually long, so a reload does not wait for its end
 	Turns   bool // in Pause: keys that move may have their values at either owner already
@@ -433,6 +433,7 @@ func (r *Resize) Set(l Lists, now int64) {
 	if r.Mine != l.Mine || r.Required() != l.Required() {
 		r.wished = now
 	}
+	r.Opposed = r.Opposed || r.Mine != 0 && r.Required() != l.Required()
 	if r.Lists != l {
 		r.Lists, r.sweeps, r.Drops = l, false, false
 	}

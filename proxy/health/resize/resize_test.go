@@ -37,3 +37,24 @@ func TestVoteForNames(t *testing.T) {
 		t.Error("they do not agree")
 	}
 }
+
+// TestOpposed checks that a process which gets another list does not know what the others wish, until a server in use replies.
+func TestOpposed(t *testing.T) {
+	r := New(3)
+	if r.Set(Lists{Mine: 1, Wish: 1}, 1); r.Opposed {
+		t.Error("the first list is taken for a change")
+	}
+	if r.Set(Lists{Mine: 1, Wish: 1, Warm: true}, 1); r.Opposed {
+		t.Error("a setting is taken for a list")
+	}
+	if r.Set(Lists{Mine: 1, Wish: 2}, 1); !r.Opposed {
+		t.Error("the other list is known to be that of the others")
+	}
+	if r.Set(Lists{Mine: 1, Wish: 2, Warm: true}, 1); !r.Opposed {
+		t.Error("a setting ends that")
+	}
+	r.Opposed = false
+	if r.Set(Lists{Mine: 1, Wish: 2, Later: 3}, 1); !r.Opposed {
+		t.Error("the later list is known to be that of the others")
+	}
+}
