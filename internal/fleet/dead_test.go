@@ -156,43 +156,6 @@ func TestResizeMostHang(t *testing.T) {
 	}
 }
 
-// TestPlainRemoved gives one of two instances of a pool without a common change another list. The other one uses its servers as
-// before. When it has the list, too, and later both get the former one, the servers that were removed are flushed.
-func TestPlainRemoved(t *testing.T) {
-	early := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true, ablate: ablations{Set: ablation.Set{Parted: true}}}, 3, 1)
-	early.only(0, without(0, 1))
-	early.run(early.now + 60*second)
-	if n := early.reads(1); n == len(early.values) {
-		t.Error("nothing is lost although it is published at once that removed servers are out")
-	}
-	f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true}, 3, 1)
-	f.only(0, without(0, 1))
-	f.run(f.now + 60*second)
-	if n := f.reads(1); n != len(f.values) {
-		t.Errorf("an instance without the list reads %d of %d keys", n, len(f.values))
-	}
-	for _, cut := range []int64{10 * second, 30 * second} { // from the only server that both use
-		f.paths[0][2].cutOff()
-		f.run(f.now + cut)
-		f.paths[0][2].heal()
-		f.run(f.now + 30*second)
-		if n := f.reads(1); n != len(f.values) {
-			t.Errorf("after a cut of %d s, an instance without the list reads %d of %d keys", cut/second, n, len(f.values))
-		}
-	}
-	before := f.flushes
-	f.only(1, without(0, 1))
-	f.run(f.now + 30*second)
-	f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
-	f.reload(func(l *layout) { l.spared = without(3, 4) })
-	f.run(f.now + 60*second)
-	stale := len(f.stale)
-	f.reads(0)
-	if f.flushes < before+2 || len(f.stale) > stale || f.broken != "" {
-		t.Errorf("%d flushes of the servers that were added again, stale reads: %q. %s", f.flushes-before, f.stale[stale:], f.broken)
-	}
-}
-
 // attack loads other lists in some instances, and cuts one of these off from servers in use, again and again. The others, or all but one,
 // do not have the lists. Nothing may be lost, because no server fails.
 func attack(t *testing.T, c scenario, seed uint64) *fleet {

@@ -20,7 +20,6 @@ type Set struct {
 	Stranger   bool // if set, any process that listens at a server's address is accepted as that server
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed
 	Removed    bool // if set, a server that a reload of another instance has removed rejoins before all instances have the same list
-	Parted     bool // if set, a reload that removes a server without replicas publishes at once that it is OUT, and proxies with different lists count all votes
 	Stand      bool // if set, a view record of an instance with another list is overwritten at once
 	Told       bool // if set, a reload that removes a server does not wait with writes until other instances know that
 

@@ -16,12 +16,13 @@ import (
 
 // connections has the open connections of the admin interface.
 //
-// If there are more than maxConnections, the connection that has waited longest for its client is
-// closed. A connection waits for its client unless a handler computes the reply to a request. If no
-// connection waits, the new connection becomes a spare. There are at most spareConnections spares,
-// and they serve only health probes. If there are too many spares, the one that has waited longest
-// is closed. So clients cannot prevent health probes: not if they keep connections open, send half
-// a request, or do not read a reply.
+// If there are more than maxConnections, one that waits for its client is closed: of the host with the
+// most connections, the one that has waited longest. A connection waits for its client unless a
+// handler computes the reply to a request. A new connection of a host closes none of a host with
+// fewer connections. If it can close none, it becomes a spare. There are at most spareConnections
+// spares, and they serve only health probes. If there are too many, one is closed in the same way.
+// So one host cannot keep others away: not if it keeps connections open, connects very often,
+// sends half a request, or does not read a reply. It can only delay its own probes.
 type connections struct {
 	mu     sync.Mutex
 	open   map[*connection]bool
@@ -31,7 +32,8 @@ type connections struct {
 // connection is one connection. The fields after all are guarded by all.mu.
 type connection struct {
 	net.Conn
-	all *connections
+	all  *connections
+	host string // address of the client without its port; all clients of a unix socket have the same
 
 	handled bool      // a handler computes the reply to a request
 	blocked int       // number of reads of a body and writes in progress
@@ -63,7 +65,8 @@ func (l limitedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c, all: l.all}, nil
+	host, _, _ := net.SplitHostPort(c.RemoteAddr().String()) // an address of a unix socket has no port
+	return &connection{Conn: c, all: l.all, host: host}, nil
 }
 
 // waits reports whether the connection waits for its client.
@@ -168,12 +171,12 @@ func (cs *connections) add(c *connection) {
 		return
 	}
 	cs.closed.Add(1)
-	last := cs.longestWait(c)
+	last := cs.victim(c)
 	if last == nil {
 		if c.spare = true; len(cs.open) <= maxConnections+spareConnections {
 			return
 		}
-		if last = cs.longestWait(c); last == nil {
+		if last = cs.victim(c); last == nil {
 			last = c
 		}
 	}
@@ -181,15 +184,23 @@ func (cs *connections) add(c *connection) {
 	last.Close()
 }
 
-// longestWait returns the connection that has waited longest for its client, except c. If c is a
-// spare, it is another spare. It returns nil if no such connection waits.
-func (cs *connections) longestWait(c *connection) (oldest *connection) {
+// victim returns the connection that the new connection c closes: one that waits for its client, of a
+// host with at least as many connections as the host of c. If c is a spare, it is another spare. It
+// returns nil if there is none.
+func (cs *connections) victim(c *connection) (last *connection) {
+	open := map[string]int{}
 	for o := range cs.open {
-		if o != c && o.spare == c.spare && o.waits() && (oldest == nil || o.since.Before(oldest.since)) {
-			oldest = o
+		open[o.host]++
+	}
+	for o := range cs.open {
+		if o == c || o.spare != c.spare || !o.waits() || open[o.host] < open[c.host] {
+			continue
+		}
+		if last == nil || open[o.host] > open[last.host] || open[o.host] == open[last.host] && o.since.Before(last.since) {
+			last = o
 		}
 	}
-	return oldest
+	return last
 }
 
 // isSpare reports whether c serves only health probes.

@@ -395,7 +395,7 @@ func TestScrapeCompressed(t *testing.T) {
 			t.Errorf("%v: %s", err, text)
 		}
 	}
-	for _, encoding := range []string{"", "identity", "gzip; q=0", "x-gzip"} {
+	for _, encoding := range []string{"", "identity", "gzip; q=0", "gzip;q=0.000", "x-gzip"} {
 		if w := ask(encoding); w.Code != 200 || w.Header().Get("Content-Encoding") != "" || !strings.Contains(w.Body.String(), "\nringside_config_generation 1\n") {
 			t.Errorf("%q: %d %v", encoding, w.Code, w.Header())
 		}

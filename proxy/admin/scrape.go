@@ -8,6 +8,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -111,7 +112,8 @@ func takesGzip(r *http.Request) bool {
 	for _, one := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
 		coding, weight, _ := strings.Cut(one, ";")
 		if strings.TrimSpace(coding) == "gzip" {
-			return strings.ReplaceAll(weight, " ", "") != "q=0"
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.ReplaceAll(weight, " ", ""), "q="), 64)
+			return err != nil || q > 0
 		}
 	}
 	return false

@@ -54,7 +54,6 @@ func (k *Keeper) step(now int64) {
 	}
 	k.nameCounters()
 	k.judge(now)
-	k.publishParted(now)
 	for i := range k.servers {
 		k.drive(i, now)
 	}

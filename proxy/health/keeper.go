@@ -106,7 +106,6 @@ type Keeper struct {
 	told     removal
 	texts    Texts
 	search   search
-	parted   map[string]entry // as departed, but not published yet, because other proxies may use the servers: see publishParted
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
@@ -232,7 +231,6 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		random:   rand.New(rand.NewPCG(seed, 0)),
 		servers:  make([]server, len(members)),
 		pending:  make(map[uint64]ask),
-		parted:   make(map[string]entry),
 		departed: make(map[string]entry),
 		gen:      1,
 		asWhole:  asWhole{pool: poolKept, barrier: barrier.New(len(members)), resize: resize.New(len(members))},
@@ -343,33 +341,10 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	if k.set.Strict && k.copies && PhaseOf(n) != Out && !k.off.Told {
 		k.barrier.Withheld, k.told.held = true, make([]int64, len(k.servers))
 	}
-	if !k.copies && k.resize.Mine == 0 && !k.off.Parted {
-		k.parted[name] = e
-		return
-	}
-	k.depart(name, e)
-}
-
-func (k *Keeper) depart(name string, e entry) {
 	k.departed[name] = e
 	if k.resize.Mine == 0 && !k.off.Removed {
 		k.departed[removedMark+name] = entry{n: e.n}
 	}
-}
-
-// publishParted publishes that servers which a reload has removed are OUT, so that they are flushed if they are added again. With
-// replicas, that is published at once, because they miss writes from then on. Without, other proxies may still use the servers, and
-// would lose their values. So it is published when all proxies have had the same list for some time.
-func (k *Keeper) publishParted(now int64) {
-	suspect := func(i int) bool { return k.servers[i].suspect }
-	if len(k.parted) == 0 || k.began == 0 || now < max(k.foreignUntil, k.began+foreignPings*int64(k.pace())) || k.any(suspect) {
-		return
-	}
-	for name, e := range k.parted {
-		k.depart(name, e)
-	}
-	clear(k.parted)
-	k.pingAllNow(now)
 }
 
 // ServerFailed reports to the keeper a failure of a server that the engine has seen. The server

@@ -139,17 +139,13 @@ func (k *Keeper) discard(a ask, answer []byte, now int64) {
 
 // countVotes returns the result of the vote about server i, from the counters on all other servers. Proxies with
 // another server list do not vote on a server that their list lacks. So servers on which at most half as many
-// proxies vote as on another one do not count, nor does a server that is not in use yet. While lists differ, the votes on server i
-// before it was silent are compared, too: it may be the only server on which all proxies vote.
+// proxies vote as on another one do not count, nor does a server that is not in use yet.
 func (k *Keeper) countVotes(i int, now int64) voteResult {
 	var poll voteCount
 	var most uint64
 	votes := func(j int) bool {
 		v := &k.servers[j]
 		return j != i && !v.suspect && v.lacks == "" && v.good != 0 && !k.waiting(j)
-	}
-	if s := &k.servers[i]; s.suspect && s.refused.since == 0 && k.foreignUntil > s.suspectSince && !k.isDead(i, now) && !k.off.Parted {
-		most = s.live.Rate()
 	}
 	for j := range k.servers {
 		if votes(j) && k.servers[j].live.Fresh(k.voteTime(), now) {
