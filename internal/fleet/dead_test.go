@@ -234,7 +234,7 @@ func TestResizeOpposedReload(t *testing.T) {
 	}
 }
 
-// TestResizeAccepted ends all servers in use for good while only one of the instances has the new list. All others are then reloaded, too.
+// TestResizeAccepted lets all servers in use hang for good while only one of the instances has the new list. All others are then reloaded, too.
 // No instance can know that, until an operator says so.
 func TestResizeAccepted(t *testing.T) {
 	f := stocked(t, scenario{sidecars: 3, apps: 1, servers: 6, remember: true, loose: true, usual: true, resize: table.ResizeWarm}, 3, 1)
@@ -242,7 +242,7 @@ func TestResizeAccepted(t *testing.T) {
 	f.only(2, without(0, 1, 2))
 	f.run(f.now + 5*second)
 	for _, n := range f.nodes[:3] {
-		n.die()
+		n.hang(f.now + 10_000*second)
 	}
 	f.run(f.now + 20*second)
 	f.only(0, f.spared)

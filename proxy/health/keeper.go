@@ -165,6 +165,7 @@ type suspicion struct {
 	suspectSince int64
 	down         bool // an operator took the server down at this proxy, so it stays suspect
 	refused      refusal
+	refuses      bool  // the server has refused the last connection, whether that shows that it has lost its items or not
 	saidAt       int64 // when this proxy last published that the server refuses its connections
 	soft         int   // consecutive pings without a reply
 	good         int   // consecutive pings with a reply
@@ -353,6 +354,7 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 // on. A refusal by a server with restartable memory counts as silence.
 func (k *Keeper) ServerFailed(server int, refused bool, why string, now int64) {
 	s := &k.servers[server]
+	s.refuses = refused
 	refused = refused && k.refusalMeansLoss(server)
 	if !s.suspect {
 		s.pingAt = min(s.pingAt, now) // ping now: the server may be up again already

@@ -205,7 +205,7 @@ func (k *Keeper) unpinged(i int, hard bool, why string, now int64) {
 
 func (k *Keeper) markUp(i int, now int64) {
 	s := &k.servers[i]
-	s.soft, s.refused = 0, refusal{}
+	s.soft, s.refused, s.refuses = 0, refusal{}, false
 	s.good++
 	if s.good == 1 {
 		s.goodSince = now

@@ -222,17 +222,21 @@ func (k *Keeper) waiting(i int) bool {
 
 // cutOff returns why this proxy may be cut off from the servers in use, and so does not see what the others wish. Either most of
 // these servers have not replied for less than deadTime. Or none of them replies, and another proxy had another wish before, or this one
-// has got its wish since then: then deadTime does not count, because the others may still use the servers. If this proxy is not cut off, cutOff returns "".
+// has got its wish since then: then deadTime does not count, because the others may still use the servers. But if all of them refuse
+// connections, they are dead, and this proxy is not cut off. If this proxy is not cut off, cutOff returns "".
 func (k *Keeper) cutOff(now int64) string {
-	answers := false
+	answers, refuse := false, true
 	for i := range k.members {
-		answers = answers || inUse(&k.members[i]) && !k.servers[i].suspect && k.servers[i].good > 0
+		if s := &k.servers[i]; inUse(&k.members[i]) {
+			answers = answers || !s.suspect && s.good > 0
+			refuse = refuse && s.refuses
+		}
 	}
 	if answers {
 		k.resize.Opposed = now < k.opposedUntil
 	}
 	switch {
-	case !answers && k.resize.Opposed:
+	case !answers && !refuse && k.resize.Opposed:
 		return "no server in use answers, and other instances may have another server list"
 	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
 		return "most servers in use do not answer, so this instance may be cut off"
