@@ -222,8 +222,8 @@ func (k *Keeper) waiting(i int) bool {
 
 // cutOff returns why this proxy may be cut off from the servers in use, and so does not see what the others wish. Either most of
 // these servers have not replied for less than deadTime. Or none of them replies, and another proxy had another wish before, or this one
-// has got its wish since then: then deadTime does not count, because the others may still use the servers. But if all of them refuse
-// connections, they are dead, and this proxy is not cut off. If this proxy is not cut off, cutOff returns "".
+// has got its wish since then. The others may then still use the servers, so deadTime does not count. If all of them refuse connections,
+// they are dead. If this proxy is not cut off, cutOff returns "".
 func (k *Keeper) cutOff(now int64) string {
 	answers, refuse := false, true
 	for i := range k.members {

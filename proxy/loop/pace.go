@@ -147,8 +147,8 @@ var paces = [...]Pace{plainPace: {Prompt: true}, Answers: {Prompt: true, Answers
 // growing or shrinking load does not favour a pace.
 var turns = [...]int{0, 1, 2, 2, 1, 0}
 
-// Next returns the pace for the next wait. requests is the result of Engine.Work; waiting is the number of clients that wait for a reply, and clients the number of
-// all.
+// Next returns the pace for the next wait. requests is the result of Engine.Work. waiting is the
+// number of clients that wait for a reply, and clients the number of all.
 func (m *moderator) Next(now int64, requests uint64, waiting, clients int) Pace {
 	if m.Above == 0 {
 		return Pace{}
