@@ -363,3 +363,51 @@ func TestResizeStartedAgain(t *testing.T) {
 		t.Errorf("%q are stale; %+v. %s", f.stale, f.stages(), f.broken)
 	}
 }
+
+// takeLocks takes locks while a server dies and is then removed, and a new one joins. The dead server owns none of their keys. takeLocks returns what a
+// client saw that must not be.
+func takeLocks(t *testing.T, c scenario, seed uint64) string {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.rate, c.resize = 3, 2, 5, 10, table.ResizeWarm
+	c.locks, c.asks, c.pace, c.exact = true, []ask{(*app).take}, 3*milli, true
+	f := stocked(t, c, 4, seed)
+	first := around{n: 5, gone: -1, spared: without(4)}
+	onDead := func(key string) bool { return first.At(nil, hash([]byte(key)), 0) == 2 }
+	f.locked = nil
+	for i := 0; len(f.locked) < lockKeys; i++ {
+		if k := (&fkey{name: fmt.Sprintf("l%d", i)}); !onDead(k.name) {
+			f.locked = append(f.locked, k)
+		}
+	}
+	f.busy(second, func() bool { return false })
+	f.nodes[2].die()
+	f.busy(20*second, func() bool { return false })
+	if f.broken != "" {
+		t.Errorf("seed %d: before the change: %s", seed, f.broken)
+	}
+	f.reload(func(l *layout) { l.spared = without(2) })
+	f.busy(second, func() bool { return false })
+	f.busy(200*second, f.changed)
+	switch {
+	case f.broken == "" && !f.changed():
+		t.Errorf("seed %d: the change has not ended: %+v", seed, f.stages())
+	case onDead(f.culprit): // a failed command has renamed the lock
+		return ""
+	}
+	return f.broken
+}
+
+// TestResizeLocks checks that no lock is granted twice when a dead server is removed. Locks with keys of the dead server are on substitute servers,
+// and are lost when the keys move.
+func TestResizeLocks(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprintf("strict %t", strict), func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 3; seed++ {
+				if broken := takeLocks(t, scenario{strict: strict}, seed); broken != "" {
+					t.Errorf("seed %d: %s", seed, broken)
+				}
+			}
+		})
+	}
+}
