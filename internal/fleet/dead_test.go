@@ -100,6 +100,87 @@ func TestResizeMostDie(t *testing.T) {
 	}
 }
 
+// lives returns the keys of clients that servers have.
+func (f *fleet) lives(servers ...int) map[string]bool {
+	keys := map[string]bool{}
+	for _, i := range servers {
+		for _, k := range f.nodes[i].store.Keys() {
+			keys[k] = true
+		}
+	}
+	return keys
+}
+
+// lostOfLiving changes four servers to two of them and two new ones. Some servers die or hang for good when the change has reached a stage. All
+// instances then get a file without these. lostOfLiving returns how many values that were on other servers at that time are lost.
+func lostOfLiving(t *testing.T, c scenario, reach func(is resize.Status) bool, hangs bool, dead ...int) (f *fleet, lost []string) {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.rate, c.resize = 2, 1, 6, 4, table.ResizeWarm
+	f = stocked(t, c, 4, 1)
+	f.reload(func(l *layout) { l.spared, l.reweighed = without(0, 1), true })
+	f.until(t, "the change has not begun", func() bool { return f.all(reach) })
+	live := f.lives(slices.DeleteFunc([]int{0, 1, 2, 3, 4, 5}, func(i int) bool { return slices.Contains(dead, i) })...)
+	for _, i := range dead {
+		if hangs {
+			f.nodes[i].hang(f.now + 10_000*second)
+		} else {
+			f.nodes[i].die()
+		}
+	}
+	f.run(f.now + 6*second)
+	f.reload(func(l *layout) { l.spared, l.reweighed = without(append(dead, 0, 1)...), false })
+	f.until(t, "the change has not ended", f.changed)
+	for _, k := range f.values {
+		hits := f.hits
+		a := f.apps[0]
+		a.todo = append(a.todo, func() *op { return a.getOf(k) })
+		a.next()
+		if f.run(f.now + second); f.hits == hits && live[k.name] {
+			lost = append(lost, k.name)
+		}
+	}
+	return f, lost
+}
+
+// TestResizeRecalled lets two former servers and a new one die while keys are about to move. All instances then get a file without them. No value
+// of another server may be lost, also if it would have moved to the dead new server.
+func TestResizeRecalled(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		for _, hangs := range []bool{false, true} {
+			if hangs && !strict { // an announcement is too short to notice that servers hang
+				continue
+			}
+			t.Run(fmt.Sprintf("strict %t, hang %t", strict, hangs), func(t *testing.T) {
+				t.Parallel()
+				f, lost := lostOfLiving(t, scenario{strict: strict}, stagesOfMove["announced"], hangs, 0, 1, 4)
+				if len(lost) > 0 || f.broken != "" {
+					t.Errorf("%q are lost. %+v %s", lost, f.stages(), f.broken)
+				}
+				if _, lost := lostOfLiving(t, scenario{strict: strict, loose: true, ablate: ablations{Set: ablation.Set{Recall: true}}}, stagesOfMove["announced"], hangs, 0, 1, 4); len(lost) == 0 {
+					t.Error("nothing is lost although the announcement is not taken back")
+				}
+			})
+		}
+	}
+}
+
+// TestResizeRetreats lets a new server die while keys move to it. All instances then get a file with another one. No value of another server
+// may be lost, also if it would have moved to the dead one.
+func TestResizeRetreats(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprintf("strict %t", strict), func(t *testing.T) {
+			t.Parallel()
+			f, lost := lostOfLiving(t, scenario{strict: strict}, stagesOfMove["moves"], false, 4)
+			if len(lost) > 0 || f.broken != "" {
+				t.Errorf("%q are lost. %+v %s", lost, f.stages(), f.broken)
+			}
+			if _, lost := lostOfLiving(t, scenario{strict: strict, loose: true, ablate: ablations{Set: ablation.Set{Retreat: true}}}, stagesOfMove["moves"], false, 4); len(lost) == 0 {
+				t.Error("nothing is lost although the change is not reversed")
+			}
+		})
+	}
+}
+
 // TestResizeOutBefore removes a server that is out. Values on its substitute servers must not be read when keys move.
 func TestResizeOutBefore(t *testing.T) {
 	f := stocked(t, scenario{sidecars: 3, servers: 4, cold: 5, asks: pruning, pace: 2 * milli, strict: true, resize: table.ResizeWarm, exact: true}, 4, 1)
@@ -280,5 +361,53 @@ func TestResizeStartedAgain(t *testing.T) {
 	f.nodes[1].start()
 	if f.busy(200*second, f.changed); !f.changed() || f.broken != "" || len(f.stale) > 0 {
 		t.Errorf("%q are stale; %+v. %s", f.stale, f.stages(), f.broken)
+	}
+}
+
+// takeLocks takes locks while a server dies and is then removed, and a new one joins. The dead server owns none of their keys. takeLocks returns what a
+// client saw that must not be.
+func takeLocks(t *testing.T, c scenario, seed uint64) string {
+	t.Helper()
+	c.sidecars, c.apps, c.servers, c.rate, c.resize = 3, 2, 5, 10, table.ResizeWarm
+	c.locks, c.asks, c.pace, c.exact = true, []ask{(*app).take}, 3*milli, true
+	f := stocked(t, c, 4, seed)
+	first := around{n: 5, gone: -1, spared: without(4)}
+	onDead := func(key string) bool { return first.At(nil, hash([]byte(key)), 0) == 2 }
+	f.locked = nil
+	for i := 0; len(f.locked) < lockKeys; i++ {
+		if k := (&fkey{name: fmt.Sprintf("l%d", i)}); !onDead(k.name) {
+			f.locked = append(f.locked, k)
+		}
+	}
+	f.busy(second, func() bool { return false })
+	f.nodes[2].die()
+	f.busy(20*second, func() bool { return false })
+	if f.broken != "" {
+		t.Errorf("seed %d: before the change: %s", seed, f.broken)
+	}
+	f.reload(func(l *layout) { l.spared = without(2) })
+	f.busy(second, func() bool { return false })
+	f.busy(200*second, f.changed)
+	switch {
+	case f.broken == "" && !f.changed():
+		t.Errorf("seed %d: the change has not ended: %+v", seed, f.stages())
+	case onDead(f.culprit): // a failed command has renamed the lock
+		return ""
+	}
+	return f.broken
+}
+
+// TestResizeLocks checks that no lock is granted twice when a dead server is removed. Locks with keys of the dead server are on substitute servers,
+// and are lost when the keys move.
+func TestResizeLocks(t *testing.T) {
+	for _, strict := range []bool{true, false} {
+		t.Run(fmt.Sprintf("strict %t", strict), func(t *testing.T) {
+			t.Parallel()
+			for seed := uint64(1); seed <= 3; seed++ {
+				if broken := takeLocks(t, scenario{strict: strict}, seed); broken != "" {
+					t.Errorf("seed %d: %s", seed, broken)
+				}
+			}
+		})
 	}
 }

@@ -294,6 +294,23 @@ func TestResizeDeadOwner(t *testing.T) {
 	}
 }
 
+// TestResizeOutLog removes a server that is out. The log must not say that keys are lost, because none was listed.
+func TestResizeOutLog(t *testing.T) {
+	f := newFleet(scenario{sidecars: 2, apps: 1, servers: 4, mode: table.Rehash, resize: table.ResizeWarm, remember: true}, 1, true)
+	f.quiet = true
+	f.settle("at the start", 30*second)
+	f.nodes[2].die()
+	f.until(t, "the server is not out", func() bool { return f.phase(2) == health.Out })
+	f.reload(func(l *layout) { l.gone = 2 })
+	f.until(t, "the change has not ended", f.changed)
+	says := func(text string) bool {
+		return slices.ContainsFunc(f.trace, func(l traceLine) bool { return strings.Contains(l.text, text) })
+	}
+	if says("keys are lost") || !says("but not from servers that are out") {
+		t.Error("the log does not say that only the server that is out had further keys")
+	}
+}
+
 // TestResizeRejectedFlush changes servers in mode flush while a server that gains keys rejects flush_all. The others keep
 // their values if the server is new. They lose them once if it is not.
 func TestResizeRejectedFlush(t *testing.T) {

@@ -29,6 +29,8 @@ type Set struct {
 	Announced  bool // if set, an instance is like one of a release without announcements of a pause
 	Short      bool // if set, leases are not short while a pause is announced
 	Begun      bool // if set, a pause is short although it was not announced
+	Recall     bool // if set, an announcement is not taken back
+	Retreat    bool // if set, a change to a server that is out is not reversed for a further list
 	Names      bool // if set, a server that joins shares the entry of the server whose name it will have
 	Force      bool // if set, an instance uses its own list although its peers use another one
 	Substitute bool // if set, a key whose server is out is served by its substitute server although another instance may use another one

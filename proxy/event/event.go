@@ -28,6 +28,7 @@ const (
 	ResyncFailed                  // a server that rejoined cannot be filled with its replicas now; attributes: server, why
 	KeysMoved                     // a change of the servers of a pool has moved all keys; attributes: pool, keys, seconds
 	KeysLost                      // the same, but keys are lost; attributes: pool, keys, lost, old_servers_out, seconds
+	KeysLeft                      // the same, but an old server was out, so its keys have not moved; attributes: pool, keys, old_servers_out, seconds
 	TagInvalidated                // a tag was invalidated; attributes: tag, count
 	ServerDown                    // a server does not reply; attributes: server, why
 	ServerUp                      // a server that was down replies again; attributes: server, out

@@ -171,6 +171,12 @@ func isStored(k wire.Kind) bool {
 	return true
 }
 
+// isRejected reports whether a reply of the given kind says that a storage command has changed nothing, because of the item that the server has
+// or lacks. The item can be that of another client.
+func isRejected(k wire.Kind) bool {
+	return k == wire.NotStored || k == wire.Exists || k == wire.NotFound || k == wire.Miss
+}
+
 // classOf returns the class of t's command: how the command behaves if it finds a placeholder.
 func classOf(t *task.Task) class {
 	c := task.CommandOf(t)

@@ -427,7 +427,8 @@ func (l *single) end(t *task.Task) {
 		t.Answer(&l.main, func(cas uint64) uint64 { return divert.TagCas(cas, number) })
 	default:
 		applied := l.main.Bytes != nil && isStored(l.main.Reply.Kind)
-		if l.main.Bytes != nil && t.Op.Stores() && (l.class == blind || applied) { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
+		undone := t.Op.Stores() && (applied || l.main.Bytes != nil && l.class == blind && !isRejected(l.main.Reply.Kind))
+		if undone { // the value that was stored is deleted; without a reply, the late delete of upstream/latedelete.go does that
 			t.AskAs(true, undoAsk, t.Route.Server(l.Place(l.from).Server), t.Meta("md", l.Keys[l.from], "", nil))
 		}
 		switch {
@@ -435,7 +436,7 @@ func (l *single) end(t *task.Task) {
 			t.Fail("the command was carried out, but the key could not be deleted at the other server that may have it: "+l.failed.Why, l.failed.Outcome)
 		case l.failed != nil:
 			t.Fail(l.failed.Why, l.failed.Outcome)
-		case t.Op.Stores():
+		case undone:
 			t.Fail("other instances may not see the write: the key was deleted", stats.Unavailable)
 		default:
 			t.Fail("other instances may not see the write", stats.Unavailable)

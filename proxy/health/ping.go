@@ -285,7 +285,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if by := (writer{r.hash, r.settings, r.wish}); by != s.by {
 		s.by, s.bySince = by, now
 	}
-	news := r.settings == 0 || r.partial || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	news := r.settings == 0 || r.partial || k.recalls(i, r.resize, now) || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
@@ -372,7 +372,10 @@ func (k *Keeper) unhold(i int) {
 // write sends to server i a view record with everything that this proxy knows. It replaces the
 // record r that this proxy has read there, if the server still has r.
 func (k *Keeper) write(i int, r record, now int64) {
-	r = k.known(r)
+	recalls := k.recalls(i, r.resize, now)
+	if r = k.known(r); recalls {
+		r.resize = r.resize.Recalled()
+	}
 	value := k.format(r)
 	k.servers[i].writing = true
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, MetaPut(k.keys.View, value, r.cas, 0))

@@ -39,7 +39,7 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 // wish. why says why keys can't begin to move; empty: no reason is known. It is about a server, unless that is -1.
 func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
-	if !s.TakenBack() && (s.Stage() != resize.Stable || s.List == s.Required()) || s.N == 0 {
+	if !s.TakenBack() && !s.Announced && (s.Stage() != resize.Stable || s.List == s.Required()) || s.N == 0 {
 		return s, began, "", server
 	}
 	for i := range k.servers {
@@ -185,6 +185,8 @@ func (k *Keeper) advanceResize(now int64) {
 	ready := sure && !(k.resize.Warm && k.pool == poolNoMeta) && !k.any(func(i int) bool { return !k.permits(i) })
 	before := k.resize.Status
 	k.resize.Announce = k.resize.Mine != k.resize.Wish && k.resize.Stage() == resize.Stable && k.announces()
+	k.resize.Recalls = k.resize.Unwanted() && !k.off.Recall && k.enoughInUse()
+	k.resize.Retreats = k.resize.Replaced() && !k.off.Retreat && k.newIsOut()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
 	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now)
@@ -198,6 +200,39 @@ func (k *Keeper) advanceResize(now int64) {
 	if k.resize.Step(now, now >= k.wishUntil, ready, replicated, k.pace()) {
 		k.resized(before, now)
 	}
+}
+
+// enoughInUse reports whether so many servers in use serve that a change can begin: with strict consistency, each majority of these servers must
+// have one of them.
+func (k *Keeper) enoughInUse() bool {
+	serves, all := 0, 0
+	for i := range k.members {
+		if s := &k.servers[i]; inUse(&k.members[i]) {
+			all++
+			if PhaseOf(s.n) == In && !s.suspect {
+				serves++
+			}
+		}
+	}
+	return serves > all-majorityOf(all)
+}
+
+// newIsOut reports whether a server that only the list Wish has is out, and the configuration lacks it. All servers in use serve.
+func (k *Keeper) newIsOut() bool {
+	is := false
+	for i := range k.members {
+		s := &k.servers[i]
+		if inUse(&k.members[i]) && (PhaseOf(s.n) != In || s.suspect) {
+			return false
+		}
+		is = is || k.members[i].Joins && inNext(&k.members[i]) && s.goes && PhaseOf(s.n) == Out
+	}
+	return is
+}
+
+// recalls reports whether this proxy takes the announcement of a pause back in a view record that has the state s.
+func (k *Keeper) recalls(i int, s resize.State, now int64) bool {
+	return k.present(i) && k.resize.Recall(s, now, now >= k.wishUntil, k.pace())
 }
 
 // announces reports whether all proxies know announcements of a pause, as far as this one knows: they have its release.

@@ -64,6 +64,7 @@ var (
 		event.ResyncDone:       {Tone: Good, Kind: Up, Text: "{server} has its replicas again", More: "{keys key}"},
 		event.ResyncFailed:     {Tone: Warn, Kind: "warm", Text: "{server} can't be filled now", More: "{why}"},
 		event.KeysMoved:        {Tone: Good, Kind: Up, Text: "Pool {pool}: {keys key} moved to other servers", More: "in {seconds} s"},
+		event.KeysLeft:         {Tone: Warn, Kind: "out", Text: "Pool {pool}: {keys key} moved to other servers, but not from servers that are out", More: "{old_servers_out}: values there are lost"},
 		event.KeysLost:         {Tone: Warn, Kind: "out", Text: "Pool {pool}: {keys key} moved to other servers, and {lost} or more are lost", More: "because their old server was out, or their new one was out or has rejected them"},
 		event.TagInvalidated:   {Tone: Good, Kind: Up, Text: "Tag {tag} is invalidated", More: "{count} invalidations since the last one that was logged", Minor: true},
 		event.ServerDown:       {Tone: Bad, Kind: Down, Text: "{server} is down", More: "{why}", Mark: true, Only: table.FailFast.String()},

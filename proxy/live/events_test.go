@@ -73,6 +73,8 @@ func TestTold(t *testing.T) {
 			Description{Tone: Good, Kind: Up, Text: "Operator restored b"}},
 		{event.ConnectionLost, []any{"server", "b", "requests", 1, "why", "connection reset by peer"},
 			Description{Tone: Bad, Kind: Down, Text: "b closed a connection with 1 request in flight", More: "connection reset by peer"}},
+		{event.KeysLeft, []any{"pool", "main", "keys", 31, "old_servers_out", "a b", "seconds", 0},
+			Description{Tone: Warn, Kind: "out", Text: "Pool main: 31 keys moved to other servers, but not from servers that are out", More: "a b: values there are lost"}},
 		{event.TagInvalidated, []any{"tag", "user7", "servers", 3, "count", 12},
 			Description{Tone: Good, Kind: Up, Text: "Tag user7 is invalidated", More: "12 invalidations since the last one that was logged", Minor: true}},
 		{event.ServerDown, []any{"server", "b", "why", "connection refused"},

@@ -233,6 +233,8 @@ func (is *Resize) follows(p *table.Pool, s *stats.ResizeSnapshot) string {
 	switch {
 	case s.Stage() == resize.Stable || s.Serves() == resize.Nothing || s.Required() == s.Next:
 		return ""
+	case s.Announced && s.Required() == s.List:
+		return " This configuration reverses that: nothing moves if all instances have it."
 	case s.Required() == s.List && s.Stage() == resize.Cool:
 		return " This configuration reverses that: when the change has ended, the keys move back in a further change."
 	case s.Required() == s.List:
@@ -243,6 +245,9 @@ func (is *Resize) follows(p *table.Pool, s *stats.ResizeSnapshot) string {
 		to = p.List()
 	}
 	further := Resize{Joins: missing(p.Required().Servers, to.Servers), Leaves: missing(to.Servers, p.Required().Servers)}
+	if s.Announced {
+		return " This configuration has other servers" + further.changes() + ": if all instances have it, nothing moves before the change to these."
+	}
 	return " This configuration has other servers" + further.changes() + ": a further change follows when this one has ended, and all instances have it."
 }
 

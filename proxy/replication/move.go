@@ -118,7 +118,7 @@ func (e *Replicator) resizing() time.Duration {
 		if bp.View == nil {
 			continue
 		}
-		if is := bp.View.Resize(); (is.Stage() == resize.Pause || is.Stage() == resize.Clear) && !is.Late {
+		if is := bp.View.Resize(); (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
 			return bp.Pool.Failover.Ping
 		}
 	}

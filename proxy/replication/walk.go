@@ -603,7 +603,11 @@ func (k *walk) rate() {
 func (k *walk) logEnd() {
 	what, reports, p := "keys have moved to other servers", event.KeysMoved, &k.progress
 	switch {
-	case k.is.Stage() == resize.Move && (p.Rejected > 0 || len(k.away) > 0):
+	case k.is.Stage() == resize.Move && p.Rejected == 0 && len(k.away) > 0:
+		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but not from servers that are out", event.KeysLeft.Attr(), "pool", k.w.Pool,
+			"keys", p.Done, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
+		return
+	case k.is.Stage() == resize.Move && p.Rejected > 0:
 		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
 			"keys", p.Done, "lost", p.Rejected, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
 		return

@@ -5,6 +5,9 @@ package resize
 // time. It reads and writes the record, and writes the key at the old owner, at any time while it has a lease. No such write may be executed after
 // an instance has begun to move keys: it could follow a newer value at the new owner. Each ablation leaves out one clause,
 // and must break that.
+//
+// A reload can require a further list in the announcement. The instances then take the announcement back while one of them may begin
+// the pause.
 
 import (
 	"fmt"
@@ -13,6 +16,8 @@ import (
 
 	"ringside/internal/testenv"
 )
+
+const further = 13 // hash of the list of a reload
 
 // Durations in ticks.
 const (
@@ -44,6 +49,7 @@ type announced struct {
 	at       [2]announcer
 	moving   bool // an instance has moved keys
 	restarts int8
+	reloads  int8 // how many reloads with a further list there may be
 }
 
 // unannounced is a clause to leave out.
@@ -56,6 +62,7 @@ const (
 	announceNumber             // the announcement need not be known for a WAIT
 	announceState              // the pause need not be known for a short WAIT
 	announceOlder              // an older release serves keys in an announcement
+	announceRecall             // an instance decides on its own to take the announcement back
 )
 
 // knows is the state s as instance p reads it.
@@ -76,6 +83,14 @@ func (o unannounced) lease(p *announcer) int8 {
 }
 
 func (w announced) next(o unannounced, add func(w announced, what, broken string)) {
+	if w.record.Change() > First(0).Change() {
+		for _, q := range w.at {
+			if q.Stage() == Move {
+				add(w, "the announcement is taken back", "an instance has begun to move keys")
+			}
+		}
+		return
+	}
 	tick := w
 	tick.number, tick.state = min(w.number+1, longWait), min(w.state+1, longWait)
 	for i := range tick.at {
@@ -123,6 +138,17 @@ func (w announced) next(o unannounced, add func(w announced, what, broken string
 				p.pings, p.sent, p.read = false, 0, State{}
 			})
 		}
+		if w.reloads > 0 && p.N != 0 && !p.older {
+			change("is reloaded with a further list", func(w *announced, p *announcer) {
+				w.reloads--
+				p.Status = p.Status.reloaded(further)
+			})
+		}
+		if recalls := p.Unwanted() && w.agree(i); recalls && o == announceRecall {
+			change("takes the announcement back", func(_ *announced, p *announcer) { p.State = p.Recalled() })
+		} else if recalls && w.record == p.State {
+			change("takes the announcement back in the record", func(w *announced, _ *announcer) { w.number, w.state, w.record = 0, 0, p.Recalled() })
+		}
 		if m := Merge(w.record, p.State); m != w.record && p.N != 0 {
 			change("writes the record", func(w *announced, _ *announcer) {
 				if w.state = 0; m.N != w.record.N {
@@ -132,7 +158,7 @@ func (w announced) next(o unannounced, add func(w announced, what, broken string
 			})
 		}
 		if p.N != 0 && p.Stage() < Move && o.knows(&p, w.record) == p.State {
-			r := Resize{Status: p.Status, swept: [2]uint32{First(0).N, p.Wish}, wished: 1}
+			r := Resize{Status: p.Status, swept: [2]uint32{p.N, p.Wish}, wished: 1, Recalls: p.Unwanted()}
 			for _, r.Announce = range []bool{false, true} {
 				if p.older && r.Announce {
 					continue
@@ -163,13 +189,29 @@ func (w announced) next(o unannounced, add func(w announced, what, broken string
 	}
 }
 
+// agree reports whether all instances that have written the record lately have the same configuration as instance i.
+func (w announced) agree(i int) bool {
+	for _, q := range w.at {
+		if (q.lease > 0 || q.pings) && !w.at[i].Agrees(q.Vote()) {
+			return false
+		}
+	}
+	return true
+}
+
 // exploreAnnounce returns the number of states, and the events that lead to a violation.
-func exploreAnnounce(o unannounced, restarts int8, older bool) (states int, trace []string) {
+func exploreAnnounce(o unannounced, restarts, reloads int8, older bool) (states int, trace []string) {
 	const list, next = 11, 12
-	first := announced{record: First(list), number: longWait, state: longWait, restarts: restarts}
+	first := announced{record: First(list), number: longWait, state: longWait, restarts: restarts, reloads: reloads}
+	if reloads > 0 {
+		first.record = first.record.advanced(next, true, true)
+	}
 	for i := range first.at {
-		first.at[i].Status = Status{State: First(list), Lists: Lists{Mine: list, Wish: next, Warm: true}}
+		first.at[i].Status = Status{State: first.record, Lists: Lists{Mine: list, Wish: next, Warm: true}}
 		first.at[i].older = older && i == 1
+		if reloads > 0 && i == 0 { // to save states, the other one is reloaded later
+			first.at[i].Later = further
+		}
 	}
 	return breadthFirst(first, func(w announced, add func(w announced, what, broken string)) { w.next(o, add) }, func(announced) string { return "" })
 }
@@ -180,24 +222,30 @@ func TestExploreAnnounce(t *testing.T) {
 		restarts = 2
 	}
 	for _, older := range []bool{false, true} {
-		states, trace := exploreAnnounce(announceAll, restarts, older)
+		states, trace := exploreAnnounce(announceAll, restarts, 0, older)
 		if trace != nil {
 			t.Errorf("%d states: %q", states, trace)
 		}
 		t.Logf("%d states", states)
 	}
+	states, trace := exploreAnnounce(announceAll, restarts-1, 1, false)
+	if trace != nil {
+		t.Errorf("reloads, %d states: %q", states, trace)
+	}
+	t.Logf("reloads: %d states", states)
 	for _, c := range []struct {
-		name     string
-		without  unannounced
-		restarts int8
+		name              string
+		without           unannounced
+		restarts, reloads int8
 	}{
-		{"leases are not short", announceLeases, 0},
-		{"the first lease is not short", announceFirst, 0},
-		{"no WAIT for the announcement", announceNumber, 0},
-		{"no WAIT for the pause", announceState, 0},
-		{"an older release serves keys", announceOlder, 1},
+		{"leases are not short", announceLeases, 0, 0},
+		{"the first lease is not short", announceFirst, 0, 0},
+		{"no WAIT for the announcement", announceNumber, 0, 0},
+		{"no WAIT for the pause", announceState, 0, 0},
+		{"an older release serves keys", announceOlder, 1, 0},
+		{"an instance takes the announcement back alone", announceRecall, 0, 1},
 	} {
-		states, trace := exploreAnnounce(c.without, c.restarts, false)
+		states, trace := exploreAnnounce(c.without, c.restarts, c.reloads, false)
 		finds(t, c.name, states, trace)
 	}
 }

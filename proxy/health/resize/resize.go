@@ -24,7 +24,8 @@
 // turn by the stage that it knew before. One that was started in between takes it for another Pause, and its reads may
 // miss. Changes that are not reversed begin with an even number, so an odd one is a turn (State.Turned). That says by which list
 // peers find the servers of keys that do not move. Two proxies may begin Settle and a turn at once: the turn has the higher number. Cool can't be reversed: mutations do
-// not empty the old owner there, so it would have to be swept.
+// not empty the old owner there, so it would have to be swept. A change to a list with a dead server is reversed, too, if all proxies wish a
+// third list (Status.Replaced).
 //
 // Mutations wait for less than a WAIT, because the pause is announced first. While it is announced (State.Announced), keys are served
 // as in Stable, but leases are short and pings frequent. The announcement has the number n of the pause. Move begins when n has been in
@@ -38,7 +39,8 @@
 // costs misses. If the instance knew both lists, it forgets one, and its peers see another server list. The announcement
 // then lasts until they go on in spite of that (Resize.Patience). So a pause is announced only if all instances in the list of
 // instances have the same release. Clear is not announced: an older release that lacks the next list would put it in force.
-// announce_test.go explores this with leases that end at a time.
+// If all proxies wish a third list, the announcement is taken back (State.Recalled). announce_test.go explores this with leases that end
+// at a time.
 //
 // Mode warm goes through all stages but Clear, and moves the values. Mode flush has only Stable and
 // Clear: its values are lost. A proxy in mode flush that finds its peers in a stage of mode warm serves
@@ -186,6 +188,15 @@ func (s State) Known(long, short time.Duration) (number, state time.Duration) {
 	return 0, long
 }
 
+// Recalled returns the state in which the announcement s is taken back: its list Next is not wanted any more, and another change can
+// begin. Nothing has moved in an announcement. So if the configuration of all proxies requires a further list, for example because a server
+// of the list Next is dead, nothing is lost.
+//
+// Another proxy may begin the pause at the same time, and then move keys. So a proxy does not decide this on its own. It
+// replaces the announcement in a view record, and adopts what it reads there afterwards. A pause ends only if it has been in the records
+// of all servers in use for a time. In that record it is not.
+func (s State) Recalled() State { return State{N: stable(s.Change() + 1), List: s.List} }
+
 // usual reports whether all keys are served by the list in force.
 func (s State) usual() bool { return s.Stage() == Stable || s.Announced }
 
@@ -331,6 +342,13 @@ func (s Status) TakenBack() bool {
 	return (s.Stage() == Move || s.Stage() == Settle) && s.Required() == s.List
 }
 
+// Replaced reports whether keys begin to move to the list Next, but the configuration requires a further list. If a server that only the
+// list Next has is dead, values can't move to it, and would be lost at the end. So the change is reversed, before that to the further
+// list begins. This is a turn like any other: it depends only on the stage whether it is safe.
+func (s Status) Replaced() bool {
+	return s.Stage() == Move && s.Mine == s.List && s.Next == s.Wish && s.Later != 0 && s.Later != s.List
+}
+
 // UsesOwn reports whether this process serves by its own list, although its peers use another one, which it does
 // not know. Reads may be old then, as without this package. While keys move with their values, it serves nothing
 // instead: it would store values that the move then removes.
@@ -391,6 +409,8 @@ type Resize struct {
 	Held
 	Number   Held  // the same for the number N: it is known for longer than the state if a pause was announced
 	Announce bool  // the next pause is announced: all proxies know announcements, as far as this one knows
+	Recalls  bool  // the announcement of a pause is taken back when all proxies agree: see Recalled
+	Retreats bool  // in Move, the change is reversed when all proxies agree: see Replaced
 	wished   int64 // when the wish was set
 	swept    [2]uint32
 	sweeps   bool
@@ -505,9 +525,9 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		switch {
 		case !r.Warm || r.Serves() == Nothing || !replicated(life):
 			return false
-		case r.Announced && (r.Next != r.Wish || !ready && now < r.Since+wait):
+		case r.Announced && (r.Recalls || r.Next != r.Wish || !ready):
 			return false
-		case r.TakenBack() && agreed && ready && now >= r.wished+wait:
+		case (r.TakenBack() || r.Retreats) && agreed && ready && now >= r.wished+wait:
 			r.set(r.turned(), now)
 			return true
 		case (stage == Move || stage == Settle) && r.swept != change:
@@ -527,6 +547,16 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 	}
 	r.set(r.advanced(r.Wish, r.Warm && r.Mine != r.Wish, r.Announce), now)
 	return true
+}
+
+// Recall reports whether this process may now take the announcement back in a view record that has the state s.
+func (r *Resize) Recall(s State, now int64, agreed bool, ping time.Duration) bool {
+	return r.Recalls && r.Unwanted() && agreed && s == r.State && now >= r.wished+waitPings*int64(ping)
+}
+
+// Unwanted reports whether a pause is announced for a list that the configuration does not require any more.
+func (s Status) Unwanted() bool {
+	return s.Announced && s.Warm && s.Serves() == All && s.Required() != s.Next
 }
 
 // Skip puts the list Wish in force without a stage in between: other proxies that serve by their own lists know it

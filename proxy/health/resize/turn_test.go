@@ -7,6 +7,8 @@ package resize
 // write that fails, or if no instance knows both lists. A read in a turn finds the value at either server. Each ablation
 // leaves out one clause, and must break that.
 //
+// In a further run, both have got a third list instead. Only one of them knows that a new server is out, and reverses the change.
+//
 // The commands are those of package replicate without placeholders: its tests explore what happens between
 // the requests of several commands.
 
@@ -39,7 +41,7 @@ type turner struct {
 type turnWorld struct {
 	record State
 	at     [2]turner
-	value  [2]uint8 // the version that each server has; 0: none
+	value  [3]uint8 // the version that each server has; 0: none
 	next   uint8    // the last version
 	acked  uint8
 	doubt  bool  // the value may be lost
@@ -201,7 +203,7 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 		change("drops a list", func(_ *turnWorld, p *turner) { p.Status = p.Status.dropped() })
 		return
 	}
-	r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0}
+	r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0 && p.Wish != 3, Retreats: i == 0 && p.Replaced()} // announce_test.go explores commands in an announcement
 	if o == turnUnknown && i == 1 && p.Stage() != Stable {
 		r.Later = 0
 	}
@@ -217,7 +219,7 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 		})
 	case !sweeps:
 	case p.Serves() == Nothing:
-		change("flushes all servers", func(w *turnWorld, p *turner) { p.swept, w.value, w.doubt = what, [2]uint8{}, true })
+		change("flushes all servers", func(w *turnWorld, p *turner) { p.swept, w.value, w.doubt = what, [3]uint8{}, true })
 	case p.Stage() == Stable:
 		change("sweeps the server that gains the key", func(w *turnWorld, p *turner) { p.swept, w.value[p.Wish-1] = what, 0 })
 	case w.value[old] == 0:
@@ -232,11 +234,11 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 	}
 }
 
-// exploreTurn returns the number of states, and the events that lead to a violation.
-func exploreTurn(o turnWithout, forced uint8) (states int, trace []string) {
-	first := turnWorld{record: State{N: 2*uint32(stages) + uint32(Move), List: 1, Next: 2}, value: [2]uint8{1, 0}, next: 1, acked: 1, forced: forced}
+// exploreTurn returns the number of states, and the events that lead to a violation. later is the list that both instances have got.
+func exploreTurn(o turnWithout, forced uint8, later uint32) (states int, trace []string) {
+	first := turnWorld{record: State{N: 2*uint32(stages) + uint32(Move), List: 1, Next: 2}, value: [3]uint8{1}, next: 1, acked: 1, forced: forced}
 	for i := range first.at {
-		first.at[i].Status = Status{State: first.record, Lists: Lists{Mine: 1, Wish: 2, Later: 1, Warm: true}}
+		first.at[i].Status = Status{State: first.record, Lists: Lists{Mine: 1, Wish: 2, Later: later, Warm: true}}
 	}
 	return breadthFirst(first, func(w turnWorld, add func(w turnWorld, what, broken string)) { w.events(o, add) }, func(turnWorld) string { return "" })
 }
@@ -246,12 +248,17 @@ func TestExploreTurn(t *testing.T) {
 		if testenv.Full() {
 			forced++
 		}
-		states, trace := exploreTurn(o, forced)
+		states, trace := exploreTurn(o, forced, 1)
 		if trace != nil {
 			t.Errorf("%d states: %q", states, trace)
 		}
 		t.Logf("%d states", states)
 	}
+	states, trace := exploreTurn(noClause, 0, 3)
+	if trace != nil {
+		t.Errorf("a third list: %d states: %q", states, trace)
+	}
+	t.Logf("a third list: %d states", states)
 	for _, c := range []struct {
 		name    string
 		without turnWithout
@@ -260,7 +267,7 @@ func TestExploreTurn(t *testing.T) {
 		{"commands do not wait in a turn", turnPause},
 		{"reads in a turn ask one server", turnReads},
 	} {
-		states, trace := exploreTurn(c.without, 0)
+		states, trace := exploreTurn(c.without, 0, 1)
 		finds(t, c.name, states, trace)
 	}
 }
