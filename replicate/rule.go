@@ -503,14 +503,6 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 	}
 }
 
-// Hedge makes a plain get ask one more replica. The caller calls it when the policy's hedge delay
-// has passed. It does nothing for other commands.
-func (r *Rule) Hedge() {
-	if r.class == reads && !r.settled {
-		r.readNext()
-	}
-}
-
 // Asked reports whether the rule has made any ask.
 func (r *Rule) Asked() bool { return r.n > 0 }
 

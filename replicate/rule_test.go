@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // play reports to every ask the outcome that tell returns. It returns all asks and the
@@ -261,30 +260,6 @@ func TestWhoIsReadFirst(t *testing.T) {
 		if got := order(Policy{Read: test.read}, test.spread); got != test.want {
 			t.Errorf("read %d, spread %d: asked %s, not %s", test.read, test.spread, got, test.want)
 		}
-	}
-}
-
-func TestHedge(t *testing.T) {
-	r := begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
-	r.Next(nil)
-	r.Hedge()
-	if asks := r.Next(nil); len(asks) != 1 || asks[0].Replica != 1 {
-		t.Fatalf("late: asked %v", asks)
-	}
-	r.Hedge() // there is no other replica
-	r.HandleOutcome(1, Outcome{Kind: Hit})
-	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.IsDone() {
-		t.Fatalf("after the second's hit: %+v %v", s, ok)
-	}
-	r.HandleOutcome(0, Outcome{Kind: Miss})
-	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.IsDone() {
-		t.Fatalf("after the first's miss: %+v", s)
-	}
-	w := begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
-	w.Next(nil)
-	w.Hedge()
-	if asks := w.Next(nil); len(asks) != 0 {
-		t.Fatalf("a write was hedged: %v", asks)
 	}
 }
 

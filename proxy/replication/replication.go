@@ -201,9 +201,6 @@ func (e *Replicator) Handle(t *task.Task) {
 	c.rule.Begin(policy, command, states, e.turn)
 	t.Rule = c
 	t.Run(0, nil)
-	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
-		c.hedge(t, e.Now+int64(policy.Hedge))
-	}
 }
 
 // look stores the present states of the replicas in states. It records their phases and the primary.
@@ -271,24 +268,6 @@ const unsure = "other instances may not see the write"
 // lateAfter is the time after which a reply counts as late. Another command may then have run
 // between this reply and the replies of other replicas.
 const lateAfter = task.MarkWait / 2
-
-// hedge sends a hedged request: if the read t has no reply at the time `at`, it asks one more
-// replica. While bytes of a reply arrive, hedge waits longer: a second reply would arrive later,
-// and cost the same bytes again.
-func (c *command) hedge(t *task.Task, at int64) {
-	c.e.After(at, func() {
-		if t.ClientDone || c.rule.IsDone() {
-			return
-		}
-		if at := c.e.LastOf(t) + int64(t.Route.Copies.Hedge); at > c.e.Now {
-			c.hedge(t, at)
-			return
-		}
-		c.rule.Hedge()
-		c.advance(t)
-		t.CatchUp()
-	})
-}
 
 func (c *command) Begin(t *task.Task) {
 	if c.isRepair && c.stage != c.e.stage { // the key may have other replicas since the repair was created
