@@ -49,8 +49,6 @@ var shownCommands = []shownCommand{
 	{command: "ringside tag invalidate user:7 posts", place: "demo", output: `demo3 +yes`},
 	{command: "ringside demo --herd", place: "demo", output: `pages rebuilt`},
 	{command: "ringside demo --tags", place: "demo", output: `900 pages are found`},
-	{command: "ringside demo --counters", place: "demo", output: `lost +1[0-9]{3} +0`},
-	{command: "ringside demo --weights", place: "demo", output: `32 MiB .* 0\n`},
 
 	{command: "ringside reload", place: "it needs a pool with another list of servers; TestResizeFlush"},
 	{command: "ringside drill --table", place: "it needs minutes; TestDrillTable"},
