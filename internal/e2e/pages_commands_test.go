@@ -51,7 +51,6 @@ var shownCommands = []shownCommand{
 	{command: "ringside demo --tags", place: "demo", output: `900 pages are found`},
 
 	{command: "ringside reload", place: "it needs a pool with another list of servers; TestResizeFlush"},
-	{command: "ringside drill --table", place: "it needs minutes; TestDrillTable"},
 	{command: "ringside drill", place: "it needs minutes; TestDrillOnDemo"},
 	{command: "ringside drill --through ADDR,...", place: "it needs two instances; TestDrillThroughSeveral"},
 	{command: "ringside discover dnssrvnoa+_memcached._tcp.mc.prod.svc.cluster.local -c /etc/ringside/ringside.yaml", place: "it needs a cluster; TestDiscoveryByDNS"},
