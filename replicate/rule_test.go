@@ -282,22 +282,6 @@ func TestEarlyAcknowledgement(t *testing.T) {
 	}
 }
 
-func TestMirroredCas(t *testing.T) {
-	knows := Replica{ChosenCAS: true}
-	r := begin(Policy{}, Command{Op: Set}, []Replica{knows, knows, {State: Out}}, 0)
-	for _, a := range r.Next(nil) {
-		if !a.Chosen {
-			t.Errorf("all know E, but %+v", a)
-		}
-	}
-	r = begin(Policy{}, Command{Op: Set}, []Replica{knows, {}}, 0)
-	for _, a := range r.Next(nil) {
-		if a.Chosen {
-			t.Errorf("one doesn't know E, but %+v", a)
-		}
-	}
-}
-
 func TestNothingIsAllocated(t *testing.T) {
 	replicas := states(In, In)
 	room := make([]Ask, 0, maxAsks)
