@@ -259,9 +259,9 @@ func TestPresetSessions(t *testing.T) {
 		{"two servers and a gutter", "servers: [a, b], failover: {mode: gutter, gutter: spare}", "", true, 250 * time.Millisecond, time.Second, policy, true, "by preset sessions, with 3 view servers"},
 		{"the pool says otherwise", "servers: [a, b, c], failover: {consistency: relaxed, ping: 300ms, lease: 3s}", "", false, 300 * time.Millisecond, 3 * time.Second, policy, true, "as the file says"},
 		{"strict with two", "servers: [a, b], failover: {consistency: strict}", "", true, 250 * time.Millisecond, time.Second, policy, true, "as the file says; below three view servers it holds for one fault at a time"},
-		{"the route says otherwise", "servers: [a, b, c]", ", replicas: 3, read: spread, repair: off, get_errors: miss, ack: quorum, read_through: no, hedge: 20ms, replicas_on: server",
+		{"the route says otherwise", "servers: [a, b, c]", ", replicas: 3, read: spread, repair: off, get_errors: miss, ack: quorum, read_through: no, replicas_on: server",
 			true, 250 * time.Millisecond, time.Second,
-			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Hedge: 20 * time.Millisecond, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
+			replicate.Policy{Copies: 3, Read: replicate.Spread, Ack: replicate.AckQuorum, Apart: replicate.Servers}, false, "by preset sessions, with 3 view servers"},
 	} {
 		// The preset overrides defaults, whatever the order in the file.
 		f, built := readTable(t, fmt.Sprintf(`
@@ -306,7 +306,7 @@ pools:
   c: {distribution: ketama, servers: [{address: c1, host: m2}]}
 routes:
   - {prefix: "all:", pool: a, replicas: all, read: fastest}
-  - {prefix: "near:", pool: a, replicas: 2, replicas_on: zone, read: nearest, ack: one, hedge: 499ms}
+  - {prefix: "near:", pool: a, replicas: 2, replicas_on: zone, read: nearest, ack: one}
   - {prefix: "both:", pools: [b, c], prefer: c, repair: 5}
   - {prefix: "one:", pool: a, replicas: 1, get_errors: error}
 `)
@@ -314,7 +314,7 @@ routes:
 	loud := true
 	want := []table.Route{
 		{Prefix: "all:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: replicate.All, Apart: replicate.Servers, Read: replicate.Fastest, ReadThrough: true, RepairRate: 1000}},
-		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, Hedge: 499 * time.Millisecond, ReadThrough: true, RepairRate: 1000}},
+		{Prefix: "near:", Pool: a, Zone: "z2", Copies: replicate.Policy{Copies: 2, Apart: replicate.Zones, Read: replicate.Nearest, Ack: replicate.AckOne, ReadThrough: true, RepairRate: 1000}},
 		{Prefix: "both:", Pool: b, Also: []*table.Pool{c}, Prefer: c, Zone: "z2", Copies: replicate.Policy{Copies: 2, ReadThrough: true, RepairRate: 5}},
 		{Prefix: "one:", Pool: a, Zone: "z2", GetErrors: &loud},
 	}

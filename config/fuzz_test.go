@@ -66,7 +66,7 @@ pools:
   a: {distribution: ketama, servers: [{address: x, zone: z}, {address: y, host: m, zone: w}], failover: {mode: gutter, gutter: c}}
   b: {distribution: dalli, servers: [v, w]}
   c: {distribution: jump, servers: [t, u]}
-routes: [{prefix: "s:", pool: a, replicas: 2, replicas_on: zone, read: nearest}, {pools: [b, c], prefer: c, hedge: 5ms, repair: off}]
+routes: [{prefix: "s:", pool: a, replicas: 2, replicas_on: zone, read: nearest}, {pools: [b, c], prefer: c, repair: off}]
 `))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file, err := Parse("fuzz.yaml", data)

@@ -142,6 +142,7 @@ var removed = map[string]string{
 	"guard.clients: auto":        "write clients: detect, which is the default, or clients: pooled where the set comes on another connection than its miss",
 	"guard.multiget":             "keys of a multi-get do not wait; leave it out, and use single gets where clients must wait",
 	"guard.refused":              "a set that is not stored is always answered NOT_STORED; leave it out",
+	"hedge":                      "a read asks the next replica after timeouts.request, and with read: fastest all of them at once; leave it out",
 	"limits.key":                 "a key has at most 250 bytes, as in memcached; leave it out",
 	"limits.output_per_client":   "it is 1MiB; leave it out, and lower output_hard or memory against slow readers",
 	"limits.requests_per_client": "it is 4096; leave it out, and lower memory to bound what clients can use",

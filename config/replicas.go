@@ -75,7 +75,6 @@ func routeValue() value[Route] {
 			named(replicate.Ack.String, replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
 		set("read_through", "whether a miss asks the other replicas; a miss on a server that has just rejoined always does",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),
-		set("hedge", "a read without a reply for this time also asks the next replica", duration(0, time.Minute), func(r *r) *time.Duration { return &r.Copies.Hedge }),
 		set("autocreate", "whether incr and decr create a missing counter: off, on, or its initial value and lifetime", autocreateValue(), func(r *r) **table.Autocreate { return &r.Autocreate }),
 		set("buffer", "add up increments in Ringside and send them together; clients then get estimates", bufferValue(), func(r *r) **table.Buffer { return &r.Buffer }),
 		set("repair", "keys per second that are copied to one server that lacks them, or off; the highest value of several routes applies", orOff(wholeNumber("off, or a whole number between 1 and 1000000", 1, 1_000_000)), func(r *r) *int { return &r.Copies.RepairRate }),
@@ -145,7 +144,7 @@ func (d *document) checkCopies(f *File, r *Route) {
 		for _, s := range []struct {
 			name  string
 			field any
-		}{{"replicas_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"hedge", &c.Hedge}, {"repair", &c.RepairRate}} {
+		}{{"replicas_on", &c.Apart}, {"read", &c.Read}, {"ack", &c.Ack}, {"read_through", &c.ReadThrough}, {"repair", &c.RepairRate}} {
 			if n := d.where[s.field]; n != nil {
 				d.failAt(n, "%s has no effect: the route keeps one replica of a key; give it replicas: 2, pools, or preset: counters or sessions, or leave this out", s.name)
 			}
@@ -158,17 +157,8 @@ func (d *document) checkCopies(f *File, r *Route) {
 	switch {
 	case c.Read == replicate.Nearest && f.Zone == "":
 		d.failAt(d.place(&c.Read, r), "read: nearest needs zone at the top of the file: the zone this instance is in")
-	case c.Read == replicate.Fastest && d.where[&c.Hedge] != nil && c.Hedge > 0:
-		d.failAt(d.place(&c.Hedge), "hedge has no effect with read: fastest, which asks all replicas at once")
 	case c.Read == replicate.Fastest && d.where[&c.ReadThrough] != nil && c.ReadThrough:
 		d.failAt(d.place(&c.ReadThrough), "read_through has no effect with read: fastest, which asks all replicas at once")
-	}
-	for _, name := range r.to() {
-		if p := f.pool(name); p != nil && c.Hedge >= p.Timeouts.Request {
-			d.failAt(d.place(&c.Hedge, r), "hedge (%s) must be less than pools.%s.timeouts.request (%s), after which the next replica is asked anyway",
-				short(c.Hedge), name, short(p.Timeouts.Request))
-			break
-		}
 	}
 	if len(r.Pools) > 0 {
 		d.checkCopiesOverPools(f, r)

@@ -249,9 +249,6 @@ func (w *orderWorld) build() {
 		c := replicate.Policy{Copies: 2 + d.n(2), Apart: replicate.Servers, ReadThrough: true, RepairRate: 1000}
 		c.Read = []replicate.Read{replicate.First, replicate.Spread, replicate.Fastest}[d.n(3)]
 		c.Ack = []replicate.Ack{replicate.AckAll, replicate.AckQuorum, replicate.AckOne}[d.n(3)]
-		if c.Read != replicate.Fastest && d.one(2) {
-			c.Hedge = 2 * time.Millisecond
-		}
 		if c.Read == replicate.First && c.Ack == replicate.AckAll && d.one(2) {
 			w.evicts = d.n(3)
 		}

@@ -80,37 +80,6 @@ func BenchmarkParked(b *testing.B) {
 	}
 }
 
-// BenchmarkHedged measures n reads, each of which is hedged at its own time.
-func BenchmarkHedged(b *testing.B) {
-	for _, n := range []int{1000, 10_000, 100_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			for b.Loop() {
-				b.StopTimer()
-				s := crowd("servers=s1,s2 deadline=1h request=1h queue=1000000")
-				s.Line("route - main copies=2")
-				s.Routes[0].Copies.Hedge = time.Second
-				s.Begin()
-				for _, w := range s.Proxy.Agents() {
-					w.View.Done(1, true)
-				}
-				c := s.Endpoint("c1")
-				for range n {
-					s.Now++
-					s.Engine.Begin(s.Now, conversation.Wall(s.Now))
-					s.Engine.Bytes(c.Link, []byte("get x1\r\n"))
-				}
-				b.StartTimer()
-				for fired := 0; fired < n; fired++ {
-					s.Now = s.Engine.Later[0].At
-					s.Engine.Begin(s.Now, conversation.Wall(s.Now))
-					s.Engine.FireTimers()
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/hedge")
-		})
-	}
-}
-
 // BenchmarkLingering measures a client's requests to a server that has a lingering
 // connection, on which other clients wait for late replies.
 func BenchmarkLingering(b *testing.B) {

@@ -76,9 +76,6 @@ const (
 type Replica struct {
 	State State
 	Near  bool // the replica is in the zone of this instance, so reads with the policy Nearest prefer it
-	// ChosenCAS is true if the server supports the meta flag E (memcached 1.6.27 and
-	// later).
-	ChosenCAS bool
 }
 
 // Kind is the kind of the outcome of a request (Ask).

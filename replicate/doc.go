@@ -252,8 +252,8 @@
 //	a delete without a condition                                     after 435 states
 //
 // So it is not enough to bind the tombstone to the value of that set, by a cas that is
-// chosen with E. That would also need memcached 1.6.27. A look needs no more than tombstones
-// do.
+// chosen with the meta flag E. That would also need memcached 1.6.27. A look needs no more than
+// tombstones do.
 //
 // An add, a replace and a cas are conditional anyway. A late append, incr or touch changes
 // the value that it finds. Only a touch with an exptime in the past removes it.

@@ -123,10 +123,6 @@ func (x *explorer) visit(r Rule, begun uint8) {
 			}
 		}
 	}
-	if x.c.Op == Get && !r.settled {
-		r.Hedge()
-		x.visit(r, begun)
-	}
 }
 
 // guarded reports whether d runs only if nothing has changed since an earlier ask.

@@ -2,8 +2,6 @@ package replicate
 
 // This file has the replication settings of a route.
 
-import "time"
-
 // All is a value of Policy.Copies: every server of the pool has a replica of each key.
 const All = -1
 
@@ -14,9 +12,8 @@ type Policy struct {
 	Apart       Apart
 	Read        Read
 	Ack         Ack
-	ReadThrough bool          // a miss at a healthy replica must be confirmed by the other replicas. While a replica is warming, every miss must be confirmed
-	Hedge       time.Duration // delay after which a read without a reply also asks the next replica; 0: never
-	RepairRate  int           // keys per second that are copied to one replica; 0: no repair
+	ReadThrough bool // a miss at a healthy replica must be confirmed by the other replicas. While a replica is warming, every miss must be confirmed
+	RepairRate  int  // keys per second that are copied to one replica; 0: no repair
 }
 
 // Several reports whether the route keeps more than one replica.

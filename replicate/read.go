@@ -67,7 +67,7 @@ func (r *Rule) handleRead(ask int) {
 	switch {
 	case e.kind == Hit, e.kind == Miss && !r.confirm:
 		r.settle(Answered, ask)
-	case r.open > 0: // another replica has been asked as well (hedge) and has not replied yet
+	case r.open > 0: // all replicas were asked (Fastest), and one has not replied yet
 	case r.at < r.last:
 		r.readNext()
 	default:

@@ -47,7 +47,6 @@ type Rule struct {
 	stage   stage
 	confirm bool // a miss of one replica must be confirmed by the other replicas
 	through bool // a miss counts only if all replicas report it
-	chosen  bool // all replicas store the same cas, by the meta flag E
 	looks   int8 // how often the rule has asked the other replicas for a key that the primary does not have
 	known   bool // in the stage looking: another replica has the key
 	marked  bool // the primary has a tombstone, so only the other replicas can confirm a miss
@@ -247,12 +246,11 @@ func classOf(c Command) class {
 // replicas, in the key's order. spread is any number that changes from read to read; the policy
 // Spread uses it.
 func (r *Rule) Begin(p Policy, c Command, replicas []Replica, spread uint64) {
-	r.c, r.class, r.lead, r.chosen = c, classOf(c), int8(Authority(replicas)), true
+	r.c, r.class, r.lead = c, classOf(c), int8(Authority(replicas))
 	r.answer, r.reply, r.from = -1, -1, -1
 	near, settling, returning, calm, count := r.sortOut(replicas)
 	r.confirm = p.ReadThrough || !calm
 	r.through = p.ReadThrough
-	r.chosen = r.chosen && changesValue(c)
 	r.need = int8(need(p.Ack, c, count))
 	if c.Op == Set && p.Ack != AckAll { // with this policy the client may get its reply before all replicas have the value
 		r.c.Conditional = false
@@ -322,7 +320,6 @@ func (r *Rule) sortOut(replicas []Replica) (near, settling, returning Mask, calm
 		}
 		count++
 		calm = calm && m.State == In
-		r.chosen = r.chosen && m.ChosenCAS
 		switch m.State {
 		case In:
 			r.in |= bit
@@ -393,15 +390,6 @@ func readsAtOne(c Command) bool {
 	return false
 }
 
-// changesValue reports whether c stores a value, so that the item gets another cas.
-func changesValue(c Command) bool {
-	switch c.Op {
-	case Set, Add, Replace, Append, Prepend, Cas, Incr, Decr:
-		return true
-	}
-	return false
-}
-
 // need returns how many of `count` replicas must store a write with the policy a. A read that
 // also sets an exptime needs only one replica.
 func need(a Ack, c Command, count int) int {
@@ -441,10 +429,7 @@ func (r *Rule) Next(dst []Ask) []Ask {
 	for ; r.given < r.n; r.given++ {
 		e := &r.asks[r.given]
 		a := Ask{Number: int(r.given), Replica: int(e.replica), Step: e.step, From: int(e.from), Guard: int(e.guard)}
-		switch e.step {
-		case Forward, Store, Join, Fill:
-			a.Chosen = r.chosen
-		case Fetch:
+		if e.step == Fetch {
 			a.Compares = r.levels() && r.copy.targets.Has(a.Replica)
 		}
 		dst = append(dst, a)
@@ -500,14 +485,6 @@ func (r *Rule) HandleOutcome(ask int, o Outcome) {
 		}
 		r.late = r.late || o.Late && r.joins() && r.copy.then == closing
 		r.handleCopy(ask, m)
-	}
-}
-
-// Hedge makes a plain get ask one more replica. The caller calls it when the policy's hedge delay
-// has passed. It does nothing for other commands.
-func (r *Rule) Hedge() {
-	if r.class == reads && !r.settled {
-		r.readNext()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // play reports to every ask the outcome that tell returns. It returns all asks and the
@@ -264,30 +263,6 @@ func TestWhoIsReadFirst(t *testing.T) {
 	}
 }
 
-func TestHedge(t *testing.T) {
-	r := begin(Policy{Hedge: time.Millisecond}, Command{}, states(In, In), 0)
-	r.Next(nil)
-	r.Hedge()
-	if asks := r.Next(nil); len(asks) != 1 || asks[0].Replica != 1 {
-		t.Fatalf("late: asked %v", asks)
-	}
-	r.Hedge() // there is no other replica
-	r.HandleOutcome(1, Outcome{Kind: Hit})
-	if s, ok := r.Settled(); !ok || s.Answer != 1 || r.IsDone() {
-		t.Fatalf("after the second's hit: %+v %v", s, ok)
-	}
-	r.HandleOutcome(0, Outcome{Kind: Miss})
-	if s, _ := r.Settled(); s.Answer != 1 || s.Repair != 1 || s.Source != 1 || !r.IsDone() {
-		t.Fatalf("after the first's miss: %+v", s)
-	}
-	w := begin(Policy{Hedge: time.Millisecond, Ack: AckOne}, Command{Op: Incr}, states(In, In), 0)
-	w.Next(nil)
-	w.Hedge()
-	if asks := w.Next(nil); len(asks) != 0 {
-		t.Fatalf("a write was hedged: %v", asks)
-	}
-}
-
 // A set is acknowledged as soon as the policy allows. A replica that fails later is still
 // reported.
 func TestEarlyAcknowledgement(t *testing.T) {
@@ -304,22 +279,6 @@ func TestEarlyAcknowledgement(t *testing.T) {
 	r.HandleOutcome(1, Outcome{Kind: InDoubt})
 	if s, _ := r.Settled(); s.Verdict != Answered || s.Dirty != 2 || s.Undo != 2 || s.Repair != 2 || s.Source != 0 || !r.IsDone() {
 		t.Fatalf("after the third failed: %+v", s)
-	}
-}
-
-func TestMirroredCas(t *testing.T) {
-	knows := Replica{ChosenCAS: true}
-	r := begin(Policy{}, Command{Op: Set}, []Replica{knows, knows, {State: Out}}, 0)
-	for _, a := range r.Next(nil) {
-		if !a.Chosen {
-			t.Errorf("all know E, but %+v", a)
-		}
-	}
-	r = begin(Policy{}, Command{Op: Set}, []Replica{knows, {}}, 0)
-	for _, a := range r.Next(nil) {
-		if a.Chosen {
-			t.Errorf("one doesn't know E, but %+v", a)
-		}
 	}
 }
 

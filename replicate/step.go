@@ -51,10 +51,6 @@ type Ask struct {
 	Step    Step
 	From    int // for a Fill: number of the Fetch with the value to store
 	Guard   int // number of the ask that has shown a cas. The item must still have this cas, on the same connection, for Join, Check, RefreshTombstone, Fill, Store and Drop
-	// Chosen makes the request carry the meta flag E, so that all replicas store the same cas.
-	// Forward, Store and Join of one command all carry the same cas, which the caller
-	// of the rule chooses. Fill carries the cas that was fetched.
-	Chosen bool
 
 	// Compares says that a Fetch is only compared with the primary's: nothing is copied from the replica. So
 	// its state does not matter.

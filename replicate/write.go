@@ -588,7 +588,7 @@ func (r *Rule) Continue(p Policy, replicas []Replica) Verdict {
 	next := *r
 	next.groups, next.effect = groups{}, effect{from: -1}
 	next.held, next.hits, next.said = 0, 0, said{answer: -1}
-	next.lead, next.chosen, next.resumed, next.since = int8(lead), true, true, r.n
+	next.lead, next.resumed, next.since = int8(lead), true, r.n
 	_, _, _, _, count := next.sortOut(replicas)
 	next.need = int8(need(p.Ack, r.c, count))
 	if next.away.Has(lead) || next.stale.Has(lead) || next.takes.Len() < int(next.need) {

@@ -94,7 +94,6 @@ var exceptions = map[[2]string]string{
 	{"internal/demo", "internal/instance"}:      "the demo runs an instance in its own process",
 	{"internal/demo", "internal/memnode"}:       "the demo runs small servers in its own process",
 	{"internal/drill", "internal/cli"}:          "flags and errors of all commands",
-	{"internal/drill", "internal/demo"}:         "a drill without a running instance starts a demo",
 	{"internal/drill", "internal/top"}:          "a drill draws with the terminal colors of top",
 }
 

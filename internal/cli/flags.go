@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -95,16 +94,6 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		err = fmt.Errorf("--%s=%s: want %s", v.GetFlag().Name, v.GetValue(), want)
 	}
 	return Usage(err)
-}
-
-// Besides returns those flags of cmd that were set on the command line and are not in names.
-func Besides(cmd *cobra.Command, names ...string) (others []string) {
-	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if !slices.Contains(names, f.Name) {
-			others = append(others, "--"+f.Name)
-		}
-	})
-	return others
 }
 
 // Group is the function RunE for a command that only has subcommands. It prints the help of the

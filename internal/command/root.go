@@ -37,7 +37,7 @@ memcached servers look like one server. Every key stays where the old client put
 		Args:    cobra.ArbitraryArgs,
 		RunE:    cli.Group,
 	}
-	root.AddCommand(instance.Command(version), drill.Command(version), demo.Command(version), newVersion(version))
+	root.AddCommand(instance.Command(version), drill.Command(), demo.Command(version), newVersion(version))
 	root.AddCommand(inspect.Commands()...)
 	root.AddCommand(remote.Commands()...)
 	return root

@@ -28,26 +28,23 @@ const demoMemory = 32 << 20 // memory limit of each memcached server, in bytes
 // Command returns the demo command. version is the version of Ringside that the demo shows.
 func Command(version string) *cobra.Command {
 	var listen, adminAddr string
-	var verbose, herd, tags, counters, weights, asJSON bool
+	var verbose, herd, tags, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a cluster in this process, to try Ringside",
 		Long: `Run three small memcached servers in this process, and Ringside in front of them.
 Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
-		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags\n  ringside demo --counters\n  ringside demo --weights",
+		Example: "  ringside demo\n  ringside demo --herd\n  ringside demo --tags",
 		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var show func(address string, out io.Writer, asJSON bool) error // nil: the cluster runs until a signal
-			for _, one := range []struct {
-				wanted bool
-				show   func(address string, out io.Writer, asJSON bool) error
-			}{{herd, showHerds}, {tags, showTags}, {counters, showCounters}, {weights, showWeights}} {
-				if one.wanted && show != nil {
-					return cli.Usage(errors.New("--herd, --tags, --counters or --weights, one at a time"))
-				}
-				if one.wanted {
-					show = one.show
-				}
+			switch {
+			case herd && tags:
+				return cli.Usage(errors.New("--herd or --tags, one at a time"))
+			case herd:
+				show = showHerds
+			case tags:
+				show = showTags
 			}
 			signals := instance.Catch()
 			level := slog.LevelWarn
@@ -88,8 +85,6 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 	cmd.Flags().StringVar(&adminAddr, "admin", cli.DefaultAdmin, "the `address` of the admin interface; another port if this one is taken")
 	cmd.Flags().BoolVar(&herd, "herd", false, "show what the guard saves: 50 clients read one page for 8 s, without and with it")
 	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, one of whom changes his name")
-	cmd.Flags().BoolVar(&counters, "counters", false, "show what get and set lose: 8 clients count in one counter, with get and set, then with incr")
-	cmd.Flags().BoolVar(&weights, "weights", false, "show what weights do: servers of 8, 16 and 32 MiB are filled, without weights and with them")
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log all events, not only problems")
 	return cmd

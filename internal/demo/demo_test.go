@@ -3,8 +3,6 @@ package demo
 import (
 	"bufio"
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -115,48 +113,5 @@ func TestDemoTags(t *testing.T) {
 	var out strings.Builder
 	if err := showTags(d.Address(), &out, true); err != nil || out.String() != `{"stored":1000,"after_a_user_has_changed":900,"after_all_were_dropped":0}`+"\n" {
 		t.Errorf("%v: %s", err, out.String())
-	}
-}
-
-// TestDemoCounters checks that get and set lose updates, and incr none.
-func TestDemoCounters(t *testing.T) {
-	d := &Cluster{defaults: "defaults: {timeouts: {connect: 1m, request: 1m, deadline: 1m}}\n"}
-	defer d.Close()
-	if err := d.start("127.0.0.1:0", "127.0.0.1:0", "", slog.New(slog.DiscardHandler)); err != nil {
-		t.Fatal(err)
-	}
-	defer d.End()
-	var out strings.Builder
-	var is struct {
-		Set  countResult `json:"get_and_set"`
-		Incr countResult `json:"incr"`
-	}
-	if err := errors.Join(showCounters(d.Address(), &out, true), json.Unmarshal([]byte(out.String()), &is)); err != nil {
-		t.Fatalf("%v: %s", err, out.String())
-	}
-	all := countClients * countEach
-	if is.Incr != (countResult{all, all, 0}) || is.Set.Lost == 0 || is.Set.Counter+is.Set.Lost != all {
-		t.Errorf("%+v", is)
-	}
-}
-
-// TestDemoWeights checks that with weights the servers fill evenly, and that without weights the
-// smallest one evicts.
-func TestDemoWeights(t *testing.T) {
-	var out strings.Builder
-	var is struct {
-		Equal    []filledServer `json:"without_weights"`
-		Weighted []filledServer `json:"with_weights"`
-	}
-	if err := errors.Join(showWeights("", &out, true), json.Unmarshal([]byte(out.String()), &is)); err != nil {
-		t.Fatalf("%v: %s", err, out.String())
-	}
-	if is.Equal[0].Evicted == 0 || is.Equal[2].Full > 0.7 {
-		t.Errorf("without weights: %+v", is.Equal)
-	}
-	for _, f := range is.Weighted {
-		if f.Evicted > 0 || f.Full < 0.7 {
-			t.Errorf("with weights: %+v", is.Weighted)
-		}
 	}
 }

@@ -27,12 +27,10 @@ import (
 // drillFlags contains the flags of ringside drill.
 type drillFlags struct {
 	cli.Admin
-	version     string
 	to, through string
 	access      cli.Login // TLS and login of to and through
 	fault       string
 	yes, asJSON bool
-	table       bool
 	maxFailed   int // longest time with failed requests that is acceptable, in milliseconds
 	delay       time.Duration
 	percent     int
@@ -47,9 +45,9 @@ const (
 	moveTime     = 8 * time.Second
 )
 
-// Command returns the command ringside drill. version is the version of Ringside.
-func Command(version string) *cobra.Command {
-	f := drillFlags{version: version}
+// Command returns the command ringside drill.
+func Command() *cobra.Command {
+	f := drillFlags{}
 	cmd := &cobra.Command{
 		Use:   "drill",
 		Short: "Break a server on purpose and see what clients see",
@@ -101,7 +99,6 @@ up.`,
 		Example: `  ringside drill                              every fault in turn, on ringside demo
   ringside drill --fault hang --for 10s --server cache3 -c ringside.yaml
   ringside drill --through 10.0.0.8:11211,10.0.0.9:11211 --yes -c ringside.yaml
-  ringside drill --table                      how long clients get errors, by mode
   ringside drill --json --max-errors-ms 4000 --max-return 5s
   ringside drill --fault refuse,hang,partition --rate 20000 --before 2s --max-below-half 1s`,
 		Args: cli.WantArgs(0, 0),
@@ -145,7 +142,6 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.Limits.Notice, "max-notice", 0, "limit: time until the fault is noticed; 0: none")
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: time until the server is ejected; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: time from the end of the fault until everything works again; 0: none")
-	flags.BoolVar(&f.table, "table", false, "instead: run clusters of every mode in this process, and print when clients got the last error (takes some six minutes)")
 	flags.BoolVar(&f.yes, "yes", false, "run even if that instance serves other hosts")
 	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
 }
@@ -168,14 +164,8 @@ func (f *drillFlags) run(cmd *cobra.Command) error {
 	if err := f.check(); err != nil {
 		return cli.Usage(err)
 	}
-	if others := cli.Besides(cmd, "table", "json", "for", "before", "settle", "wait", "clients", "rate", "keys", "prefix"); f.table && len(others) > 0 {
-		return cli.Usage(fmt.Errorf("--table does not go with %s: it has faults and clusters of its own", strings.Join(others, ", ")))
-	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if f.table {
-		return f.printTable(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
-	}
 	file, err := f.Load()
 	if err != nil {
 		return err

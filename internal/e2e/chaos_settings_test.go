@@ -127,7 +127,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	}
 	poolOf("pool", func(pool string) any { return pool })
 	route("", copies(nil), tree{"replicas": "all"}, copies(tree{"ack": "one"}), copies(tree{"ack": "quorum"}), copies(tree{"read": "spread"}),
-		copies(tree{"read": "fastest"}), copies(tree{"read": "nearest"}), copies(tree{"hedge": "20ms", "read_through": false}), copies(tree{"repair": off}), copies(tree{"repair": 100}))
+		copies(tree{"read": "fastest"}), copies(tree{"read": "nearest"}), copies(tree{"read_through": false}), copies(tree{"repair": off}), copies(tree{"repair": 100}))
 	poolOf("", func(pool string) any {
 		return tree{"pool": nil, "pools": []any{pool, "also"}, "prefer": "also", "replicas_on": "server"}
 	})

@@ -49,11 +49,8 @@ var shownCommands = []shownCommand{
 	{command: "ringside tag invalidate user:7 posts", place: "demo", output: `demo3 +yes`},
 	{command: "ringside demo --herd", place: "demo", output: `pages rebuilt`},
 	{command: "ringside demo --tags", place: "demo", output: `900 pages are found`},
-	{command: "ringside demo --counters", place: "demo", output: `lost +1[0-9]{3} +0`},
-	{command: "ringside demo --weights", place: "demo", output: `32 MiB .* 0\n`},
 
 	{command: "ringside reload", place: "it needs a pool with another list of servers; TestResizeFlush"},
-	{command: "ringside drill --table", place: "it needs minutes; TestDrillTable"},
 	{command: "ringside drill", place: "it needs minutes; TestDrillOnDemo"},
 	{command: "ringside drill --through ADDR,...", place: "it needs two instances; TestDrillThroughSeveral"},
 	{command: "ringside discover dnssrvnoa+_memcached._tcp.mc.prod.svc.cluster.local -c /etc/ringside/ringside.yaml", place: "it needs a cluster; TestDiscoveryByDNS"},

@@ -147,7 +147,7 @@ type features struct {
 type routeFeatures struct {
 	prefix                                                   string
 	gone                                                     bool // the keys belong to the route without prefix
-	copies, also, hedge, guard, stale, early, fails          bool
+	copies, also, fastest, guard, stale, early, fails        bool
 	tags, tagsRead, near, autocreate, buffer, loud, strip    bool
 	total, far, spread, ackAll, through, bufferLast, nearHot bool
 	after, waitsFirst                                        bool // settings of the guard: sets: after_miss; old values after a wait
@@ -188,7 +188,7 @@ func (f *fleet) drawFeatures() *features {
 		r := routeFeatures{prefix: prefix, gone: prefix != "" && f.one(6), loud: some(), strip: prefix == "x:" && some(), total: f.one(4), far: f.one(6), spread: some(), ackAll: f.one(3), through: some(), bufferLast: some()}
 		r.copies = f.one(3) || prefix == "r:" && some()
 		r.also = r.copies && !r.far && f.one(3)
-		r.hedge = r.copies && f.one(3)
+		r.fastest = r.copies && f.one(3)
 		counts := prefix == "c:" || prefix == "b:" || f.one(6)
 		if counts {
 			r.autocreate, r.buffer = some(), some()
@@ -266,8 +266,8 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 		if r.spread {
 			to.Copies.Read = replicate.Spread
 		}
-		if r.hedge {
-			to.Copies.Hedge = 50 * time.Millisecond
+		if r.fastest {
+			to.Copies.Read = replicate.Fastest
 		}
 		if r.ackAll {
 			to.Copies.Ack = replicate.AckAll

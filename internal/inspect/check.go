@@ -281,9 +281,6 @@ func destination(r *table.Route) string {
 	if !c.ReadThrough && c.Read != replicate.Fastest {
 		text += ", a miss at one is a miss"
 	}
-	if c.Hedge > 0 {
-		text += fmt.Sprintf(", hedged after %v", c.Hedge)
-	}
 	if c.RepairRate == 0 {
 		text += ", no repair"
 	}
@@ -561,7 +558,6 @@ type replicated struct {
 	Read        string   `json:"read"`
 	Ack         string   `json:"ack"`
 	ReadThrough bool     `json:"read_through"`
-	Hedge       string   `json:"hedge"`
 	Repair      int      `json:"repair"` // how many keys per second are repaired on one server; 0: no repair
 }
 
@@ -569,7 +565,7 @@ type replicated struct {
 func replicatedIn(t *table.Table, p *table.Pool) (list []replicated) {
 	for listener, r := range routesTo(t, p) {
 		if c := &r.Copies; c.Copies != 0 {
-			list = append(list, replicated{listener, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.Hedge.String(), c.RepairRate})
+			list = append(list, replicated{listener, r.Prefix, r.Match, poolNames(r), c.Copies, c.Apart.String(), c.Read.String(), c.Ack.String(), c.ReadThrough, c.RepairRate})
 		}
 	}
 	return list

@@ -26,7 +26,7 @@ pools:
   extra: {distribution: ketama, servers: [f1, f2]}
 routes:
   - {prefix: "sess:", pool: three, preset: sessions}
-  - {prefix: "pair:", pool: two, preset: sessions, hedge: 20ms, repair: off, read: nearest}
+  - {prefix: "pair:", pool: two, preset: sessions, repair: off, read: nearest}
   - {prefix: "all:", pool: three, replicas: all, read: fastest}
   - {prefix: "both:", pools: [two, extra], prefer: extra}
   - {prefix: "rebuilt:", pool: rebuilt}
@@ -59,7 +59,7 @@ func TestCheckSaysFailoverAndCopies(t *testing.T) {
 		"pool spared: ketama, 2 servers\n  failover: gutter spare (as the file says)\n  a server that returns is flushed before it serves again\n  consistency: relaxed (the default)\n",
 		"pool extra: ketama, 2 servers\n  failover: fail_fast (the default of ketama, which is that of an existing client), but",
 		`"sess:": pool three, 2 replicas on different hosts, read first, ack all` + "\n",
-		`"pair:": pool two, 2 replicas on different hosts, read nearest (which is first here: no server is in zone z9), ack all, hedged after 20ms, no repair`,
+		`"pair:": pool two, 2 replicas on different hosts, read nearest (which is first here: no server is in zone z9), ack all, no repair`,
 		`"all:": pool three, a replica on every server, read fastest, ack all` + "\n",
 		`"both:": a replica in each of the pools two, extra (extra read first), read first, ack all` + "\n",
 		"all other keys: pool three\n",

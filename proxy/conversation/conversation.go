@@ -263,10 +263,11 @@ func (s *Harness) Line(line string) {
 				r.Copies.ReadThrough = true
 			case "also": // another pool, which also has a replica of each key of the route
 				r.Also = append(r.Also, s.Pools[value])
+			case "read":
+				for r.Copies.Read = 0; r.Copies.Read.String() != value; r.Copies.Read++ {
+				}
 			case "prefer": // names the pool with replicas that reads prefer
 				r.Prefer = s.Pools[value]
-			case "hedge":
-				r.Copies.Hedge, _ = time.ParseDuration(value)
 			case "total":
 				d, _ := time.ParseDuration(value)
 				r.Total = &d

@@ -130,7 +130,7 @@ func (f *backfill) send(a replicate.Ask) {
 	}
 	line := task.StepRequest(t, a.Step, key, guard, health.PlaceholderLife)
 	if a.Step == replicate.Fill {
-		line = task.FillRequest(t, key, guard, &f.asks[a.From].result, false)
+		line = task.FillRequest(t, key, guard, &f.asks[a.From].result)
 	}
 	e.Ask(c, f, a.Number, t.Limits(), line, internal)
 }

@@ -11,10 +11,10 @@ package replication
 //
 // A token that is opened for another identity becomes another number, at random among 2^52.
 // So the server itself replies EXISTS (or NOT_FOUND), and the proxy needs to remember
-// nothing. No bits are taken from the cas: 52 bits hold a clock in microseconds (with E),
-// or 142 years of a million writes per second. Sealing a token and adding the generation
-// number can be done in any order as long as the server's cas is below 2^52. To be safe, seal
-// the token first and then add the number; remove the number first and then open the token.
+// nothing. No bits are taken from the cas: 52 bits hold 142 years of a million writes per
+// second. Sealing a token and adding the generation number can be done in any order as long as
+// the server's cas is below 2^52. To be safe, seal the token first and then add the number;
+// remove the number first and then open the token.
 
 // Identity returns the identity that seals the cas tokens of a key at one server. It is derived
 // from the server's address, the key as servers know it, and values that change whenever the

@@ -17,7 +17,7 @@ package replication
 // These gets are left to tasks:
 //
 //   - reads that want more than a value (gets, gat, meta, the binary protocol);
-//   - all gets of routes with strict consistency, hedged reads or a guard;
+//   - all gets of routes with strict consistency, `read: fastest` or a guard;
 //   - all gets while a server of the route is not simply in use, or may be missing a
 //     write.
 

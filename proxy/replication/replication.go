@@ -36,7 +36,6 @@ type Replicator struct {
 	Moving     *atomic.Int32                  // number of loops that have not completed the handover; shared by all loops
 	doubts     bool                           // a replica may have missed a write to a key of this loop, or may run one late: see disableDirectReads
 	turn       uint64                         // number of commands so far; it selects the replica of a read, if the route spreads reads
-	lastChosen uint64                         // the last cas that Ringside has chosen itself, with the flag E, for all replicas of a value; it only grows
 	holders    []replica                      // scratch space of routesOf: the slice that it yields
 	Ablation   ablation.Set                   // rules that tests turn off
 	arranged   *arrangement                   // which servers keep which keys, by the present routing table
@@ -68,7 +67,6 @@ type command struct {
 	primary    int            // index of the primary in replicas; -1: there is none
 	gone       replicate.Mask // replicas that the command skips, because no server of their pool answers. They miss the write
 	writes     bool           // the command may change the key, so it runs alone: it has claimed the key's line
-	chosen     uint64         // the cas to store at all replicas, if their servers support the meta flag E
 	token      []byte         // the client's cas token, translated to a cas of the primary; nil: the client has sent no token
 	since      int            // number of the first ask since goOn; the replies before it no longer show what the replicas have
 	waits      bool           // the command is an add that goOn could not continue yet
@@ -188,8 +186,6 @@ func (e *Replicator) Handle(t *task.Task) {
 	if token, has := t.Token(); has && c.primary >= 0 {
 		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)
 	}
-	e.lastChosen = max(e.lastChosen+1, uint64(e.Now)>>10)
-	c.chosen = e.lastChosen
 	e.turn++
 	policy := t.Route.Copies
 	switch {
@@ -201,9 +197,6 @@ func (e *Replicator) Handle(t *task.Task) {
 	c.rule.Begin(policy, command, states, e.turn)
 	t.Rule = c
 	t.Run(0, nil)
-	if policy.Hedge > 0 && !c.writes && !t.ClientDone {
-		c.hedge(t, e.Now+int64(policy.Hedge))
-	}
 }
 
 // look stores the present states of the replicas in states. It records their phases and the primary.
@@ -271,24 +264,6 @@ const unsure = "other instances may not see the write"
 // lateAfter is the time after which a reply counts as late. Another command may then have run
 // between this reply and the replies of other replicas.
 const lateAfter = task.MarkWait / 2
-
-// hedge sends a hedged request: if the read t has no reply at the time `at`, it asks one more
-// replica. While bytes of a reply arrive, hedge waits longer: a second reply would arrive later,
-// and cost the same bytes again.
-func (c *command) hedge(t *task.Task, at int64) {
-	c.e.After(at, func() {
-		if t.ClientDone || c.rule.IsDone() {
-			return
-		}
-		if at := c.e.LastOf(t) + int64(t.Route.Copies.Hedge); at > c.e.Now {
-			c.hedge(t, at)
-			return
-		}
-		c.rule.Hedge()
-		c.advance(t)
-		t.CatchUp()
-	})
-}
 
 func (c *command) Begin(t *task.Task) {
 	if c.isRepair && c.stage != c.e.stage { // the key may have other replicas since the repair was created

@@ -32,10 +32,6 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 // what its reply must contain.
 func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 	r, key := &t.Req, c.keyAt(t, a.Replica)
-	chosen := ""
-	if a.Chosen {
-		chosen = " E" + strconv.FormatUint(c.chosen, 10)
-	}
 	exptime := func() string {
 		if r.Exptime.Len() == 0 {
 			return ""
@@ -46,7 +42,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		if c.readsSource(t, a) {
 			return task.StepRequest(t, replicate.Fetch, key, "", 0)
 		}
-		return c.forward(t, a, key, chosen)
+		return c.forward(t, a, key)
 	}
 	guard := task.CasFlag(&c.asks[a.Guard].result)
 	switch a.Step {
@@ -59,17 +55,17 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 		case r.Dialect == wire.Text:
 			return t.Meta("ms", key, guard+" F"+t.ClientFlags()+exptime()+" c", t.Body())
 		}
-		return t.WithKey(key, a.guarded(t, guard, chosen, t.Op != wire.Set)...)
+		return t.WithKey(key, a.guarded(t, guard, t.Op != wire.Set)...)
 	case replicate.Join:
 		if c.moving != nil && r.Dialect == wire.Meta { // there is no follower, so the client gets the reply
 			a.respelled = false
-			return t.WithKey(key, a.guarded(t, guard, chosen, false)...)
+			return t.WithKey(key, a.guarded(t, guard, false)...)
 		}
 		mode := " MA"
 		if t.Op == wire.Prepend {
 			mode = " MP"
 		}
-		return t.Meta("ms", key, mode+guard+chosen, t.Body())
+		return t.Meta("ms", key, mode+guard, t.Body())
 	case replicate.Extend:
 		if c.moving != nil && r.Flags&wire.Base64 == 0 {
 			return slices.Concat([]byte("gats "+t.Exptime()+" "), key, wire.CRLF)
@@ -80,7 +76,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 			guard = " C" + string(c.token)
 		}
 	case replicate.Fill:
-		return task.FillRequest(t, key, guard, &c.asks[a.From].result, a.Chosen)
+		return task.FillRequest(t, key, guard, &c.asks[a.From].result)
 	case replicate.Preview:
 		if t.Op == wire.Incr || t.Op == wire.Decr {
 			return t.Meta("mg", key, " s f c v", nil)
@@ -107,7 +103,7 @@ func (c *command) spell(t *task.Task, a *copyAsk) []byte {
 
 // forward returns the client's own request, but with the key and the cas that are valid at the
 // replica of a. It adds the meta flags for what the rule must see in the reply.
-func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) []byte {
+func (c *command) forward(t *task.Task, a *copyAsk, key []byte) []byte {
 	r := &t.Req
 	a.respelled = r.Dialect == wire.Text && (t.Op == wire.Append || t.Op == wire.Prepend)
 	if a.respelled {
@@ -120,13 +116,11 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 	switch {
 	case r.Dialect == wire.Text:
 	case t.Op == wire.Incr || t.Op == wire.Decr:
-		edits = append(edits, a.show(t, 'v', chosen))
+		edits = append(edits, a.show(t, 'v', ""))
 	case t.Op == wire.Append || t.Op == wire.Prepend:
-		edits = append(edits, a.show(t, 'c', chosen))
+		edits = append(edits, a.show(t, 'c', ""))
 	case t.Op <= wire.Gats:
-		edits = append(edits, a.show(t, 'f', chosen))
-	case chosen != "":
-		edits = append(edits, a.show(t, 0, chosen))
+		edits = append(edits, a.show(t, 'f', ""))
 	}
 	return t.WithKey(key, edits...)
 }
@@ -135,7 +129,7 @@ func (c *command) forward(t *task.Task, a *copyAsk, key []byte, chosen string) [
 // in the flag guard. The reply must show the new cas. With any, the mode of the ms goes, so that it can
 // store in place of an item. The client's token goes, too: the item has this cas already, or the client's
 // command is an add, which ignores the token. The flag I would also store in place of a newer item.
-func (a *copyAsk) guarded(t *task.Task, guard, chosen string, any bool) (edits []task.Edit) {
+func (a *copyAsk) guarded(t *task.Task, guard string, any bool) (edits []task.Edit) {
 	remove := func(letter byte, with string) bool {
 		at, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, letter)
 		if ok {
@@ -148,7 +142,7 @@ func (a *copyAsk) guarded(t *task.Task, guard, chosen string, any bool) (edits [
 	if any && remove('M', guard) {
 		guard = ""
 	}
-	return append(edits, a.show(t, 'c', guard+chosen))
+	return append(edits, a.show(t, 'c', guard))
 }
 
 // keepsStale reports whether an item that is stale may be the same after t. A look at it must then not be

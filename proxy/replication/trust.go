@@ -27,10 +27,7 @@ import (
 func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica {
 	m := &c.replicas[i]
 	strict := m.Pool.Pool.Failover.Strict
-	out := replicate.Replica{
-		Near:      t.Route.IsNear(m.Holder),
-		ChosenCAS: t.Req.Dialect == wire.Meta && m.Server.FeaturesFor(t.Asker)&wire.ChosenCAS != 0,
-	}
+	out := replicate.Replica{Near: t.Route.IsNear(m.Holder)}
 	switch phase := m.Pool.View.Phase(m.Index); {
 	case strict && phase != health.Out && phase != health.Leaving && !m.leased(t.Loop.Now):
 		out.State = replicate.Suspect

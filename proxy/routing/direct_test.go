@@ -38,7 +38,6 @@ func TestDirect(t *testing.T) {
 		{"strip", "Strip", func(r *table.Route) { r.Prefix, r.Strip = "p/", true }, true},
 		{"spread", "Copies", func(r *table.Route) { r.Copies.Read = max(r.Copies.Read, replicate.Spread) }, true},
 		{"fastest", "Copies", func(r *table.Route) { r.Copies.Read = replicate.Fastest }, false},
-		{"hedge", "Copies", func(r *table.Route) { r.Copies.Hedge = time.Millisecond }, false},
 		{"also", "Also", func(r *table.Route) { r.Also = append(r.Also, planned("b", "y1", "y2")) }, true},
 		{"also strict", "Also", func(r *table.Route) { r.Also = append(r.Also, strict) }, false},
 		{"prefer", "Prefer", func(r *table.Route) { r.Prefer = r.Pool }, true},

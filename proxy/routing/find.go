@@ -272,7 +272,7 @@ func (rt *Route) readsDirectly() bool {
 	case rt.Buffer != nil || strict(rt.BoundPool) || slices.ContainsFunc(rt.Also, strict):
 		return false
 	case rt.Copies.Copies != 0:
-		return rt.Copies.Read != replicate.Fastest && rt.Copies.Hedge == 0 && rt.Guard == nil && rt.Tags == nil
+		return rt.Copies.Read != replicate.Fastest && rt.Guard == nil && rt.Tags == nil
 	}
 	return rt.Source != nil || rt.Guard != nil && (rt.Tags == nil || !rt.Tags.Command)
 }

@@ -12,13 +12,7 @@ type FillCounters struct {
 }
 
 // Add adds the numbers of n.
-func (c *FillCounters) Add(n *FillCounters) {
-	c.Hits += n.Hits
-	c.Misses += n.Misses
-	c.Failed += n.Failed
-	c.Limited += n.Limited
-	c.Copied += n.Copied
-}
+func (c *FillCounters) Add(n *FillCounters) { sumUp(c, n) }
 
 // Fill returns the counters of a pool that fills. It creates them if there are none.
 func (s *Snapshot) Fill(pool string) *FillCounters { return Entry(&s.Fills, pool) }

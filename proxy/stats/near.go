@@ -12,11 +12,7 @@ type NearCounts struct {
 }
 
 // Add adds the counts of o to c.
-func (c *NearCounts) Add(o *NearCounts) {
-	c.Hits += o.Hits
-	c.Asked += o.Asked
-	c.Age += o.Age
-}
+func (c *NearCounts) Add(o *NearCounts) { sumUp(c, o) }
 
 // Share returns the fraction of the requested keys that the near cache had, from 0 to 1. It returns
 // false if no key was requested.

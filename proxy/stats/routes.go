@@ -10,14 +10,6 @@ import (
 // Requests counts commands by command and outcome.
 type Requests [wire.NumOps][NumOutcomes]uint64
 
-func (into *Requests) add(o *Requests) {
-	for op := range o {
-		for out, n := range o[op] {
-			into[op][out] += n
-		}
-	}
-}
-
 // KeyCounts counts the keys requested by get, gets, gat, gats and mg.
 type KeyCounts struct{ KeysHit, KeysMissed, KeysFailed uint64 }
 
@@ -33,12 +25,6 @@ func (c *KeyCounts) Count(keys, hits int, failed bool) {
 	default:
 		c.KeysMissed += uint64(missed)
 	}
-}
-
-func (c *KeyCounts) add(o *KeyCounts) {
-	c.KeysHit += o.KeysHit
-	c.KeysMissed += o.KeysMissed
-	c.KeysFailed += o.KeysFailed
 }
 
 // HitShare returns the fraction of the requested keys that were found, from 0 to 1. It returns
@@ -65,11 +51,7 @@ type RouteCounters struct {
 }
 
 // Add adds the counts of o to into, except Misses, which all loops share.
-func (into *RouteCounters) Add(o *RouteCounters) {
-	into.Requests.add(&o.Requests)
-	into.KeyCounts.add(&o.KeyCounts)
-	into.Near.Add(&o.Near)
-}
+func (into *RouteCounters) Add(o *RouteCounters) { sumUp(into, o) }
 
 // AddRoute adds what one engine has counted for a route, to the route and to the total of all
 // routes. The Counters of the engine do not include these counts.

@@ -31,8 +31,7 @@ func (h *timers) Pop() any {
 	return x
 }
 
-// After runs the function do when the loop's clock reaches the time `at`: to hedge a
-// read, or to continue after a delay for the owner of a tombstone.
+// After runs the function do when the loop's clock reaches the time `at`: to continue after a delay for the owner of a tombstone.
 func (e *Tasks) After(at int64, do func()) {
 	heap.Push(&e.Later, timer{at, do})
 	e.At(link.TaskTimer, e.Later[0].At)

@@ -49,20 +49,15 @@ func StepRequest(t *Task, d replicate.Step, key []byte, guard string, life int) 
 }
 
 // FillRequest returns the request that stores a copy of the item in the reply `from` as key.
-// guard is the meta flag that makes the request depend on an item's cas (see CasFlag). With
-// chosen, the copy gets the same cas as the item.
-func FillRequest(t *Task, key []byte, guard string, from *upstream.Result, chosen bool) []byte {
+// guard is the meta flag that makes the request depend on an item's cas (see CasFlag).
+func FillRequest(t *Task, key []byte, guard string, from *upstream.Result) []byte {
 	ttl := Arg(from, 't')
 	if left, err := strconv.ParseInt(ttl, 10, 64); ttl == "-1" {
 		ttl = "0"
 	} else if err == nil {
 		ttl = strconv.FormatInt(ExptimeFor(left, t.Loop.Wall), 10)
 	}
-	flags := guard + " F" + Arg(from, 'f') + " T" + ttl
-	if chosen {
-		flags += " E" + Arg(from, 'c')
-	}
-	return t.Meta("ms", key, flags, from.Reply.Body.Of(from.Bytes))
+	return t.Meta("ms", key, guard+" F"+Arg(from, 'f')+" T"+ttl, from.Reply.Body.Of(from.Bytes))
 }
 
 // The limits of exptimes, in seconds.

@@ -373,21 +373,6 @@ func (w *Collector) Client() uint64 {
 	return 0
 }
 
-// LastOf returns when the last bytes of an incomplete reply to a request of `to` have arrived; 0:
-// there is no incomplete reply.
-func (e *Servers) LastOf(to Asker) (at int64) {
-	for _, srv := range e.List {
-		for _, c := range srv.Conns {
-			if a := c.Head; a != nil && a.Begun {
-				if w, ok := a.To.(*Collector); ok && w.To == to {
-					at = max(at, c.lastIn)
-				}
-			}
-		}
-	}
-	return at
-}
-
 // SetAnswer sets b, which Ringside has made or changed, as the reply in r. The request has the
 // command op and the dialect d. If b is no reply to it, r gets a failure: Ringside has made b of a
 // reply of the server that lacks a part.
