@@ -4,7 +4,7 @@
 GO ?= go
 FUZZTIME ?= 10s
 
-.PHONY: build deb release previous rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-tls full-modules coverage figures fuzz bench bench-tables soak bench-engine cost bench-placement clean
+.PHONY: build deb release previous rename docs check test full deps format vet staticcheck unit race modules full-unit full-race full-tls full-modules coverage figures fuzz bench where bench-tables soak bench-engine cost bench-placement clean
 
 # The version that `ringside version` prints: the tag and the commit, and "-dirty" if there are
 # uncommitted changes.
@@ -149,6 +149,11 @@ RINGBENCH = $(GO) run ./cmd/ringbench
 bench: build
 	$(RINGBENCH) run $(BENCHFLAGS)
 
+# Measures where CPU time is spent: kernel, system calls, wakeups, bytes per call. It needs perf and
+# some three minutes.
+where: build
+	$(RINGBENCH) run -calls -rounds 1 -tries 1 $(BENCHFLAGS)
+
 # Measures all tables of BENCHMARKS.md and docs/benchmarks, and writes them into the pages, between
 # their <!-- --> marks. This needs some two hours on an idle machine. MEMCACHED2 is the path of a
 # memcached of another release; without it, the tables of that release are not changed.
@@ -158,6 +163,7 @@ PAGES = -pages BENCHMARKS.md,docs/benchmarks/README.md
 bench-tables: build
 	$(RINGBENCH) run -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES)
 	[ -z '$(MEMCACHED2)' ] || $(RINGBENCH) run -memcached '$(MEMCACHED2)' -rounds $(TABLEROUNDS) -tries 2 -limit 3h $(PAGES) -name run2
+	$(RINGBENCH) run -calls -rounds 1 -tries 2 -pages docs/benchmarks/README.md -name where
 	$(RINGBENCH) outages -pages docs/benchmarks/README.md
 
 # Runs, one after the other:

@@ -182,6 +182,18 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestRunCountsCalls tests that the report has system calls if perf can count them, and otherwise
+// says why it has none.
+func TestRunCountsCalls(t *testing.T) {
+	page, err := measured(t, t.Context(), runPage+"<!-- run: calls -->\n<!-- end -->\n", shortly("-scenarios", "a", "-calls")...)
+	if err != nil {
+		wants(t, err.Error(), "perf")
+		wants(t, page, "**Failed:** scenario a: ringside: the load that perf stat starts: ")
+		return
+	}
+	wants(t, page, "read ", "epoll_wait ", "| a | nutcracker | ")
+}
+
 func TestRunSaysWhoLies(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

@@ -122,6 +122,7 @@ func runCommand(ctx context.Context, args []string) error {
 	m.DurationVar(&m.Warm, "warm", 2*time.Second, "load before it; moderation finds its pace in the first two seconds")
 	m.IntVar(&m.Tries, "tries", 3, "how often a disturbed run is made in all")
 	m.Float64Var(&m.Disturbed, "disturbed", 0.1, "share of its CPUs that others may take from a run")
+	m.BoolVar(&m.Calls, "calls", false, "count the system calls of the proxies too, under a second load (needs perf)")
 	return m.run(ctx, args, func(ctx context.Context, c bench.Config) (*bench.Report, error) {
 		if c.Rounds < 1 || c.Tries < 1 || c.Window <= 0 || c.Warm < 0 || c.Rate < 0 {
 			return nil, errors.New("-rounds and -tries are at least 1, -time is more than 0, -warm and -rate at least 0")

@@ -60,6 +60,7 @@ type Config struct {
 	Warm      time.Duration // how long the load runs before the measured time begins
 	Tries     int           // maximum number of attempts of a run that other work on the machine disturbs
 	Disturbed float64       // share of a CPU that other processes may use before a run counts as disturbed
+	Calls     bool          // also count the system calls of each proxy, under a second load
 	ProxyCPUs []int         // numbers of the CPUs on which the proxy under test runs; empty: the last CPU
 	LoadCPUs  []int         // numbers of the CPUs for the load and the servers; empty: the first CPU
 	Log       *slog.Logger

@@ -103,3 +103,15 @@ func TestMetrics(t *testing.T) {
 		t.Error("a value without a number is taken")
 	}
 }
+
+func TestParsePerf(t *testing.T) {
+	c, err := parsePerf("# started\n\n4000;;raw_syscalls:sys_enter;1;100.00;;\n1500;;syscalls:sys_enter_read;1;100.00;;\n1;;syscalls:sys_enter_close;1;100.00;;\n2000;;syscalls:sys_enter_writev;1;100.00;;\n", 2000)
+	if err != nil || c.total != 2 || strings.Join(c.names, ", ") != "writev 1.000, read 0.750, others 0.250" {
+		t.Errorf("%+v, error %v", c, err)
+	}
+	for _, wrong := range []string{"<not counted>;;syscalls:sys_enter_read;0;0.00;;\n", "# started\n"} {
+		if _, err := parsePerf(wrong, 1); err == nil {
+			t.Errorf("%q is taken", wrong)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"ringside/internal/bench/load"
@@ -110,6 +111,9 @@ func (b *bench) report(results []*result) *Report {
 		r.Tables = append(r.Tables, compared(results, base))
 	}
 	r.Tables = append(r.Tables, values(results))
+	if b.Calls {
+		r.Tables = append(r.Tables, counted(results))
+	}
 	return r
 }
 
@@ -173,6 +177,25 @@ func values(results []*result) *Table {
 			if m.median(func(x run) float64 { return x.rate }) < 0.98*r.work.Rate {
 				t.Note += fmt.Sprintf(" In scenario %s, %s did not keep the pace: its latency is that of a growing queue.", r.id, m.name)
 			}
+		}
+	}
+	return t
+}
+
+// counted returns a table with the system calls of the proxies, from the last round.
+func counted(results []*result) *Table {
+	t := &Table{ID: "calls", Title: "System calls", Note: "Per request, under a second load, with its connects and closes (perf stat on the kernel's tracepoints). Calls rarer than 0.001 a request are left out. " +
+		"The kernel's share of the CPU time is sampled at its timer ticks. Bytes per read and write are those of the measured load.",
+		Header: []string{"scenario", "peer", "CPU µs/request", "in the kernel", "requests/s", "while counting", "system calls", "by name", "its loop: wakeups, reads, writes", "bytes per read", "per write"}}
+	for _, r := range results {
+		for _, m := range r.peers {
+			if len(m.runs) == 0 || m.runs[len(m.runs)-1].calls == nil {
+				continue
+			}
+			x := m.runs[len(m.runs)-1]
+			c, p := x.calls, x.proxy
+			t.Rows = append(t.Rows, []string{r.id, m.name, two(x.cpu), percent(x.kernel), whole(x.rate), whole(c.rate), two(c.total), strings.Join(c.names, ", "), c.loop,
+				whole(float64(p.ReadBytes) / float64(max(1, p.Reads))), whole(float64(p.WriteBytes) / float64(max(1, p.Writes)))})
 		}
 	}
 	return t

@@ -49,7 +49,7 @@ func TestRatiosCompareTheRunsOfARound(t *testing.T) {
 // testReport returns the report of one scenario with all kinds of peers.
 func testReport() *Report {
 	proxy := func(place) ([]string, error) { return nil, nil }
-	b := &bench{Config: Config{Command: "ringbench run -rounds=1", Tries: 2, Log: slog.New(slog.DiscardHandler)}, version: "memcached 1.6.18", began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	b := &bench{Config: Config{Command: "ringbench run -rounds=1", Tries: 2, Calls: true, Log: slog.New(slog.DiscardHandler)}, version: "memcached 1.6.18", began: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s := &result{scenario: scenario{id: "h", name: "paced"}}
 	s.work.Rate = 200
 	for _, x := range []struct {
@@ -64,6 +64,8 @@ func testReport() *Report {
 		}
 		if x.name == direct {
 			p.configure = nil
+		} else if x.failure == nil {
+			m.runs[0].calls = &calls{total: 2.5, names: []string{"read 1.5", "a|b 1"}}
 		}
 		b.peers, s.peers = append(b.peers, p), append(s.peers, m)
 	}
@@ -80,6 +82,7 @@ func TestReport(t *testing.T) {
 		"In scenario h, nutcracker did not keep the pace",
 		"| h | direct | 0.00 | 30.00 | 30.00 | 100 | 10 | 20 | 0.00 | 0.00 | 0.00 | 0 |",
 		"| h | broken | failed |  |",
+		"| h | nutcracker | 20.00 | 0.0% | 100 | 0 | 2.50 | read 1.5, a\\|b 1 |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report lacks %q:\n%s", want, text)

@@ -33,16 +33,20 @@ type run struct {
 	cpu          float64 // CPU time of the proxy; 0 for direct clients
 	servers      float64 // CPU time of the servers
 	loadCPU      float64 // CPU time of the load generator
+	kernel       float64 // share of the proxy's CPU time that is spent in the kernel, 0 to 1; the kernel samples it at its ticks
 	sleeps       float64 // how often threads of the proxy went to sleep, per request
 	serverSleeps float64 // how often threads of the servers went to sleep, per request
 	rate         float64 // requests per second
 	p50, p99     float64 // latencies in microseconds
 	memory       float64 // anonymous resident memory (RssAnon) of the proxy at the end, in megabytes
+	proxy        load.Process
 
 	other     float64 // share of the measured CPUs that other processes used, 0 to 1
 	steal     float64 // share of the measured CPUs that the hypervisor used for other machines, 0 to 1
 	late      float64 // greatest delay of the load generator's timer, in microseconds
 	disturbed bool    // one of the three values is greater than the limit for it
+
+	calls *calls // nil: system calls were not counted
 }
 
 // total is the CPU time of a request in the proxy and in its servers together.
@@ -160,12 +164,18 @@ func (b *bench) once(ctx context.Context, p *peer, s scenario) (run, error) {
 	if err != nil {
 		return run{}, target.blame(err)
 	}
-	return b.figures(got), nil
+	x := b.figures(got)
+	if b.Calls {
+		s.filled = true
+		x.calls, err = b.count(ctx, target, s)
+	}
+	return x, target.blame(err)
 }
 
 // load runs ringbench's load on the load's CPUs. The load connects to target, or directly to the
 // servers if target is nil. In the result, the target is the first process, and the servers follow.
-func (b *bench) load(ctx context.Context, target *process, servers []*process, s scenario, window time.Duration) (load.Result, error) {
+// The words `before` are a program that starts the load, with its arguments; usually there is none.
+func (b *bench) load(ctx context.Context, target *process, servers []*process, s scenario, window time.Duration, before ...string) (load.Result, error) {
 	w := s.work
 	var pids []string
 	to := []string{"-servers", strings.Join(addrs(servers), ",")}
@@ -182,12 +192,12 @@ func (b *bench) load(ctx context.Context, target *process, servers []*process, s
 	// The limit is the measured time, plus ample time for what happens before and after it.
 	ctx, cancel := context.WithTimeout(ctx, window+b.Warm+2*time.Minute)
 	defer cancel()
-	args := append([]string{"load", "-watch", strings.Join(pids, ","),
+	args := slices.Concat(before, []string{b.Self, "load", "-watch", strings.Join(pids, ","),
 		"-conns", strconv.Itoa(w.Conns), "-depth", strconv.Itoa(w.Depth), "-keys", strconv.Itoa(w.Keys),
 		"-value", strconv.Itoa(w.Value), "-keysize", strconv.Itoa(w.KeySize), "-count", strconv.Itoa(w.Count), "-reads", strconv.Itoa(w.Reads),
 		"-rate", fmt.Sprint(w.Rate), "-visit", strconv.Itoa(w.Visit), fmt.Sprintf("-nofill=%t", s.filled), fmt.Sprintf("-lossy=%t", w.Lossy),
-		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to...)
-	cmd := exec.CommandContext(ctx, b.Self, args...)
+		"-warm", b.Warm.String(), "-duration", window.String(), "-timeout", replyTimeout.String()}, to)
+	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var result load.Result
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
@@ -214,8 +224,8 @@ func (b *bench) figures(r load.Result) run {
 	requests := float64(max(1, r.Requests))
 	each := func(d time.Duration) float64 { return float64(d) / 1e3 / requests }
 	proxy, ours := r.Processes[0], r.CPU
-	x := run{cpu: each(proxy.CPU), loadCPU: each(r.CPU), sleeps: float64(proxy.Sleeps) / requests,
-		rate: r.Rate, p50: r.P50, p99: r.P99, memory: float64(proxy.Memory) / 1e6, late: r.Late}
+	x := run{cpu: each(proxy.CPU), loadCPU: each(r.CPU), kernel: float64(proxy.Kernel) / float64(max(1, proxy.CPU)), sleeps: float64(proxy.Sleeps) / requests,
+		rate: r.Rate, p50: r.P50, p99: r.P99, memory: float64(proxy.Memory) / 1e6, proxy: proxy, late: r.Late}
 	for i, p := range r.Processes {
 		ours += p.CPU
 		if i > 0 {

@@ -60,11 +60,28 @@ func TestReadProcess(t *testing.T) {
 	if before.Memory <= 0 || before.CPU <= 0 {
 		t.Errorf("usage of this process = %+v", before)
 	}
-	if p, err := before.since(); err != nil || p.Memory <= 0 || p.CPU <= 0 || p.CPU > before.CPU+time.Minute {
+	file, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := file.Write(make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := before.since(); err != nil || p.Memory <= 0 || p.CPU <= 0 || p.CPU > before.CPU+time.Minute || p.Writes < 1 || p.WriteBytes < 1000 {
 		t.Errorf("between two readings: %+v, error %v", p, err)
 	}
 	if _, err := ReadProcess(1 << 30); err == nil {
 		t.Error("a process that cannot be has a usage")
+	}
+}
+
+func TestKernelTime(t *testing.T) {
+	if got, err := kernelTime("7 (a (b) c) S 1 7 7 0 -1 4194560 1 2 3 4 55 21 0 0 20 0 6 0 900 1 2\n"); err != nil || got != 210*time.Millisecond {
+		t.Errorf("%v, error %v", got, err)
+	}
+	if _, err := kernelTime("7 (sh) S 1"); err == nil {
+		t.Error("a short line has a time")
 	}
 }
 
