@@ -240,7 +240,12 @@ func TestResizeAccepted(t *testing.T) {
 	f := stocked(t, scenario{sidecars: 3, apps: 1, servers: 6, remember: true, loose: true, usual: true, resize: table.ResizeWarm}, 3, 1)
 	first := f.stages()[0].List
 	f.only(2, without(0, 1, 2))
-	f.run(f.now + 5*second)
+	f.run(f.now + 15*second)
+	for i, s := range f.sidecars {
+		if pools := s.p.CutOff(); len(pools) > 0 {
+			t.Errorf("p%d waits for an operator although all servers answer", i)
+		}
+	}
 	for _, n := range f.nodes[:3] {
 		n.hang(f.now + 10_000*second)
 	}
@@ -253,8 +258,12 @@ func TestResizeAccepted(t *testing.T) {
 			t.Errorf("p%d has changed the list: %+v", i, is)
 		}
 	}
-	for _, s := range f.sidecars {
-		s.p.Accept()
+	for i, s := range f.sidecars {
+		pools := s.p.CutOff()
+		if len(pools) != 1 {
+			t.Errorf("p%d does not wait for an operator", i)
+		}
+		s.p.DeclareDead(pools)
 		for _, d := range s.drivers {
 			d.input(func() {})
 		}

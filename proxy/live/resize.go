@@ -139,6 +139,7 @@ var waitRemedies = []Word{
 	{"has no view record", "Check that a memcached of this pool runs there, or remove it from all files"},
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
+	{"no server in use answers", "Check the network. If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each"},
 	{"another configuration", "Give all instances the same file, and reload them"},
 	{"another server list", "Give all instances the same file, and reload them"},
 }

@@ -51,6 +51,8 @@ func TestResizeSentences(t *testing.T) {
 			"warn: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. This instance does it. It must wait: server d can't list its keys: CLIENT_ERROR lru crawler disabled. Send it the command lru_crawler enable, or start memcached there without no_lru_crawler."},
 		{"waits for an instance", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 80 * time.Second, Waits: "instance web-2/17 has another configuration"},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 80 s. It must wait: instance web-2/17 has another configuration. Give all instances the same file, and reload them."},
+		{"waits for an operator", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "no server in use answers, and other instances may have another server list"},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: no server in use answers, and other instances may have another server list. Check the network. If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each."},
 		{"flushes", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: resize.Lists{Mine: 1, Wish: 2}}, Work: flush},
 			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: " + flush.Why + ". Check that memcached runs there."},
 		{"removes old keys", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Server: "d", At: 1, Of: 1}},
