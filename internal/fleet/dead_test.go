@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringside/proxy/ablation"
+	"ringside/proxy/health"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
@@ -289,5 +290,21 @@ func TestResizeStartedAgain(t *testing.T) {
 	f.nodes[1].start()
 	if f.busy(200*second, f.changed); !f.changed() || f.broken != "" || len(f.stale) > 0 {
 		t.Errorf("%q are stale; %+v. %s", f.stale, f.stages(), f.broken)
+	}
+}
+
+// TestHangWhileListsDiffer lets the only server hang that the lists of two instances share, in mode plain. Each instance sees only its own
+// votes on its other servers. They must be enough: otherwise the keys of the server fail while the lists differ.
+func TestHangWhileListsDiffer(t *testing.T) {
+	f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true, resize: table.ResizePlain}, 3, 1)
+	f.only(1, without(0, 1))
+	f.run(f.now + 15*second)
+	f.nodes[2].hang(f.now + 1000*second)
+	f.run(f.now + 5*second) // a reload puts the ejection after more than the usual 600 ms
+	for i, s := range f.sidecars {
+		is := s.snapshot().Phase("main", table.Target{Name: f.nodes[2].name})
+		if is == nil || is.Phase != health.Out {
+			t.Errorf("p%d does not eject the server: %+v", i, is)
+		}
 	}
 }
