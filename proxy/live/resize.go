@@ -148,13 +148,16 @@ var waitRemedies = []Word{
 func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why, remedy string) {
 	why = Clean(s.Waiting())
 	m := sum.Phase(p.Name, s.For)
-	name := "server " + Clean(s.For.Name)
+	target, name := &s.For, "server "+Clean(s.For.Name)
+	if m != nil {
+		target = &m.Target
+	}
 	otherwise := ". If it is gone for good, remove it from the file, too"
 	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{s.For}, p.Servers)) > 0 {
 		name, otherwise = "the new "+name, ", or take the change back"
 	}
-	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && m != nil && m.Override == health.Restore {
-		return name + " " + problemOf(reason).does, remedyFor(reason, &m.Target) + otherwise
+	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && (m == nil || m.Override == health.Restore) && s.For.Name != "" {
+		return name + " " + problemOf(reason).does, remedyFor(reason, target) + otherwise
 	}
 	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
 	case i >= 0:
@@ -337,12 +340,12 @@ func (is *Resize) show(h *Health) {
 			h.warn(is.Text)
 			return
 		}
-		text := "The change of its servers must wait: " + is.Why + "."
+		text := "The change of servers must wait: " + is.Why + "."
 		if is.Remedy != "" {
 			text += " " + is.Remedy + "."
 		}
 		if h.Level == Good {
-			*h = Health{Warn, "The change of its servers must wait", strings.TrimPrefix(text, "The change of its servers must wait: ") + " " + h.Title + ". " + h.Text}
+			*h = Health{Warn, "The change of servers must wait", strings.TrimPrefix(text, "The change of servers must wait: ") + " " + h.Title + ". " + h.Text}
 			h.Text = strings.ToUpper(h.Text[:1]) + h.Text[1:]
 		} else {
 			h.warn(text)
