@@ -279,7 +279,7 @@ func (is *Resize) work(did string) string {
 			if is.Listing >= 10 {
 				text += ", so far for " + Ago(time.Duration(min(is.Listing, 1<<32))*time.Second)
 			}
-		case is.LeftFor != nil && *is.Left > 0:
+		case is.LeftFor != nil && *is.LeftFor > 0:
 			text += fmt.Sprintf("; %s left on %s, about %s", Count(float64(*is.Left)), is.Server, Ago(time.Duration(*is.LeftFor)*time.Second))
 		default:
 			text += fmt.Sprintf("; %s left on %s", Count(float64(*is.Left)), is.Server)
