@@ -502,4 +502,8 @@ pools:
 	wants(t, s.journal.String(), "an operator says that the servers in use are dead")
 	eventually(t, "it does not wait for an operator any more", func() bool { return !is().Opposed && !is().Cut && !says(told) })
 	s.reloads(64, "--servers-dead")
+
+	s.write(text + "]\n")
+	out, _ = s.reloads(0)
+	wants(t, out, "pool main: the change of its servers is taken back; keys that have moved already move back when all instances have this configuration")
 }
