@@ -114,10 +114,23 @@ func (p *Proxy) SetTable(t *table.Table) {
 	p.wake()
 }
 
-// Accept tells all keepers that an operator has ordered the change to the servers of the current table: see health.View.Accept.
-func (p *Proxy) Accept() {
-	for _, w := range p.Agents() {
-		w.View.Accept()
+// CutOff returns the names of the pools that change their servers when an operator says that the servers in use are dead, sorted.
+func (p *Proxy) CutOff() (pools []string) {
+	for pool, w := range p.Agents() {
+		if w.View.Resize().Cut {
+			pools = append(pools, pool.Name)
+		}
+	}
+	slices.Sort(pools)
+	return pools
+}
+
+// DeclareDead tells the keepers of pools that their servers in use are dead: see health.View.DeclareDead.
+func (p *Proxy) DeclareDead(pools []string) {
+	for pool, w := range p.Agents() {
+		if slices.Contains(pools, pool.Name) {
+			w.View.DeclareDead()
+		}
 	}
 	p.wake()
 }

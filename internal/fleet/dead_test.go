@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"ringside/proxy/ablation"
+	"ringside/proxy/health"
 	"ringside/proxy/health/resize"
 	"ringside/proxy/table"
 )
@@ -321,7 +322,12 @@ func TestResizeAccepted(t *testing.T) {
 	f := stocked(t, scenario{sidecars: 3, apps: 1, servers: 6, remember: true, loose: true, usual: true, resize: table.ResizeWarm}, 3, 1)
 	first := f.stages()[0].List
 	f.only(2, without(0, 1, 2))
-	f.run(f.now + 5*second)
+	f.run(f.now + 15*second)
+	for i, s := range f.sidecars {
+		if pools := s.p.CutOff(); len(pools) > 0 {
+			t.Errorf("p%d waits for an operator although all servers answer", i)
+		}
+	}
 	for _, n := range f.nodes[:3] {
 		n.hang(f.now + 10_000*second)
 	}
@@ -334,8 +340,12 @@ func TestResizeAccepted(t *testing.T) {
 			t.Errorf("p%d has changed the list: %+v", i, is)
 		}
 	}
-	for _, s := range f.sidecars {
-		s.p.Accept()
+	for i, s := range f.sidecars {
+		pools := s.p.CutOff()
+		if len(pools) != 1 {
+			t.Errorf("p%d does not wait for an operator", i)
+		}
+		s.p.DeclareDead(pools)
 		for _, d := range s.drivers {
 			d.input(func() {})
 		}
@@ -409,5 +419,21 @@ func TestResizeLocks(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestHangWhileListsDiffer lets the only server hang that the lists of two instances share, in mode plain. Each instance sees only its own
+// votes on its other servers. They must be enough: otherwise the keys of the server fail while the lists differ.
+func TestHangWhileListsDiffer(t *testing.T) {
+	f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 5, loose: true, resize: table.ResizePlain}, 3, 1)
+	f.only(1, without(0, 1))
+	f.run(f.now + 15*second)
+	f.nodes[2].hang(f.now + 1000*second)
+	f.run(f.now + 5*second) // a reload puts the ejection after more than the usual 600 ms
+	for i, s := range f.sidecars {
+		is := s.snapshot().Phase("main", table.Target{Name: f.nodes[2].name})
+		if is == nil || is.Phase != health.Out {
+			t.Errorf("p%d does not eject the server: %+v", i, is)
+		}
 	}
 }

@@ -87,6 +87,7 @@ type Instance struct {
 // reloadRequest is a request for a reload through the admin interface.
 type reloadRequest struct {
 	accept bool                // more keys may move than max_move of a pool allows
+	dead   []string            // pools whose servers in use are dead, as the operator says
 	answer chan<- reloadAnswer // receives the result
 }
 
@@ -420,10 +421,16 @@ func (r *Instance) config() admin.ConfigAnswer {
 }
 
 // readAgain requests a reload from Serve and waits for the result.
-func (r *Instance) readAgain(accept bool) (admin.Reloaded, error) {
+func (r *Instance) readAgain(accepts admin.Consent) (admin.Reloaded, error) {
+	var dead []string
+	if accepts.Dead {
+		if dead = r.proxy.CutOff(); len(dead) == 0 {
+			return admin.Reloaded{}, admin.ErrNotCutOff
+		}
+	}
 	answer := make(chan reloadAnswer, 1)
 	select {
-	case r.asked <- reloadRequest{accept, answer}:
+	case r.asked <- reloadRequest{accepts.Moves, dead, answer}:
 	case <-r.ended:
 		return admin.Reloaded{}, admin.ErrStopping
 	}
@@ -468,7 +475,13 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	r.listRejected = false
 	r.sources.Use(r.file, true)
 	for _, q := range r.askers {
-		q.answer <- a
+		one := a
+		if a.err == nil && len(q.dead) > 0 {
+			r.log.Warn("an operator says that the servers in use are dead", "pools", strings.Join(q.dead, ", "))
+			r.proxy.DeclareDead(q.dead)
+			one.done.Dead = q.dead
+		}
+		q.answer <- one
 	}
 	r.askers = nil
 	return nil
@@ -528,9 +541,6 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	r.follow(f)
 	r.resizes = t.Resizes(r.proxy.Table())
 	r.proxy.SetTable(t)
-	if accept {
-		r.proxy.Accept()
-	}
 	take()
 	r.warnSame(f, t)
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies

@@ -23,6 +23,7 @@ import (
 	"ringside/internal/cli"
 	"ringside/internal/remote"
 	"ringside/internal/testenv"
+	"ringside/proxy/health/resize"
 )
 
 // journal is a log that can be read while it is written.
@@ -451,4 +452,58 @@ func TestReloadMovesKeys(t *testing.T) {
 	if log := s.journal.String(); !strings.Contains(log, "replicated keys have all moved") {
 		t.Error(log)
 	}
+}
+
+// TestServersDead reloads an instance that is cut off from all servers in use. The consent to the moves of keys must not be a consent to
+// go on without these servers.
+func TestServersDead(t *testing.T) {
+	silent := func() string {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		return l.Addr().String()
+	}
+	text := fmt.Sprintf(`listen: "127.0.0.1:0"
+admin: {address: "127.0.0.1:0"}
+pools:
+  main:
+    distribution: ketama-points
+    max_move: 20%%
+    failover: {mode: rehash, ping: 100ms, lease: 1s, eject_after: 1s}
+    timeouts: {request: 100ms}
+    servers: [{address: %q, name: a}, {address: %q, name: b}`, silent(), silent())
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text+"]\n")
+	is := func() resize.Status {
+		pool := s.proxy.Table().Pools[0]
+		return s.proxy.Agents()[pool].View.Resize()
+	}
+	eventually(t, "a list is in force", func() bool { return is().N != 0 })
+	says := func(text string) bool {
+		_, out, _ := typed("server", "list", "--admin", s.admin)
+		return strings.Contains(out, text)
+	}
+	const told = "If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each."
+
+	s.write(text + fmt.Sprintf(", {address: %q, name: c}]\n", silent()))
+	_, errs := s.reloads(78)
+	wants(t, errs, "use ringside reload --accept")
+	_, errs = s.reloads(64, "--servers-dead")
+	wants(t, errs, "--servers-dead is not needed: no change of servers waits")
+	s.reloads(0, "--accept")
+	eventually(t, "the operator learns that it is cut off", func() bool { return says(told) })
+	s.reloads(0, "--accept")
+	if !says(told) || !is().Opposed {
+		t.Error("--accept ends the wait for the servers in use")
+	}
+	out, _ := s.reloads(0, "--servers-dead")
+	wants(t, out, "pool main: its servers in use count as dead, so the change of servers goes on when they have not answered for a minute")
+	wants(t, s.journal.String(), "an operator says that the servers in use are dead")
+	eventually(t, "it does not wait for an operator any more", func() bool { return !is().Opposed && !is().Cut && !says(told) })
+	s.reloads(64, "--servers-dead")
+
+	s.write(text + "]\n")
+	out, _ = s.reloads(0)
+	wants(t, out, "pool main: the change of its servers is taken back; keys that have moved already move back when all instances have this configuration")
 }

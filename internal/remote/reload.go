@@ -16,7 +16,8 @@ import (
 
 func newReload() *cobra.Command {
 	var to cli.Admin
-	var asJSON, accept bool
+	var accepts admin.Consent
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Apply a changed configuration to a running instance",
@@ -33,12 +34,17 @@ without reporting the result; watch: on reloads automatically.
 The output says if replicated keys move to other servers. A reload during such a move
 waits some seconds. A file that moves more keys than max_move of a pool allows is
 rejected, also by SIGHUP and watch, unless --accept is given. With --accept, answers of
-sources of servers are applied that change more than max_change.`,
+sources of servers are applied that change more than max_change.
+
+If no server in use answers, an instance can't know whether it is cut off, and a change
+of servers may wait. ringside server list then says so. Only if these servers are dead,
+and all instances have the new file, use --servers-dead on each. If other instances still
+use the servers, their values are lost.`,
 		Example: `  ringside reload
   ringside reload -c /etc/ringside/ringside.yaml`,
 		Args: cli.NoFile,
 		RunE: to.Ask(func(cmd *cobra.Command, c *admin.Client, _ []string) error {
-			done, err := c.Reload(cmd.Context(), accept)
+			done, err := c.Reload(cmd.Context(), accepts)
 			if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == http.StatusUnprocessableEntity {
 				return cli.Refused(err)
 			}
@@ -53,7 +59,8 @@ sources of servers are applied that change more than max_change.`,
 	}
 	to.Add(cmd)
 	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
-	cmd.Flags().BoolVar(&accept, "accept", false, "apply the file and the answers of sources even if they exceed max_move or max_change")
+	cmd.Flags().BoolVar(&accepts.Dead, "servers-dead", false, "confirm that the servers in use are dead, where a change of servers waits for that")
+	cmd.Flags().BoolVar(&accepts.Moves, "accept", false, "apply the file and the answers of sources even if they exceed max_move or max_change")
 	return cmd
 }
 
@@ -70,6 +77,9 @@ func printReloaded(out io.Writer, r admin.Reloaded) error {
 	}
 	for _, what := range r.Resize {
 		fmt.Fprintf(out, "  %s\n", what)
+	}
+	for _, pool := range r.Dead {
+		fmt.Fprintf(out, "  pool %s: its servers in use count as dead, so the change of servers goes on when they have not answered for a minute\n", pool)
 	}
 	if r.Moves {
 		fmt.Fprintln(out, "  replicated keys move to other servers when all instances have this configuration: reload all of them now, and restart none before its log says that the replicated keys have moved")

@@ -176,17 +176,19 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 	return a.Servers, err
 }
 
-// Reload makes the instance reload its configuration, and returns when all loops use the new one. With
-// accept, more keys may move than the configuration allows (max_move).
+// Reload makes the instance reload its configuration, and returns when all loops use the new one.
 // To build a large table takes seconds. The reload also waits while keys are about to move because
 // of an earlier reload.
-func (c *Client) Reload(ctx context.Context, accept bool) (Reloaded, error) {
-	path := "/control/reload"
-	if accept {
-		path += "?accept=true"
+func (c *Client) Reload(ctx context.Context, accepts Consent) (Reloaded, error) {
+	query := url.Values{}
+	if accepts.Moves {
+		query.Set("accept", "true")
+	}
+	if accepts.Dead {
+		query.Set("dead", "true")
 	}
 	var done Reloaded
-	err := c.patient(steerLife).ask(ctx, "POST", path, nil, &done)
+	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload?"+query.Encode(), nil, &done)
 	return done, err
 }
 

@@ -51,7 +51,7 @@ func (s *Server) control(mux *http.ServeMux) {
 		{"GET", "/control/clients", onlyQuery, []string{"sort", "limit"}, s.getClients},
 		{"POST", "/control/servers/{server}/{order}", addressOnly, []string{"pool", "force"}, s.postOrder},
 		{"POST", invalidatePath, onlyQuery, nil, s.postInvalidate},
-		{"POST", "/control/reload", addressOnly, []string{"accept"}, s.postReload},
+		{"POST", "/control/reload", addressOnly, []string{"accept", "dead"}, s.postReload},
 		{"GET", "/control/config", onlyQuery, nil, s.getConfig},
 		{"POST", "/control/hand-over", addressOnly, nil, s.postHandOver},
 		{"GET", "/control/faults", anything, nil, s.getFaults},
@@ -353,6 +353,15 @@ func (s *Server) find(pool, server string, onePool bool) (*table.Pool, table.Tar
 	return found[0].pool, found[0].target, nil
 }
 
+// Consent is what the operator who requests a reload confirms.
+type Consent struct {
+	Moves bool // more keys may move than max_move allows, and answers of sources may change more servers than max_change
+	Dead  bool // the servers in use that do not answer are dead: see health.View.DeclareDead
+}
+
+// ErrNotCutOff is the error of a reload with Consent.Dead if no pool waits for that.
+var ErrNotCutOff = errors.New("--servers-dead is not needed: no change of servers waits because no server in use answers; ringside server list shows what a change waits for")
+
 // Reloaded is the result of a reload.
 type Reloaded struct {
 	File       string   `json:"file"`
@@ -361,6 +370,8 @@ type Reloaded struct {
 	NextStart  []string `json:"next_start"` // changes in the configuration file that are used only after a restart
 
 	Resize []string `json:"resize,omitempty"` // for each pool with other servers, what happens to keys with one copy, one sentence each
+
+	Dead []string `json:"servers_dead,omitempty"` // pools that change their servers now, because the operator has confirmed that the servers in use are dead
 
 	Moves bool `json:"keys_move,omitempty"` // true if keys with several replicas will move to other servers, as soon as all instances have the new configuration
 }
@@ -382,14 +393,19 @@ func unlessStopping(err error, status int) error {
 }
 
 func (s *Server) postReload(r *http.Request) (int, any, error) {
-	accept := r.URL.Query().Get("accept")
-	if accept != "" && accept != "true" {
-		return 0, nil, refuse(http.StatusBadRequest, "accept is true, or not there")
+	query := r.URL.Query()
+	for _, name := range []string{"accept", "dead"} {
+		if is := query.Get(name); is != "" && is != "true" {
+			return 0, nil, refuse(http.StatusBadRequest, "%s is true, or not there", name)
+		}
 	}
 	if s.options.ReadAgain == nil {
 		return 0, nil, refuse(http.StatusConflict, "this instance has no configuration file that could be read again")
 	}
-	done, err := s.options.ReadAgain(accept != "")
+	done, err := s.options.ReadAgain(Consent{Moves: query.Get("accept") != "", Dead: query.Get("dead") != ""})
+	if errors.Is(err, ErrNotCutOff) {
+		return 0, nil, refuse(http.StatusConflict, "%w", err)
+	}
 	return http.StatusOK, done, unlessStopping(err, http.StatusUnprocessableEntity)
 }
 

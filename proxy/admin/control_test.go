@@ -369,15 +369,16 @@ func TestFaultNames(t *testing.T) {
 func TestReload(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		again  func(bool) (Reloaded, error)
+		again  func(Consent) (Reloaded, error)
 		status int
 		says   string
 	}{
-		{"done", func(bool) (Reloaded, error) {
+		{"done", func(Consent) (Reloaded, error) {
 			return Reloaded{File: "f", Generation: 2, Changes: []string{"pool main: +server c"}}, nil
 		}, 200, `{"file":"f","generation":2,"changes":["pool main: +server c"],"next_start":null}`},
-		{"refused", func(bool) (Reloaded, error) { return Reloaded{}, errors.New("f:1:2: wrong") }, 422, `{"error":"f:1:2: wrong"}`},
-		{"stopping", func(bool) (Reloaded, error) { return Reloaded{}, ErrStopping }, 503, "stopping"},
+		{"refused", func(Consent) (Reloaded, error) { return Reloaded{}, errors.New("f:1:2: wrong") }, 422, `{"error":"f:1:2: wrong"}`},
+		{"not cut off", func(Consent) (Reloaded, error) { return Reloaded{}, ErrNotCutOff }, 409, "--servers-dead is not needed"},
+		{"stopping", func(Consent) (Reloaded, error) { return Reloaded{}, ErrStopping }, 503, "stopping"},
 		{"no file", nil, 409, "no configuration file"},
 	} {
 		_, h := steered(Options{ReadAgain: c.again})
@@ -385,17 +386,17 @@ func TestReload(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", c.name, w.Code, w.Body, c.status, c.says)
 		}
 	}
-	for path, want := range map[string]bool{"/control/reload": false, "/control/reload?accept=true": true} {
-		_, h := steered(Options{ReadAgain: func(accept bool) (Reloaded, error) {
-			if accept != want {
-				t.Errorf("%s: accept is %v", path, accept)
+	for path, want := range map[string]Consent{"/control/reload": {}, "/control/reload?accept=true": {Moves: true}, "/control/reload?dead=true": {Dead: true}} {
+		_, h := steered(Options{ReadAgain: func(accepts Consent) (Reloaded, error) {
+			if accepts != want {
+				t.Errorf("%s: the operator accepts %+v", path, accepts)
 			}
 			return Reloaded{}, nil
 		}})
 		do(h, request("POST", path, ""))
 	}
-	_, h := steered(Options{ReadAgain: func(bool) (Reloaded, error) { t.Error("it was done"); return Reloaded{}, nil }})
-	for _, r := range []*http.Request{request("POST", "/control/reload?file=x", ""), request("POST", "/control/reload?accept=yes", ""), request("POST", "/control/reload", "x"), request("GET", "/control/reload", "")} {
+	_, h := steered(Options{ReadAgain: func(Consent) (Reloaded, error) { t.Error("it was done"); return Reloaded{}, nil }})
+	for _, r := range []*http.Request{request("POST", "/control/reload?file=x", ""), request("POST", "/control/reload?accept=yes", ""), request("POST", "/control/reload?dead=yes", ""), request("POST", "/control/reload", "x"), request("GET", "/control/reload", "")} {
 		if w := do(h, r); w.Code < 400 {
 			t.Errorf("%s %s: %d %s", r.Method, r.URL, w.Code, w.Body)
 		}
@@ -404,7 +405,7 @@ func TestReload(t *testing.T) {
 
 // A reload waits while keys are about to move, so its reply may take longer than others.
 func TestAReloadMayTakeLong(t *testing.T) {
-	_, h := steered(Options{ReadAgain: func(bool) (Reloaded, error) { return Reloaded{}, nil }})
+	_, h := steered(Options{ReadAgain: func(Consent) (Reloaded, error) { return Reloaded{}, nil }})
 	w := &deadlineWriter{ResponseWriter: httptest.NewRecorder(), start: time.Now()}
 	h.ServeHTTP(w, request("POST", "/control/reload", ""))
 	if given := w.until.Sub(w.start); given < steerLife {

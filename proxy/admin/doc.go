@@ -58,7 +58,7 @@
 //	GET    /control/servers                       every server of every pool, with its state
 //	GET    /control/clients[?sort=held&limit=50]  the first clients in the order sort, and what each waits for
 //	POST   /control/servers/NAME/drain|down|restore[?pool=POOL][&force=true]
-//	POST   /control/reload[?accept=true]          reloads the configuration, and returns the changes
+//	POST   /control/reload[?accept=true&dead=true] reloads the configuration, and returns the changes
 //	GET    /control/config                        the configuration file that is in use, as it was read
 //	POST   /control/tags/invalidate               invalidates tags: {"names": [NAME], "pool": POOL}
 //	POST   /control/hand-over                     where the next process gets the listening sockets

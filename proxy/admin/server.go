@@ -55,11 +55,10 @@ type Options struct {
 	// from many goroutines. If Locate is nil, all servers are at their addresses.
 	Locate func(address string) string
 
-	// ReadAgain reloads the configuration, and returns when all loops use it. With accept, more keys
-	// may move than the configuration allows (max_move). The error is the reason why the new
-	// configuration was rejected. ReadAgain is called from many goroutines. If it is nil, there is no
-	// configuration file.
-	ReadAgain func(accept bool) (Reloaded, error)
+	// ReadAgain reloads the configuration, and returns when all loops use it. The error is the reason why
+	// the new configuration was rejected; it is ErrNotCutOff if the caller confirms what no pool waits for.
+	// ReadAgain is called from many goroutines. If it is nil, there is no configuration file.
+	ReadAgain func(Consent) (Reloaded, error)
 
 	// Config returns the configuration file that is in use, as it was read. It is called from many
 	// goroutines. If Config is nil, there is no configuration file.

@@ -16,6 +16,7 @@ import (
 	"ringside/proxy/ablation"
 	"ringside/proxy/event"
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -560,6 +561,9 @@ func (e *Keepers) noteEvent(w *Agent, ev health.Event) {
 	if ev.Server < 0 {
 		e.LogLimited(logLevel(ev), w.Pool+" "+ev.From+" "+ev.To, "pool state changed", append([]any{event.PoolState.Attr(), "pool", w.Pool}, step...)...)
 		return
+	}
+	if w.joins(ev.Server) && w.View.Resize().Stage() == resize.Stable {
+		step = append(step, "new", true)
 	}
 	if srv := e.ByAddress[w.Servers[ev.Server].Network+" "+w.Servers[ev.Server].Address]; srv != nil && ev.To == health.Out.String() {
 		e.Gone(srv)

@@ -46,9 +46,15 @@ type sweep struct {
 	rest    []*upstream.Server         // servers that are flushed after those that are being flushed
 	open    int                        // number of servers that are being flushed
 	flushed map[*upstream.Server]int64 // for each server that is flushed, when that was noted there last
-	fails   string                     // why a server could not be flushed in this attempt; empty: all could so far
-	why     string                     // the same, of the last attempt that has ended
+	fails   sweepFailure               // why a server could not be flushed in this attempt; zero: all could so far
+	failed  sweepFailure               // the same, of the last attempt that has ended
 	again   int64
+}
+
+// sweepFailure is why a server could not be flushed.
+type sweepFailure struct {
+	server table.Target
+	why    string // it follows the name of the server
 }
 
 // sweepAsk receives the replies of one server during a sweep.
@@ -90,7 +96,7 @@ func (e *Keepers) followResize(w *Agent) {
 		w.sweep = &sweep{change: change, flushed: map[*upstream.Server]int64{}}
 	}
 	s, list := w.sweep, gaining(bp)
-	s.again, s.all, s.fails, s.rest = e.Now+int64(w.failover.Ping), len(list), "", nil
+	s.again, s.all, s.fails, s.rest = e.Now+int64(w.failover.Ping), len(list), sweepFailure{}, nil
 	first := []*upstream.Server{}
 	for _, srv := range list {
 		if slices.Contains(bp.Servers, srv) {
@@ -141,7 +147,10 @@ func (w *Agent) addResize(into *stats.Snapshot, now int64) {
 	}
 	to.Status, to.Since, to.Waits = is, time.Duration(now-max(began, w.Began)), why
 	if s := w.sweep; s != nil && s.change == [2]uint32{is.N, is.Wish} && is.Stage() == resize.Stable {
-		to.Work.Of, to.Work.At, to.Work.Why = s.all, len(s.flushed), s.why
+		to.Work.Of, to.Work.At = s.all, len(s.flushed)
+		if f := s.failed; f.why != "" && why == "" {
+			to.For, to.Waits = f.server, "server "+f.server.Name+" "+f.why
+		}
 	}
 }
 
@@ -171,12 +180,12 @@ func WalkKey(pool string, n uint32) string {
 
 // swept flushes the rest of the servers, or ends the attempt.
 func (e *Keepers) swept(w *Agent, s *sweep) {
-	if rest := s.rest; s.fails == "" && len(rest) > 0 {
+	if rest := s.rest; s.fails.why == "" && len(rest) > 0 {
 		s.rest = nil
 		e.sweep(w, rest)
 		return
 	}
-	if s.why = s.fails; s.why == "" {
+	if s.failed = s.fails; s.failed.why == "" {
 		w.Keeper.Swept(s.change, e.Now)
 	}
 	e.Schedule(w)
@@ -207,9 +216,9 @@ func (a *sweepAsk) Answered(id int, r *upstream.Result) {
 	case id == askNote: // the item only spares other instances a flush
 		a.end("")
 	case r.Bytes == nil:
-		a.end(r.Why)
+		a.end("is down: " + strings.TrimPrefix(r.Why, "server "+a.srv.Label()+": "))
 	case id == askWalk && found:
-		a.end("another instance moves keys at the moment")
+		a.end("is not flushed: another instance moves keys at the moment")
 	case id == askWalk:
 		a.ask(askSwept, "mg "+a.key+" v\r\n")
 	case id == askSwept && found && string(value) == a.mark():
@@ -218,7 +227,7 @@ func (a *sweepAsk) Answered(id int, r *upstream.Result) {
 	case id == askSwept:
 		a.ask(askFlush, "flush_all\r\n")
 	case id == askFlush && string(r.Bytes) != wire.AnswerOK:
-		a.end("it has answered flush_all with " + fmt.Sprintf("%.100q", r.Bytes))
+		a.end("has answered flush_all with " + fmt.Sprintf("%.100q", r.Bytes))
 	default:
 		a.e.Notify(a.srv, func(k *health.Keeper, server int, now int64) { k.Flushed(server, now) })
 		a.note()
@@ -230,9 +239,9 @@ func (a *sweepAsk) end(why string) {
 	a.done = true
 	a.srv.CloseDedicated(sweepConn)
 	if why != "" {
-		a.s.fails = a.srv.Label() + ": " + why
+		a.s.fails = sweepFailure{a.srv.Target, why}
 		a.e.LogLimited(slog.LevelWarn, a.w.Pool+" "+a.srv.Target.Name+" sweep", "server list can't change: a server that gains keys can't be flushed", event.Other.Attr(),
-			"pool", a.w.Pool, "server", a.srv.Target.Name, "why", why)
+			"pool", a.w.Pool, "server", a.srv.Target.Name, "why", strings.TrimPrefix(why, "is down: "))
 	}
 	a.e.flushedOne(a.w, a.s)
 }

@@ -39,8 +39,11 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 // wish. why says why keys can't begin to move; empty: no reason is known. It is about a server, unless that is -1.
 func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
-	if !s.TakenBack() && !s.Announced && (s.Stage() != resize.Stable || s.List == s.Required()) || s.N == 0 {
+	switch {
+	case !k.awaits():
 		return s, began, "", server
+	case s.Cut:
+		return s, began, cutOffAll, server
 	}
 	for i := range k.servers {
 		switch p := PhaseOf(k.servers[i].n); {
@@ -64,6 +67,12 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 		why = k.dissent(now)
 	}
 	return s, began, why, server
+}
+
+// awaits reports whether a change of the server list is due, and no key has begun to move.
+func (k *Keeper) awaits() bool {
+	s := &k.resize.Status
+	return s.N != 0 && (s.TakenBack() || s.Announced || s.Stage() == resize.Stable && s.List != s.Required())
 }
 
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
@@ -159,7 +168,9 @@ func (k *Keeper) advanceResize(now int64) {
 	// know the list in force may have another list for ever. It serves no keys. So the change goes on after some time.
 	patience := k.resize.Patience(k.pace())
 	sure := k.pool != poolForeign || !k.set.Strict || now >= patience && (now >= k.wishUntil || k.resize.Stage() != resize.Stable)
-	cut := k.cutOff(now) != ""
+	why := k.cutOff(now)
+	cut := why != ""
+	k.resize.Cut = why == cutOffAll && k.awaits() && k.resize.Serves() != resize.Nothing && k.resize.Overdue(now, k.pace())
 	if cut { // the others must then have time for a record with their wish
 		k.wishUntil = now + foreignPings*int64(k.pace())
 	}
@@ -272,12 +283,15 @@ func (k *Keeper) cutOff(now int64) string {
 	}
 	switch {
 	case !answers && !refuse && k.resize.Opposed:
-		return "no server in use answers, and other instances may have another server list"
+		return cutOffAll
 	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
 		return "most servers in use do not answer, so this instance may be cut off"
 	}
 	return ""
 }
+
+// cutOffAll is the reason for which a change waits until an operator says that the servers are dead: see View.DeclareDead.
+const cutOffAll = "no server in use answers, and other instances may have another server list"
 
 // deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not
 // cost their values.

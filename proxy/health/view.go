@@ -27,7 +27,7 @@ type View struct {
 	resize   atomic.Pointer[resize.Status]
 	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
 	texts    atomic.Pointer[Texts]        // their texts
-	accepted atomic.Bool                  // see Accept
+	declared atomic.Bool                  // see DeclareDead
 	Handover barrier.Published            // handover state exchanged by the loops and the keeper
 	servers  []published
 }
@@ -234,9 +234,9 @@ func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 	v.texts.Store(texts)
 }
 
-// Accept tells the keeper that an operator has ordered the change to the list of the configuration, although other processes had another
-// list when the servers in use failed.
-func (v *View) Accept() { v.accepted.Store(true) }
+// DeclareDead tells the keeper that the servers in use that do not answer are dead, and not out of reach of this process only. So the
+// change to the list of the configuration does not wait for them any more: see resize.Status.Cut.
+func (v *View) DeclareDead() { v.declared.Store(true) }
 
 // Name returns the name of this process in the list of instances; empty: it has none.
 func (v *View) Name() string {
@@ -265,7 +265,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 	if t := v.texts.Swap(nil); t != nil {
 		k.SetTexts(t)
 	}
-	if v.accepted.Swap(false) {
+	if v.declared.Swap(false) {
 		k.resize.Opposed, k.opposedUntil = false, 0
 		k.next = now
 	}

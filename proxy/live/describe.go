@@ -96,6 +96,10 @@ var (
 		"closed":      {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers can change again", More: "{why}"},
 		"kept":        {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers can change again", More: "{why}"},
 	}
+	newSteps = map[string]Description{ // of a server that the pool does not use yet
+		"IN>LEAVING":  {Tone: Bad, Kind: "leaving", Text: "{server}, which is new, is taken out by all instances", More: "{why}"},
+		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server}, which is new and has no keys yet, is out", More: "{why}", Mark: true},
+	}
 	poolStates = map[string]Description{
 		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
 		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
@@ -145,6 +149,9 @@ func describe(e event.Event, is map[string]any) Description {
 				d = firm
 			}
 		}
+	}
+	if step, ok := newSteps[w["from"]+">"+w["to"]]; ok && w["new"] == "true" && e == event.ServerPhase {
+		d = step
 	}
 	d.Text, _ = w.expand(d.Text)
 	if d.More, ok = w.expand(d.More); !ok {

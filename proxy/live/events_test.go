@@ -52,6 +52,8 @@ func TestTold(t *testing.T) {
 			Description{Tone: Bad, Kind: "out", Text: "b is out: its keys are on other servers now", More: "all instances know that it leaves", Mark: true}},
 		{event.ServerPhase, []any{"server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves", "mode", "fail_fast"},
 			Description{Tone: Bad, Kind: "out", Text: "b is out: its keys fail until it is back", More: "all instances know that it leaves", Mark: true}},
+		{event.ServerPhase, []any{"server", "b", "from", "LEAVING", "to", "OUT", "why", "all instances know that it leaves", "new", true},
+			Description{Tone: Bad, Kind: "out", Text: "b, which is new and has no keys yet, is out", More: "all instances know that it leaves", Mark: true}},
 		{event.ServerPhase, []any{"server", "b", "from", "up", "to", "suspect", "why", "no answer", "mode", "fail_fast"},
 			Description{Tone: Bad, Kind: "suspect", Text: "b does not answer", More: "no answer", Mark: true}},
 		{event.PoolState, []any{"pool", "main", "from", "other-servers", "to", "kept", "why", "all have the same list", "mode", "fail_fast"},

@@ -19,12 +19,14 @@ func TestJoiningServerHasRow(t *testing.T) {
 		name       string
 		is         resize.State
 		down       bool
+		waits      string
 		state, why string
 	}{
-		{"waits", resize.State{N: 12, List: 1}, false, Joins, "new, not used yet"},
-		{"waits, and is down", resize.State{N: 12, List: 1}, true, Down, "connection refused"},
-		{"moves", resize.State{N: 12 + uint32(resize.Move), List: 1, Next: 2}, false, Joins, "new, keys move to it"},
-		{"moves back", resize.State{N: 18 + uint32(resize.Move), List: 2, Next: 1}, false, Joins, "its keys move back"},
+		{"waits", resize.State{N: 12, List: 1}, false, "", Joins, "new, not used yet"},
+		{"waits, and is down", resize.State{N: 12, List: 1}, true, "", Down, "connection refused"},
+		{"waits, and can't be flushed", resize.State{N: 12, List: 1}, false, "server d is down: connection refused", Down, "connection refused"},
+		{"moves", resize.State{N: 12 + uint32(resize.Move), List: 1, Next: 2}, false, "", Joins, "new, keys move to it"},
+		{"moves back", resize.State{N: 18 + uint32(resize.Move), List: 2, Next: 1}, false, "", Joins, "its keys move back"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			first, second := poolOf(table.FailFast), poolOf(table.FailFast)
@@ -33,7 +35,7 @@ func TestJoiningServerHasRow(t *testing.T) {
 			first.Next = &table.List{Servers: append(first.Servers[:3:3], joins)}
 			first.Later = &table.List{Servers: []table.Target{first.Servers[0], joins, {Name: "a", Network: "tcp", Address: "e:1"}}}
 			p := proxy.NewProxy(&table.Table{Pools: []*table.Pool{first, second}}, "", slog.New(slog.DiscardHandler))
-			sum := &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{}, Resizes: map[string]*stats.ResizeSnapshot{"main": {Status: resize.Status{State: test.is, Lists: lists}}}}
+			sum := &stats.Snapshot{Servers: map[string]*stats.ServerSnapshot{}, Resizes: map[string]*stats.ResizeSnapshot{"main": {Status: resize.Status{State: test.is, Lists: lists}, Waits: test.waits, For: joins}}}
 			if test.down {
 				sum.Servers["tcp d:1"] = &stats.ServerSnapshot{Down: 1, Why: test.why}
 			}

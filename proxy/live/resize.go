@@ -139,6 +139,7 @@ var waitRemedies = []Word{
 	{"has no view record", "Check that a memcached of this pool runs there, or remove it from all files"},
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
+	{"no server in use answers", "Check the network. If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each"},
 	{"another configuration", "Give all instances the same file, and reload them"},
 	{"another server list", "Give all instances the same file, and reload them"},
 }
@@ -147,13 +148,16 @@ var waitRemedies = []Word{
 func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why, remedy string) {
 	why = Clean(s.Waiting())
 	m := sum.Phase(p.Name, s.For)
-	name := "server " + Clean(s.For.Name)
+	target, name := &s.For, "server "+Clean(s.For.Name)
+	if m != nil {
+		target = &m.Target
+	}
 	otherwise := ". If it is gone for good, remove it from the file, too"
 	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{s.For}, p.Servers)) > 0 {
 		name, otherwise = "the new "+name, ", or take the change back"
 	}
-	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && m != nil && m.Override == health.Restore {
-		return name + " " + problemOf(reason).does, remedyFor(reason, &m.Target) + otherwise
+	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && (m == nil || m.Override == health.Restore) && s.For.Name != "" {
+		return name + " " + problemOf(reason).does, remedyFor(reason, target) + otherwise
 	}
 	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
 	case i >= 0:
@@ -280,7 +284,7 @@ func (is *Resize) work(did string) string {
 			if is.Listing >= 10 {
 				text += ", so far for " + Ago(time.Duration(min(is.Listing, 1<<32))*time.Second)
 			}
-		case is.LeftFor != nil && *is.Left > 0:
+		case is.LeftFor != nil && *is.LeftFor > 0:
 			text += fmt.Sprintf("; %s left on %s, about %s", Count(float64(*is.Left)), is.Server, Ago(time.Duration(*is.LeftFor)*time.Second))
 		default:
 			text += fmt.Sprintf("; %s left on %s", Count(float64(*is.Left)), is.Server)
@@ -341,12 +345,12 @@ func (is *Resize) show(h *Health) {
 			h.warn(is.Text)
 			return
 		}
-		text := "The change of its servers must wait: " + is.Why + "."
+		text := "The change of servers must wait: " + is.Why + "."
 		if is.Remedy != "" {
 			text += " " + is.Remedy + "."
 		}
 		if h.Level == Good {
-			*h = Health{Warn, "The change of its servers must wait", strings.TrimPrefix(text, "The change of its servers must wait: ") + " " + h.Title + ". " + h.Text}
+			*h = Health{Warn, "The change of servers must wait", strings.TrimPrefix(text, "The change of servers must wait: ") + " " + h.Title + ". " + h.Text}
 			h.Text = strings.ToUpper(h.Text[:1]) + h.Text[1:]
 		} else {
 			h.warn(text)

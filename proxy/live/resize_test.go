@@ -22,7 +22,7 @@ func TestResizeSentences(t *testing.T) {
 	workBack.Server = "d"
 	back := func(s resize.Stage) resize.State { return resize.State{N: 18 + uint32(s), List: 2, Next: 1} }
 	var flush stats.ResizeWork
-	flush.Of, flush.Why = 2, "b: it has answered flush_all with \"ERROR\""
+	flush.Of = 2
 	phases := []stats.PhaseSnapshot{
 		{Pool: "main", Target: table.Target{Name: "a"}, Phase: health.Out, Override: health.Drain},
 		{Pool: "main", Target: table.Target{Name: "b"}, Phase: health.Warming},
@@ -51,8 +51,12 @@ func TestResizeSentences(t *testing.T) {
 			"warn: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. This instance does it. It must wait: server d can't list its keys: CLIENT_ERROR lru crawler disabled. Send it the command lru_crawler enable, or start memcached there without no_lru_crawler."},
 		{"waits for an instance", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 80 * time.Second, Waits: "instance web-2/17 has another configuration"},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 80 s. It must wait: instance web-2/17 has another configuration. Give all instances the same file, and reload them."},
-		{"flushes", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: resize.Lists{Mine: 1, Wish: 2}}, Work: flush},
-			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: " + flush.Why + ". Check that memcached runs there."},
+		{"waits for an operator", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "no server in use answers, and other instances may have another server list"},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: no server in use answers, and other instances may have another server list. Check the network. If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each."},
+		{"can't flush", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: resize.Lists{Mine: 1, Wish: 2}}, Work: flush, Waits: "server b has answered flush_all with \"ERROR\"", For: table.Target{Name: "b"}},
+			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: server b has answered flush_all with \"ERROR\". Check that memcached runs there."},
+		{"can't flush a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: resize.Lists{Mine: 1, Wish: 2}}, Work: flush, Waits: "server d is down: a new connection fails: connection refused", For: table.Target{Name: "d", Network: "tcp", Address: "d:1"}},
+			"warn: The servers change (new: d; removed: c). The servers that gain keys are flushed first. It must wait: the new server d refuses connections. Start memcached there, or take the change back."},
 		{"removes old keys", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Server: "d", At: 1, Of: 1}},
 			"good: The servers change (new: d; removed: c). The servers that gain keys are listed first, and keys that will move there are removed. 0 keys removed so far; d is being listed (1 of 1 servers). This instance does it."},
 		{"lists for long", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Ours: true, Work: stats.ResizeWork{Server: "d", At: 1, Of: 1, Listing: 40}},
@@ -168,13 +172,13 @@ func TestResizeHealth(t *testing.T) {
 		old   string // state of server a
 		want  Health
 	}{
-		{"can't begin", resize.State{N: 12, List: 1}, dead, Up, Health{Warn, "The change of its servers must wait",
+		{"can't begin", resize.State{N: 12, List: 1}, dead, Up, Health{Warn, "The change of servers must wait",
 			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
-		{"can't begin in fail_fast", resize.State{N: 12, List: 1}, live, Up, Health{Warn, "The change of its servers must wait",
+		{"can't begin in fail_fast", resize.State{N: 12, List: 1}, live, Up, Health{Warn, "The change of servers must wait",
 			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
 		{"can't begin, and an old server is away", resize.State{N: 12, List: 1}, dead, Down, Health{Bad, "a refuses connections",
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " +
-				"The change of its servers must wait: the new server d refuses connections. Start memcached there, or take the change back."}},
+				"The change of servers must wait: the new server d refuses connections. Start memcached there, or take the change back."}},
 		{"has just started", resize.State{}, dead, Up, Health{Bad, "It is not known yet which server list is in force",
 			"Until most servers have answered, this instance serves no keys of the pool."}},
 		{"moves", resize.State{N: 14, List: 1, Next: 2}, dead, Up, Health{Bad, "d is out",

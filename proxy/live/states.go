@@ -138,6 +138,11 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 				is.keeperSays(m, now)
 			}
 			if newcomer {
+				if s := sum.Resizes[pool.Name]; s != nil && s.For.Address == t.Address && s.For.Network == t.Network && (is.State == Up || is.State == Unknown) {
+					if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down { // mode flush: a server that joins gets no pings
+						is.State, is.Why = Down, reason
+					}
+				}
 				is.join(ResizeOf(sum, pool), i >= len(pool.Servers)+len(pool.Joining()), now)
 			}
 			list = append(list, is)

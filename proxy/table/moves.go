@@ -39,7 +39,8 @@ const movesSample = 100_000
 
 // MovesTo says which keys move if the table next replaces t. It returns an element for each pool of
 // next, and the names of the pools of t that are gone. It places a sample of keys, because most
-// rules can't say which hashes move. A server is the same in both tables if it has the same address.
+// rules can't say which hashes move. A server is the same in both tables if it has the same address. A
+// change of servers that t waits for does not count.
 //
 // For replicated keys, it looks at the primaries only.
 func (t *Table) MovesTo(next *Table) (list []Moves, gone []string) {
@@ -59,6 +60,9 @@ func (t *Table) MovesTo(next *Table) (list []Moves, gone []string) {
 			was = before[p.ID]
 		}
 		kept[was] = true
+		if was != nil && was.Next != nil && was.Required().Print() == p.Required().Print() {
+			was = p // the change to this list is due already
+		}
 		list = append(list, movesOf(was, p))
 	}
 	for _, p := range t.Pools {

@@ -178,6 +178,8 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		was := old.pool(p.Name)
 		switch {
 		case was == nil || p.Unknown || was.Unknown || p.Required().Print() == was.Required().Print():
+		case p.Resize != ResizePlain && was.Next != nil && p.Required().Print() == was.List().Print():
+			list = append(list, fmt.Sprintf("pool %s: the change of its servers is taken back; keys that have moved already move back when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain && p.Resize == ResizeWarm:
 			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:

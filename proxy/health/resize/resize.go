@@ -252,6 +252,7 @@ type Status struct {
 	Lists
 	Seeks   bool // this process searches for the lists that it lacks (Lacks), and serves no key until it has ended the search
 	Opposed bool // another process may have had another wish when a server in use last replied to this one
+	Cut     bool // a change waits for an operator: no server in use answers, and Opposed is true
 	Drops   bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 	Late    bool // in Pause and Clear: the stage lasts unusually long, so a reload does not wait for its end
 	Turns   bool // in Pause: keys that move may have their values at either owner already
@@ -570,7 +571,7 @@ func (r *Resize) Began() int64 { return max(r.Since, r.wished) }
 
 // Overdue reports whether the next stage could have begun if all proxies had the same wish.
 func (r *Resize) Overdue(now int64, ping time.Duration) bool {
-	return now >= r.Began()+waitPings*int64(ping)
+	return r.wished != 0 && now >= r.Began()+waitPings*int64(ping) // 0: this is the first step of a new keeper
 }
 
 // Patience returns how long a step waits at most until all proxies have the same servers, although they wish
