@@ -193,6 +193,9 @@ func (s *sidecar) table() *table.Table {
 		route.Guard = &f.herd.GuardSettings
 		if f.herd.tagged {
 			route.Tags = &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags="}
+			if f.herd.prefixed {
+				route.Tags.Prefix = []byte(prefixTag)
+			}
 			t.TagCommand = "tag:"
 		}
 		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
