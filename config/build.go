@@ -26,6 +26,7 @@ func (f *File) Build() (*table.Table, error) {
 		if err != nil {
 			return nil, fmt.Errorf("pool %s: %w", f.Pools[i].Name, err)
 		}
+		p.Failover.Strict = p.Failover.Strict && f.Agrees(p.Name) // other pools have no leases
 		t.Pools = append(t.Pools, p)
 		pools[p.Name] = p
 	}

@@ -296,6 +296,27 @@ func TestPresetSessionsKeepsStrict(t *testing.T) {
 	}
 }
 
+// TestStrictNeedsAgreement checks that consistency: strict of defaults does not apply to pools without a keeper. Commands on
+// their keys would wait for leases that no such pool has.
+func TestStrictNeedsAgreement(t *testing.T) {
+	_, built := readTable(t, `
+listen: :1
+defaults: {failover: {consistency: strict}}
+pools:
+  main: {distribution: ketama, failover: {mode: fail_fast}, fill_from: former, servers: [a, b]}
+  former: {distribution: ketama, servers: [c]}
+  plain: {distribution: ketama, failover: {mode: fail_fast}, servers: [d, e]}
+  resized: {distribution: ketama, failover: {mode: fail_fast}, resize: {mode: warm}, servers: [f, g]}
+  moves: {distribution: ketama, failover: {mode: rehash}, servers: [h, i]}
+routes: [{pool: main}, {prefix: "p:", pool: plain}, {prefix: "r:", pool: resized}, {prefix: "m:", pool: moves}]
+`)
+	for _, p := range built.Pools {
+		if want := p.NeedsKeeper(built); p.Failover.Strict != want {
+			t.Errorf("pool %s: strict %t, want %t", p.Name, p.Failover.Strict, want)
+		}
+	}
+}
+
 func TestCopiesAreRead(t *testing.T) {
 	_, built := readTable(t, `
 listen: :1

@@ -67,10 +67,16 @@ func between(t *testing.T, srv *conversation.Endpoint, before int, mark string) 
 // bytes, and two command lines that are only parsed.
 func TestTurnsBound(t *testing.T) {
 	const keys, size = 2*client.RoundKeys + 2*client.TurnKeys, 2*client.RoundBytes + 2*client.TurnBytes
+	var tags []string // the tags of a key
+	for i := range 16 {
+		tags = append(tags, fmt.Sprintf("t%d{n}", i))
+	}
 	for _, what := range []struct {
 		name string
 		text []byte
 	}{
+		{"gets with 16 tags", bytes.Repeat([]byte("get t:k1\r\n"), 20_000)},
+		{"gets of many keys with 16 tags", bytes.Repeat([]byte("get"+strings.Repeat(" t:k1 t:j1 t:l1 t:m1", 250)+"\r\n"), 30)},
 		{"gets of 100,000 keys", bytes.Repeat(manyKeys(100_000), 3)},
 		{"gets of 20 keys", bytes.Repeat(manyKeys(20), 4000)},
 		{"gets of one key", bytes.Repeat([]byte("get k1\r\n"), 20_000)},
@@ -83,10 +89,16 @@ func TestTurnsBound(t *testing.T) {
 			s := conversation.New(t)
 			s.Quiet = true
 			s.Pool([]string{"main", "servers=s1", "queue=1000000", "gets=single"})
-			s.Table.Limits.Line, s.Table.Limits.Memory = 1<<20, 1<<30
+			s.Line("route t: main tags=t:{n}>" + strings.Join(tags, "+"))
+			s.Line("route - main")
+			s.Table.Limits.Line, s.Table.Limits.Memory, s.Table.Limits.Clients = 1<<20, 1<<30, 10_000
 			s.Begin()
 			s.Engine.Tune = link.Tune{} // otherwise requests wait for replies, and here there are none
-			list, victim, srv := hogs(s, 40), s.Endpoint("cvictim"), s.Endpoint("s1")
+			clients := 40
+			if strings.HasSuffix(what.name, "tags") { // each has few reads in flight before it has a reply
+				clients = 160
+			}
+			list, victim, srv := hogs(s, clients), s.Endpoint("cvictim"), s.Endpoint("s1")
 			s.Wakeup(func() { s.Engine.Bytes(victim.Link, []byte("get k1\r\n")) })
 			srv.Got.Reset()
 			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
@@ -110,20 +122,24 @@ func TestTurnsBound(t *testing.T) {
 						}
 					}
 				}
-				for i := range list[:20] {
+				for i := range list[:clients/2] {
 					feed(i)
 				}
 				read := srv.Got.Len()
 				event(s, func() { s.Engine.Bytes(victim.Link, []byte(mark)) })
 				waits = true
-				for i := range list[20:] {
-					feed(20 + i)
+				for i := range list[clients/2:] {
+					feed(clients/2 + i)
 				}
 				s.End()
 				if came > size && strings.HasPrefix(what.name, "sets") {
 					t.Fatalf("round %d: %d bytes of others were read before the get was sent, want at most %d", round, came, size)
 				}
 				k, b := between(t, srv, max(read, before), mark)
+				if strings.HasSuffix(what.name, "tags") { // requests for versions have more words than keys
+					got := srv.Got.Bytes()[max(read, before):]
+					k = bytes.Count(got[:bytes.Index(got, []byte(mark))], []byte("\n"))
+				}
 				if k > keys || b > size {
 					t.Fatalf("round %d: %d keys and %d bytes of others came between, want at most %d and %d", round, k, b, keys, size)
 				}

@@ -154,6 +154,12 @@ func (a *app) next() {
 			o.w.key.touched = f.now
 		}
 	}
+	if o.kind == "invalidate" {
+		for _, k := range o.keys {
+			k.removing++
+			k.removed = f.now
+		}
+	}
 	f.asked++
 	if f.traced {
 		f.note(o.about(), "a%d p%d asks %.60q", a.id, a.s.id, o.text)

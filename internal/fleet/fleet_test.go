@@ -126,15 +126,16 @@ type fleet struct {
 	sidecars []*sidecar
 	apps     []*app
 	clients  []*caller
-	features *features // what reloads switch on and off; nil: the scenario decides
-	owned    []*ownKey // keys that one caller writes
-	text     bool      // no caller of a bare fleet uses the binary protocol
-	old      bool      // some connections to servers have no meta commands
-	aborted  int       // callers whose connections were aborted
-	cut      int       // callers whose connections were closed inside a value
-	silent   int64     // until when callers send nothing
-	trouble  int64     // when the last fault ends
-	quiet    bool      // apps send no new requests
+	features *features      // what reloads switch on and off; nil: the scenario decides
+	moments  map[string]int // how often a reload has begun while something was in progress
+	owned    []*ownKey      // keys that one caller writes
+	text     bool           // no caller of a bare fleet uses the binary protocol
+	old      bool           // some connections to servers have no meta commands
+	aborted  int            // callers whose connections were aborted
+	cut      int            // callers whose connections were closed inside a value
+	silent   int64          // until when callers send nothing
+	trouble  int64          // when the last fault ends
+	quiet    bool           // apps send no new requests
 	history
 	layout
 	won   map[string]win         // by key, used by herds
@@ -297,7 +298,7 @@ func newFleet(c scenario, seed uint64, traced bool) (f *fleet) {
 	c.pace = cmp.Or(c.pace, 12*milli)
 	c.request = cmp.Or(c.request, 200*time.Millisecond)
 	c.eject = cmp.Or(c.eject, 600*time.Millisecond)
-	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(&decisions{c.decisions, *rand.NewPCG(seed, 1)}), sum: xxhash.New(), won: map[string]win{}, lists: map[string]*table.List{}}
+	f = &fleet{scenario: c, seed: seed, traced: traced, now: second, rand: rand.New(&decisions{c.decisions, *rand.NewPCG(seed, 1)}), sum: xxhash.New(), won: map[string]win{}, moments: map[string]int{}, lists: map[string]*table.List{}}
 	f.layout = layout{gone: -1}
 	f.grace = 10*milli + c.far
 	if slices.Contains(c.faults, "slow") {

@@ -20,16 +20,17 @@ type herd struct {
 	takes int64 // maximum duration of a rebuild
 	lives int   // lifetime of values in seconds; 0: unlimited
 
-	shares  bool // the set of a rebuild uses any connection of its proxy
-	tickets int  // number of remembered misses; 0: all
-	threads int  // number of apps that share a connection, like threads; 0: each has its own
-	yields  bool // a client disconnects after its wait has timed out
-	writers bool // every third client stores values without a miss, and does not read
-	dies    bool // some clients disconnect during a rebuild
-	alone   bool // promise: no two rebuilds at once, except in unavoidable cases
-	unbound bool // late sets may be stored, so old values are not checked
-	tagged  bool // values have tags, which clients invalidate
-	equal   bool // servers give the same cas numbers for the same keys
+	shares   bool // the set of a rebuild uses any connection of its proxy
+	tickets  int  // number of remembered misses; 0: all
+	threads  int  // number of apps that share a connection, like threads; 0: each has its own
+	yields   bool // a client disconnects after its wait has timed out
+	writers  bool // every third client stores values without a miss, and does not read
+	dies     bool // some clients disconnect during a rebuild
+	alone    bool // promise: no two rebuilds at once, except in unavoidable cases
+	unbound  bool // late sets may be stored, so old values are not checked
+	tagged   bool // values have tags, which clients invalidate
+	prefixed bool // the route gives all keys one more tag
+	equal    bool // servers give the same cas numbers for the same keys
 }
 
 // rebuild is a client's rebuild, from its miss to the answer to its set.
@@ -138,15 +139,21 @@ func (a *app) bypass() *op {
 	return a.want()
 }
 
+// prefixTag is the tag of all keys of a herd with the field prefixed.
+const prefixTag = "all"
+
 // tag returns the name of the tag of a key.
 func (k *fkey) tag() string { return "t" + k.name[len(k.name)-1:] }
 
 // invalidate invalidates a tag.
 func (a *app) invalidate() *op {
-	tag := a.anyValue().tag()
+	tag, all := a.anyValue().tag(), a.f.herd.prefixed && a.f.one(4)
+	if all {
+		tag = prefixTag
+	}
 	o := &op{kind: "invalidate", text: fmt.Appendf(nil, "delete tag:%s\r\n", tag)}
 	for _, k := range a.f.values {
-		if k.tag() == tag {
+		if all || k.tag() == tag {
 			o.keys = append(o.keys, k)
 		}
 	}

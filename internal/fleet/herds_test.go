@@ -157,6 +157,11 @@ var herds = []scenario{
 	turnedHerd("guard, resize, turn", moved, wanting),
 	turnedHerd("guard, resize, writers, turn", movedCrowd, writing),
 	turnedHerd("tags, resize, turn", movedTags, invalidating),
+	calmHerd("tags, gets of many keys", herd{GuardSettings: waiting, takes: 300 * milli, lives: 2, dies: true, tagged: true, prefixed: true}, invalidatingMany...),
+	{name: "tags, faults, gets of many keys", sidecars: 2, engines: 2, servers: 3, mode: table.FailFast, cold: 4, asks: invalidatingMany, faults: []string{"cut", "links", "hang", "kill", "restart", "slow", "pause", "flush"}, count: 4, exact: true, herd: &briskTags},
+	{name: "tags, strict, gets of many keys", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, errs: true, cold: 4, asks: invalidatingMany, faults: anything, count: 3, exact: true, herd: &briskTags},
+	{name: "tags, strict, warm", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, cold: 4, asks: invalidatingMany, faults: anything, count: 2, exact: true, herd: &briskTags},
+	{name: "tags, strict, gutter, late packets", sidecars: 2, servers: 2, gutter: 2, mode: table.Gutter, strict: true, late: tardy, request: patient, cold: 4, asks: invalidatingMany, faults: anything, count: 3, exact: true, herd: &briskTags},
 	{name: "guard, relaxed", sidecars: 2, servers: 3, mode: table.Rehash, cold: 4, asks: wanting, faults: anything, count: 3, herd: &brisk},
 }
 
@@ -164,6 +169,7 @@ var herds = []scenario{
 var (
 	moved        = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond}, takes: 150 * milli}
 	movedTags    = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, lives: 60, tagged: true}
+	briskTags    = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, lives: 2, tagged: true, prefixed: true}
 	movedSoftly  = herd{GuardSettings: table.GuardSettings{Lease: time.Second, LeaseMax: 10 * time.Second, Wait: 300 * time.Millisecond, Stale: 3 * time.Second}, takes: 150 * milli, lives: 6}
 	movedCrowd   = herd{GuardSettings: moved.GuardSettings, takes: 150 * milli, writers: true}
 	movedThreads = herd{GuardSettings: threaded.GuardSettings, takes: 150 * milli, threads: 3}
@@ -180,13 +186,14 @@ var (
 )
 
 var (
-	wanting      = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
-	invalidating = slices.Concat(wanting, []ask{(*app).invalidate})
-	appending    = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
-	many         = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 5), []ask{(*app).want, (*app).remove})
-	deleting     = []ask{(*app).want, (*app).want, (*app).remove}
-	writing      = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
-	meddling     = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
+	wanting          = slices.Concat(slices.Repeat([]ask{(*app).want}, 10), []ask{(*app).wantToken, (*app).remove})
+	invalidating     = slices.Concat(wanting, []ask{(*app).invalidate})
+	invalidatingMany = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 8), []ask{(*app).want, (*app).wantToken, (*app).remove, (*app).invalidate, (*app).invalidate})
+	appending        = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).appendNothing, (*app).remove})
+	many             = slices.Concat(slices.Repeat([]ask{(*app).wantMany}, 5), []ask{(*app).want, (*app).remove})
+	deleting         = []ask{(*app).want, (*app).want, (*app).remove}
+	writing          = slices.Concat(wanting, slices.Repeat([]ask{(*app).put}, 3))
+	meddling         = slices.Concat(wanting, []ask{(*app).touch, (*app).appendNothing, (*app).bypass})
 )
 
 // TestGuard runs the herds.

@@ -210,6 +210,12 @@ func (a *app) done(answer string) {
 		}
 		f.keep(o, line, failed)
 	}
+	if o.kind == "invalidate" {
+		for _, k := range o.keys {
+			k.removing--
+			k.removed = f.now
+		}
+	}
 	if f.herd != nil {
 		a.tend(o, line, failed)
 	}

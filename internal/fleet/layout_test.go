@@ -72,7 +72,7 @@ func (s *sidecar) table() *table.Table {
 		if mixed {
 			n, gone = n+1, -1
 		}
-		r := around{n: n, gone: gone, reweighed: f.reweighed}
+		r := around{n: n, gone: gone, reweighed: f.reweighed || f.features != nil && f.features.reweighed && from == 0}
 		if from == 0 {
 			r.spared = f.spared
 		}
@@ -128,15 +128,7 @@ func (s *sidecar) table() *table.Table {
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
 	if p.Resize != table.ResizePlain && !f.ablate.items {
-		p.ReadList = func(text []byte) (*table.List, error) {
-			l := f.lists[string(text)]
-			if l == nil {
-				return nil, fmt.Errorf("no list: %q", text)
-			}
-			is := *l
-			is.Without = p.Without
-			return &is, nil
-		}
+		p.ReadList = f.readList(p)
 	}
 	if f.fill {
 		p.Fill = &table.Fill{From: pool("source", f.servers, f.servers, -1), Rate: cmp.Or(f.rate, 1_000_000), Remember: time.Hour}
@@ -193,6 +185,9 @@ func (s *sidecar) table() *table.Table {
 		route.Guard = &f.herd.GuardSettings
 		if f.herd.tagged {
 			route.Tags = &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags="}
+			if f.herd.prefixed {
+				route.Tags.Prefix = []byte(prefixTag)
+			}
 			t.TagCommand = "tag:"
 		}
 		t.Limits.Tickets = cmp.Or(f.herd.tickets, limits.Tickets)
@@ -202,6 +197,19 @@ func (s *sidecar) table() *table.Table {
 	}
 	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: []table.Route{route}}}
 	return t
+}
+
+// readList returns the ReadList of the pool p: it finds the list of any edition by its text.
+func (f *fleet) readList(p *table.Pool) func(text []byte) (*table.List, error) {
+	return func(text []byte) (*table.List, error) {
+		l := f.lists[string(text)]
+		if l == nil {
+			return nil, fmt.Errorf("no list: %q", text)
+		}
+		is := *l
+		is.Without = p.Without
+		return &is, nil
+	}
 }
 
 // bound returns how long a request may take: its deadline, plus some time for a task

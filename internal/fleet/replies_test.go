@@ -9,8 +9,11 @@ package fleet
 //	commands    compose: text; metas, quiets: meta; composeFrame: binary; malformed ones and quit in all
 //	routes      prefixes, each with the features of drawFeatures: plain, copies, guard (each way of using
 //	            connections), tags, near, autocreate, buffer, gutter, another pool
+//	servers     reloads add, remove and weigh them in each mode of resize, rename the pool, and begin and end
+//	            fill_from and warm_from
 //	faults      replyFaults, and a client that disconnects with requests in flight; on a slow path
 //	            a reply arrives after the deadline
+//	moments     momentsOf: reloads arrive in each phase of a server, and in each stage of a change of servers
 
 import (
 	"bytes"
@@ -36,7 +39,7 @@ import (
 )
 
 // replyFaults are the faults during which replies are counted.
-var replyFaults = []string{"cut", "links", "hang", "hang", "kill", "slow", "restart", "pause"}
+var replyFaults = []string{"cut", "links", "hang", "hang", "kill", "slow", "restart", "pause", "drain", "stop"}
 
 // TestReplies counts the replies to every command.
 func TestReplies(t *testing.T) {
@@ -52,7 +55,7 @@ func TestReplies(t *testing.T) {
 				f = playReplies(c, seed, true)
 				t.Fatalf("%s\nseed %d: %s", f.lastLines(), seed, f.broken)
 			} else {
-				t.Logf("%d commands, %d of them failed, %d reloads, %d flushes", f.asked, f.errors, f.edition, f.flushes)
+				t.Logf("%d commands, %d of them failed, %d reloads, %d flushes; %v", f.asked, f.errors, f.edition, f.flushes, f.moments)
 			}
 		})
 	}
@@ -92,8 +95,9 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	var reloads func()
 	reloads = func() {
 		if f.now < until {
+			f.momentsOf()
 			f.reload(func(*layout) { f.features = f.drawFeatures() })
-			f.after(f.upTo(700*milli), reloads)
+			f.after(f.upTo(f.pause()), reloads)
 		}
 	}
 	if !f.steady {
@@ -130,6 +134,40 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 	return f
 }
 
+// pause returns the maximum time until the next reload. A change of servers takes longer than the usual pause.
+func (f *fleet) pause() int64 {
+	if !f.bare && f.one(6) {
+		return 4 * second
+	}
+	return 700 * milli
+}
+
+// momentsOf records what is in progress when a reload begins.
+func (f *fleet) momentsOf() {
+	if f.bare {
+		return
+	}
+	for _, s := range f.sidecars {
+		switch {
+		case s.dead:
+			f.moments["an instance is down"]++
+			continue
+		case s.stops:
+			f.moments["an instance stops"]++
+		}
+		for _, m := range s.phases() {
+			f.moments[m.Phase.String()]++
+		}
+		sum := s.snapshot()
+		for _, p := range sum.Resizes {
+			f.moments[fmt.Sprint("stage ", p.Stage())]++
+		}
+		if len(sum.Lacks) > 0 {
+			f.moments["replicas are missing"]++
+		}
+	}
+}
+
 // features are the settings that a reload has given to routes, pools and listeners.
 type features struct {
 	routes []routeFeatures
@@ -142,6 +180,18 @@ type features struct {
 	misses, noHot, slowLog bool
 	limits                 table.Limits
 	deadline               time.Duration // of the pools; 0: the one of the fleet
+
+	resize    table.ResizeMode // of the pool main
+	usual     bool             // this mode is a default
+	single    bool             // no route keeps replicas, so keys can move in each mode
+	reweighed bool             // keys of the pool main have other servers
+	slowly    bool             // few keys move in a second
+	warmFrom  bool             // the pool main has a former list
+	fills     bool             // the pool main fills from another one, and has no other features
+	renamed   bool             // the pool main has another name
+	impatient bool             // writes do not wait for an ejection
+	namespace string           // of the tags
+	command   string           // that invalidates a tag
 }
 
 type routeFeatures struct {
@@ -151,8 +201,10 @@ type routeFeatures struct {
 	tags, tagsRead, near, autocreate, buffer, loud, strip    bool
 	total, far, spread, ackAll, through, bufferLast, nearHot bool
 	after, waitsFirst                                        bool // settings of the guard: sets: after_miss; old values after a wait
+	hides, auto, noRepair, one                               bool // guard: hide; early: auto; repair: off; a near cache for few values
 
 	clients table.GuardClients
+	read    replicate.Read
 }
 
 type poolFeatures struct {
@@ -193,6 +245,7 @@ func (f *fleet) drawFeatures() *features {
 		if counts {
 			r.autocreate, r.buffer = some(), some()
 		}
+		r.read, r.noRepair = replicate.Read(f.rand.IntN(4)), f.one(4)
 		if !counts || f.one(3) { // a route may have both
 			r.guard = f.one(3) || prefix == "g:" && some()
 			r.tags = prefix == "t:" && some() && !r.copies
@@ -204,16 +257,54 @@ func (f *fleet) drawFeatures() *features {
 			r.nearHot = r.near && some() && !d.noHot
 			r.clients = table.GuardClients(f.rand.IntN(4))
 			r.after, r.waitsFirst = f.one(4), r.stale && some()
+			r.auto, r.one = r.early && some(), some()
 		}
+		r.hides = !r.guard && f.one(6)
 		d.routes = append(d.routes, r)
 	}
+	f.drawServers(d)
 	return d
+}
+
+// drawServers draws the settings of the servers, and what happens when these change.
+func (f *fleet) drawServers(d *features) {
+	some := func() bool { return f.one(2) }
+	l := &d.limits
+	l.TagKeys, l.Tags = []int{100, 2}[f.rand.IntN(2)], []int{16, 1}[f.rand.IntN(2)]
+	l.Waiting, l.Tickets = []int{10_000, 1}[f.rand.IntN(2)], []int{65_536, 2}[f.rand.IntN(2)]
+	d.resize, d.usual, d.slowly, d.warmFrom = table.ResizeMode(f.rand.IntN(3)), some(), some(), f.one(4)
+	if last := f.features; last != nil && !f.one(20) { // a change takes several reloads
+		d.resize, d.usual, d.single, d.pools[0].gone, d.reweighed, d.mode, d.strict = last.resize, last.usual, last.single, last.pools[0].gone, last.reweighed, last.mode, last.strict
+	} else {
+		d.reweighed, d.single = some(), some()
+	}
+	d.renamed, d.impatient = f.one(8), f.one(3)
+	d.namespace, d.command = []string{"", "other"}[f.rand.IntN(2)], []string{"tag:", "drop:"}[f.rand.IntN(2)]
+	for i := range d.routes {
+		if d.strict {
+			d.routes[i].near = false
+		}
+	}
+	for i := range d.routes {
+		if r := &d.routes[i]; d.single {
+			r.copies, r.also, r.hedge = false, false, false
+		}
+	}
+	if d.fills = f.one(8); !d.fills {
+		return
+	}
+	d.mode, d.resize, d.warmFrom, d.pools[0].denyFlush = table.FailFast, table.ResizePlain, false, true
+	for i := range d.routes {
+		if r := &d.routes[i]; !r.far {
+			*r = routeFeatures{prefix: r.prefix, gone: r.gone, loud: r.loud, strip: r.strip, total: r.total}
+		}
+	}
 }
 
 // featured returns the table with the current features.
 func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) *table.Table {
 	d := f.features
-	t := &table.Table{Limits: d.limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: "tag:"}
+	t := &table.Table{Limits: d.limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: d.command}
 	if d.slowLog {
 		t.LogSlow = 100 * time.Millisecond
 	}
@@ -233,9 +324,25 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 		Ping:       250 * time.Millisecond, Lease: time.Second, Request: f.request, AfterFailures: 3}
 	for _, p := range t.Pools {
 		p.Failover = table.Failover{Settings: settings, SubstituteTTL: 10 * time.Minute}
-		if d.strict {
+		if d.strict && !d.impatient {
 			p.Failover.Wait = p.Timeouts.Deadline
 		}
+	}
+	if main.Resize, main.ResizeUsual, main.ResizeRate = d.resize, d.usual && d.resize == table.ResizeWarm, 0; d.slowly {
+		main.ResizeRate = 1
+	}
+	if main.Resize != table.ResizePlain {
+		main.ReadList = f.readList(main)
+	}
+	if d.warmFrom && main.Resize == table.ResizeWarm {
+		former := pool("main", 0, f.servers, (d.pools[0].gone+2)%f.servers)
+		main.From, main.Former = former.List(), "former"
+	}
+	if d.fills {
+		main.Fill = &table.Fill{From: pool("source", f.servers+1, 1, -1), Rate: 100, Remember: time.Hour}
+	}
+	if d.renamed {
+		main.Name = "cache"
 	}
 	if main.Failover.Mode = d.mode; d.mode == table.Gutter {
 		main.Failover.Gutter = spare
@@ -243,12 +350,22 @@ func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) 
 	var routes []table.Route
 	for i := range d.routes {
 		if r := &d.routes[i]; !r.gone {
-			routes = append(routes, r.route(main, far))
+			route := r.route(main, far)
+			if route.Tags != nil {
+				route.Tags.Namespace = stamp.In(d.namespace)
+			}
+			routes = append(routes, route)
 		}
 	}
 	t.Listeners = []table.Listener{{Network: "tcp", Address: "here", Routes: routes}}
 	if d.there {
 		t.Listeners = append(t.Listeners, table.Listener{Network: "tcp", Address: "there", Routes: routes})
+	}
+	for _, p := range t.Pools { // as package config does
+		if p.Copied(t) || p.Failover.Mode == table.Gutter {
+			p.Resize, p.From = table.ResizePlain, nil
+		}
+		p.Failover.Strict = p.Failover.Strict && p.NeedsKeeper(t)
 	}
 	return t
 }
@@ -264,7 +381,10 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 			to.Also, to.Copies.Copies = []*table.Pool{far}, 0
 		}
 		if r.spread {
-			to.Copies.Read = replicate.Spread
+			to.Copies.Read = r.read
+		}
+		if r.noRepair {
+			to.Copies.RepairRate = 0
 		}
 		if r.fastest {
 			to.Copies.Read = replicate.Fastest
@@ -300,8 +420,11 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 			to.Guard.Stale = 3 * time.Second
 		}
 		if r.early {
-			to.Guard.Early = 2 * time.Second
+			to.Guard.Early, to.Guard.Auto = 2*time.Second, r.auto
 		}
+	}
+	if r.hides {
+		to.Guard = &table.GuardSettings{Hide: true}
 	}
 	if r.tags {
 		to.Tags = &table.TagSettings{Rule: stamp.Rule{Namespace: stamp.In("")}, Suffix: ";tags=", Read: r.tagsRead}
@@ -309,6 +432,9 @@ func (r *routeFeatures) route(main, far *table.Pool) table.Route {
 	}
 	if r.near {
 		to.Near = &table.NearSettings{Memory: 1 << 16, All: !r.nearHot, TTL: 300 * time.Millisecond}
+		if r.one {
+			to.Near.Memory = 1 << 12
+		}
 	}
 	return to
 }
@@ -592,6 +718,20 @@ func (c *caller) compose(text []byte) []byte {
 		return c.line(text, replies+`|`+failures, "%s", command)
 	}
 	body := c.body()
+	if !f.bare && f.one(12) {
+		switch f.rand.IntN(4) {
+		case 0:
+			keys := []string{k}
+			for range 20 + f.rand.IntN(200) {
+				keys = append(keys, c.key())
+			}
+			return c.readsOf(text, "get", keys...)
+		case 1:
+			return line(`DELETED|NOT_FOUND`, "delete drop:x\r\n")
+		default:
+			return line(`STORED|NOT_STORED`, "set %s;tags=x,y 0 0 %d\r\n%s\r\n", k, len(body), body)
+		}
+	}
 	switch f.rand.IntN(25) {
 	case 0, 1:
 		return c.readsOf(text, []string{"get", "get", "get", "bget"}[f.rand.IntN(4)], k)

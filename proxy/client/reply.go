@@ -84,7 +84,7 @@ func (x *Exchange) isTextRead() bool {
 // gets would wait forever.
 func (x *Exchange) checkBatch() {
 	b := x.InOrder.batch
-	if b.Settled() {
+	if x.cut || b.Settled() { // after a cut, an error would be taken for the rest of the value
 		return
 	}
 	x.e.replyFault(x.Session, x.Op, "a quiet get never ended")

@@ -25,7 +25,7 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	case bp.Pool.Failover.Mode == table.Gutter:
 		part, h, _ = bp.Pool.Failover.Gutter.Place.Locate(part)
 		for n := 0; ; n++ {
-			if i := bp.Gutter.At(part, h, n); i < 0 || bp.pass(&p, len(bp.Servers)+i) {
+			if i := bp.Gutter.At(part, h, n); i < 0 || bp.pass(&p, bp.gutterIndex(i)) {
 				break
 			}
 		}

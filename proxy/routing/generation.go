@@ -155,8 +155,8 @@ type BoundPool struct {
 	Gutter        ring.Ring          // the gutter's ring, each server once
 }
 
-// Server returns the server with the index i in View. Indexes after the pool's own servers are those of its
-// gutter, or of the servers that join it.
+// Server returns the server with the index i in View. Indexes after the pool's own servers are those of the servers
+// that join it, and then those of its gutter. A pool has both if a reload sets mode gutter while keys move.
 func (bp *BoundPool) Server(i int) *upstream.Server {
 	switch n := len(bp.Servers); {
 	case i < n:
@@ -164,9 +164,12 @@ func (bp *BoundPool) Server(i int) *upstream.Server {
 	case i < n+len(bp.Joining):
 		return bp.Joining[i-n]
 	default:
-		return bp.GutterServers[i-n]
+		return bp.GutterServers[i-bp.gutterIndex(0)]
 	}
 }
+
+// gutterIndex returns the index in View of the server i of the gutter.
+func (bp *BoundPool) gutterIndex(i int) int { return len(bp.Servers) + len(bp.Joining) + i }
 
 // Learned returns, by route label, what routes have counted and learned so far.
 type Learned interface {
@@ -376,7 +379,7 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 			continue
 		}
 		for i, srv := range p.GutterServers {
-			if _, done := used[srv]; !done && p.View.Phase(len(p.Servers)+i) != health.Out {
+			if _, done := used[srv]; !done && p.View.Phase(p.gutterIndex(i)) != health.Out {
 				used[srv] = true
 				f(srv, p.Pool.Failover.Gutter, "")
 			}

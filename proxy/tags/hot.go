@@ -114,6 +114,8 @@ func (r *reading) askVersion(rt *routing.Route, tag stamp.Tag) {
 	r.asking++
 	t.Line = append(tag.AppendKey(append(t.Line[:0], "mg "...)), " c N0\r\n"...)
 	c.Enqueue(a, &rt.Timeouts, wire.Metas, t.Line)
+	r.x.Session.UseTurn(1) // it is as much work as a key
+	r.x.AddWork(1)
 }
 
 // arrange sets r.now for the key that gets its reply next: its tags, and the versions that have
