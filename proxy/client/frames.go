@@ -39,13 +39,13 @@ func (s *Session) parseFrames() {
 			return
 		}
 		s.Swallow = e.Frame.Swallow // the bytes of a rejected value that are still to come, and are skipped
+		s.turn.keys--
+		s.turn.bytes -= n
 		if login {
 			e.Input.Start += n
 			s.loginFrame(buf)
 			continue
 		}
-		s.turn.keys--
-		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
 		if n+maxSpelled >= link.BigSpan { // a large request: serveLarge builds it in a chunk of its own, which can be passed on without another copy
 			s.endBatch()
