@@ -701,7 +701,11 @@ func TestSlowSenders(t *testing.T) {
 						}
 					}
 					waited := time.Duration(s.Now - began)
-					if waited > 6*time.Second {
+					most := 6 * time.Second
+					if stored > 0 { // the values of most slow clients were rejected, so their next ones go last
+						most = 2 * time.Second
+					}
+					if waited > most {
 						t.Fatalf("set %d: the client waits for %v; %d bytes are held", stored, waited, s.Engine.Buffers.Held)
 					}
 					if got := honest.actor.Got.String(); got == "STORED\r\n" {

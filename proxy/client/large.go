@@ -76,8 +76,9 @@ type room struct {
 	goes  bool           // the client was there: it does not wait for the others there any more
 	conn  *upstream.Conn // waiters.conn
 	whole int            // length of the request of which the beginning has arrived
-	from  int64          // when the client began to wait for memory
+	from  int64          // determines the place in waiters.list: when the client began to wait, or later
 	late  bool           // the request is rejected, because others wait for memory
+	slow  bool           // the client's last large request was rejected for this reason, so clients that begin to wait up to memoryWait later go first
 
 	begins uint64 // number of bytes that the client had sent before the request of which the beginning has arrived
 	onTime int64  // time at which a client that sends slowRate bytes per second would have sent the bytes of that request that have arrived
@@ -151,7 +152,7 @@ func (s *Session) waitsForServer(raw []byte) bool {
 	}
 	c := s.Handler.ConnOf(s, raw)
 	if c == nil || s.e.FreeMemory() < s.e.MemoryLimit/4 || !(unsentRoom(c) <= 0 || !s.room.goes && s.e.large.has(c)) {
-		s.room.goes = false
+		s.room.goes, s.slow = false, false
 		return false
 	}
 	s.room.whole = len(raw)
@@ -198,16 +199,17 @@ func (s *Session) waitForRoom(c *upstream.Conn) {
 	again := s.room.goes // the memory for s was used up meanwhile, so it keeps its place
 	if !again {
 		s.room.from = e.Now
+		if s.slow {
+			s.room.from += int64(memoryWait)
+		}
 	}
 	s.room.waits, s.room.goes, s.room.conn = true, false, c
 	if len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
 		q.list = slices.DeleteFunc(q.list, func(s *Session) bool { return s.In == nil })
 	}
 	at := len(q.list)
-	if again {
-		for at > 0 && q.list[at-1].room.from > s.room.from {
-			at--
-		}
+	for at > 0 && q.list[at-1].room.from > s.room.from {
+		at--
 	}
 	q.list = slices.Insert(q.list, at, s) // after the deletion, because s.In is nil while its input is parsed
 	s.stall()
@@ -334,7 +336,7 @@ func (s *Session) Reject() bool {
 	s.e.Enter(&s.Link)
 	s.Parse()
 	s.e.Leave(&s.Link)
-	s.late = false
+	s.late, s.slow = false, true
 	s.e.Mark(&s.Link)
 	return true
 }
