@@ -89,7 +89,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		p.clients.Add(-1)
 		e.EndReads(s)
 	}
-	e.CloseUnread = e.closeUnread
+	e.FreeForLarge = e.freeForLarge
 	e.Tasks = task.Tasks{
 		Servers: &e.Servers, Clients: &e.Clients, Listeners: map[string]*routing.Listener{}, Loops: loops{p},
 		Post: func(f func(*task.Tasks)) { e.Post(func(e *Engine) { f(&e.Tasks) }) },

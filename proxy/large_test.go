@@ -5,6 +5,7 @@ package proxy_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,16 @@ func (v *storing) step(s *conversation.Harness) {
 		end := bytes.IndexByte(b, '\n') + 1
 		var key string
 		var flags, ttl, size int
+		if bytes.HasPrefix(b, []byte("delete ")) && end > 0 { // of a value that was rejected
+			a.Got.Next(end)
+			out.WriteString("NOT_FOUND\r\n")
+			continue
+		}
+		if n, _ := fmt.Sscanf(string(b[:end]), "ms %s %d c", &key, &size); n == 2 && len(b) >= end+size+2 { // of a binary client
+			a.Got.Next(end + size + 2)
+			out.WriteString("HD c1\r\n")
+			continue
+		}
 		if n, _ := fmt.Sscanf(string(b[:end]), "set %s %d %d %d", &key, &flags, &ttl, &size); n < 4 || len(b) < end+size+2 {
 			break
 		}
@@ -354,8 +365,8 @@ func TestIdleHoarders(t *testing.T) {
 	}
 }
 
-// TestUnreadClientsAreClosed checks that clients which hold half of limits.memory and do not read are closed while another client waits
-// with a large value, but not a slow client that reads.
+// TestUnreadClientsAreClosed checks that clients which hold half of limits.memory and read 100 bytes per second are closed while another
+// client waits with a large value, but not a slow client that reads 10 KB per second.
 func TestUnreadClientsAreClosed(t *testing.T) {
 	s := conversation.New(t)
 	s.Pool([]string{"main", "servers=s1"})
@@ -383,7 +394,10 @@ func TestUnreadClientsAreClosed(t *testing.T) {
 	}
 	for i := 0; c.Paused && i < 1000; i++ {
 		s.Now += int64(10 * time.Millisecond)
-		s.Line(fmt.Sprintf("c0 unsent %d", 100_000-i))
+		s.Line(fmt.Sprintf("c0 unsent %d", 1_000_000-100*i))
+		for _, c := range list[1:] {
+			s.Line(fmt.Sprintf("%s unsent %d", c.Name, 100_000-i)) // too slowly
+		}
 		s.Wakeup(func() {})
 	}
 	for range 100 {
@@ -607,5 +621,159 @@ func TestWork(t *testing.T) {
 		if got := s.Engine.Work() - before; got != step.want {
 			t.Errorf("%.10q: the work of %d requests, want %d", step.request, got, step.want)
 		}
+	}
+}
+
+// sender is a client that sends requests at its own pace. Its kernel accepts up to 128 KiB that Ringside has not read.
+type sender struct {
+	actor   *conversation.Endpoint
+	request []byte
+	rate    int    // bytes that the client sends in 10 ms
+	sent    int    // bytes of request that the client has sent
+	pending []byte // those that Ringside has not read
+	done    bool   // the last call has sent the end of request
+}
+
+// send sends up to n bytes, and starts again after the end of the request. Ringside reads what it wants to read.
+func (c *sender) send(s *conversation.Harness, n int) {
+	n = min(n, len(c.request)-c.sent, 128<<10-len(c.pending))
+	c.pending = append(c.pending, c.request[c.sent:c.sent+n]...)
+	c.sent += n
+	if c.sent == len(c.request) {
+		c.sent, c.done = 0, true
+	}
+	c.pending = feed(s, c.actor, c.pending)
+	c.actor.Sent = len(c.pending)
+}
+
+// TestSlowSenders checks how long a client with a large set waits for memory while 500 others send sets of that size slowly.
+func TestSlowSenders(t *testing.T) {
+	const clients, size, memory = 500, 250_000, 64 << 20
+	for _, protocol := range []string{"text", "binary"} {
+		for _, what := range []struct {
+			name  string
+			first []int // numbers of bytes that clients send at once
+			then  []int // numbers of bytes that they send after that, in each 10 ms
+		}{
+			{"stop", []int{100, 17_000, 35_000, 70_000, 150_000}, []int{0}},
+			{"1 KB/s", []int{20_000, 100_000}, []int{10}},
+			{"10 to 90 KB/s", []int{17_000}, []int{100, 300, 500, 700, 900}},
+			{"100 KB/s", []int{17_000}, []int{1000}},
+			{"500 KB/s", []int{17_000}, []int{5000}},
+		} {
+			t.Run(protocol+" "+what.name, func(t *testing.T) {
+				s := conversation.New(t)
+				s.Quiet = true
+				s.Pool([]string{"main", "servers=s1"})
+				s.SetLimits([]string{fmt.Sprintf("memory=%d", memory), "clients=1000"})
+				s.Begin()
+				set := []byte(fmt.Sprintf("set k1 0 0 %d\r\n%s\r\n", size, strings.Repeat("v", size)))
+				request := set
+				if protocol == "binary" {
+					request = []byte(s.Frame("set #1 k=k1 x=0,0 v="+strings.Repeat("v", size), false))
+				}
+				rnd := rand.New(rand.NewPCG(1, 1))
+				one := func(list []int) int { return list[rnd.IntN(len(list))] }
+				var list []*sender
+				for _, c := range hogs(s, clients) {
+					list = append(list, &sender{actor: c, request: request, rate: one(what.then)})
+				}
+				for _, c := range list {
+					for n := one(what.first); n > 0; n -= 64 << 10 {
+						c.send(s, min(n, 64<<10))
+					}
+				}
+				honest := &sender{actor: s.Endpoint("chonest"), request: set}
+				began := s.Now
+				for stored := 0; stored < 3; {
+					s.Now += int64(10 * time.Millisecond)
+					for _, c := range list {
+						c.send(s, c.rate)
+					}
+					if honest.done {
+						honest.send(s, 0)
+					} else {
+						honest.send(s, size)
+					}
+					for name, a := range s.Endpoints {
+						if name[0] == 's' {
+							(&storing{actor: a}).step(s)
+						}
+					}
+					waited := time.Duration(s.Now - began)
+					most := 6 * time.Second
+					if stored > 0 { // the values of most slow clients were rejected, so their next ones go last
+						most = 2 * time.Second
+					}
+					if waited > most {
+						t.Fatalf("set %d: the client waits for %v; %d bytes are held", stored, waited, s.Engine.Buffers.Held)
+					}
+					if got := honest.actor.Got.String(); got == "STORED\r\n" {
+						stored, began, honest.done = stored+1, s.Now, false
+						honest.actor.Got.Reset()
+					} else if got != "" {
+						t.Fatalf("the client has got %.100q", got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestSlowSenderAlone checks that a client can store a large value slowly if no other client waits, although much memory is in use, and that
+// another one can send a command line slowly.
+func TestSlowSenderAlone(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	s.Wakeup(func() { s.Engine.Buffers.Hold(3_000_000) })
+	c := &sender{actor: s.Endpoint("c1"), request: []byte("set k1 0 0 50000\r\n" + strings.Repeat("x", 50_000) + "\r\n")}
+	line := &sender{actor: s.Endpoint("c2"), request: manyKeys(20_000)}
+	for !c.done {
+		s.Now += int64(10 * time.Millisecond)
+		c.send(s, 10)
+		line.send(s, 10)
+	}
+	s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("s1").Link, []byte("STORED\r\n")) })
+	if got := c.actor.Got.String(); got != "STORED\r\n" || line.actor.State != "" {
+		t.Errorf("the client has got %q; the other one is %q", got, line.actor.State)
+	}
+}
+
+// TestSlowLines checks that clients which send long command lines slowly are closed while another client waits with a large value, but not
+// a client whose bytes Ringside has not read yet.
+func TestSlowLines(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000", "line=1000000"})
+	s.Begin()
+	var list []*sender
+	for i, c := range hogs(s, 12) {
+		list = append(list, &sender{actor: c, request: manyKeys(200_000)})
+		for range 6 {
+			list[i].send(s, 60_000)
+		}
+	}
+	honest := &sender{actor: s.Endpoint("chonest"), request: []byte("set k1 0 0 500000\r\n" + strings.Repeat("x", 500_000) + "\r\n")}
+	for i := 0; honest.actor.Got.Len() == 0; i++ {
+		if s.Now += int64(10 * time.Millisecond); i > 1000 {
+			t.Fatal("the client still waits")
+		}
+		for _, c := range list[1:] {
+			c.send(s, 1)
+		}
+		list[0].actor.Sent = 100_000
+		if honest.send(s, 0); !honest.done {
+			honest.send(s, 100_000)
+		}
+		for name, a := range s.Endpoints {
+			if name[0] == 's' {
+				(&storing{actor: a}).step(s)
+			}
+		}
+	}
+	if got := honest.actor.Got.String(); got != "STORED\r\n" || list[0].actor.State != "" || s.Engine.Count.MemoryClosed == 0 {
+		t.Errorf("the client has got %q; %d others were closed; the one that is not read is %q", got, s.Engine.Count.MemoryClosed, list[0].actor.State)
 	}
 }

@@ -117,6 +117,13 @@ type hoarder struct {
 // waste is the product of what h holds and of how long that was of no use.
 func (h hoarder) waste() int64 { return h.held * h.idle.Milliseconds() }
 
+// mostWaste sorts those that waste the most memory first.
+func mostWaste(all []hoarder) {
+	slices.SortFunc(all, func(a, b hoarder) int {
+		return cmp.Or(cmp.Compare(b.waste(), a.waste()), cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
+	})
+}
+
 // takeFromLargest closes the clients, and drops the unsent requests of the server connections,
 // that waste the most memory, until an eighth of limits.memory is free. With that room, the next
 // search is not needed soon. Those for which Ringside does not wait come last, in order of their memory. So clients that
@@ -143,9 +150,7 @@ func (e *Engine) takeFromLargest() {
 	for _, c := range slices.Concat(e.Lingering, e.Closing) {
 		add(&c.Link, c.Unsent(), c.Idle())
 	}
-	slices.SortFunc(all, func(a, b hoarder) int {
-		return cmp.Or(cmp.Compare(b.waste(), a.waste()), cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
-	})
+	mostWaste(all)
 	for _, h := range all {
 		if need <= 0 {
 			break
@@ -162,36 +167,43 @@ func (e *Engine) takeFromLargest() {
 	e.Trim()
 }
 
-// closeUnread closes the clients of all loops that have not read their replies for some seconds, those with the most memory
-// first, until large requests need not wait for memory any more.
-func (e *Engine) closeUnread() {
+// freeForLarge closes the clients of all loops that have not read their replies for some seconds, and rejects incomplete requests of
+// clients that send them slowly, until large requests of n bytes can be read. It begins with those that waste the most memory.
+func (e *Engine) freeForLarge(n int64) {
 	for _, o := range e.Shared.Engines() {
 		if o == e {
-			e.closeOwnUnread()
+			e.freeOwnForLarge(n)
 		} else {
-			o.Post((*Engine).closeOwnUnread)
+			o.Post(func(o *Engine) { o.freeOwnForLarge(n) })
 		}
 	}
 }
 
-func (e *Engine) closeOwnUnread() {
+func (e *Engine) freeOwnForLarge(n int64) {
 	var all []hoarder
 	for s := range e.Sessions {
-		if s.Full && s.IsUnread() {
-			all = append(all, hoarder{&s.Link, s.Buffered(), 0})
+		if held := s.Buffered(); held >= leastHeld && (s.IsUnread() || s.IsLate()) {
+			all = append(all, hoarder{&s.Link, held, s.Idle()})
 		}
 	}
-	slices.SortFunc(all, func(a, b hoarder) int {
-		return cmp.Or(cmp.Compare(b.held, a.held), cmp.Compare(number(a.link), number(b.link)))
-	})
+	mostWaste(all)
 	for _, h := range all {
-		if e.MemoryWanted() <= 0 {
+		if e.MissingMemory(n) <= 0 {
 			break
 		}
 		s := h.link.End.(*client.Session)
-		e.Count.UnreadClosed++
-		e.LogLimited(slog.LevelWarn, "", "client closed: it has not read its replies for 3s, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
-		s.Abort()
+		switch {
+		case s.Full:
+			e.Count.UnreadClosed++
+			e.LogLimited(slog.LevelWarn, "", "client closed: it has not read its replies for 3s, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+			s.Abort()
+		case s.Reject():
+			e.LogLimited(slog.LevelWarn, "", "value rejected: its client sends it slowly, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+		default:
+			e.Count.MemoryClosed++
+			e.LogLimited(slog.LevelWarn, "", "client closed: it sends a command line slowly, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
+			s.Abort()
+		}
 	}
 }
 

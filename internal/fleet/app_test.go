@@ -103,6 +103,9 @@ func (c *conn) Peer() string { return fmt.Sprintf("a%d", c.apps[0].id) }
 
 func (c *conn) Ready() bool { panic("of a client") }
 
+// Unread implements link.Sock.
+func (c *conn) Unread() int { return 0 }
+
 func (c *conn) Unsent() int { return 0 }
 
 func (a *app) think() {

@@ -126,6 +126,9 @@ func (c *pipe) Peer() string { return c.n.name }
 // Ready returns false: no bytes wait unread in the socket.
 func (c *pipe) Ready() bool { return false }
 
+// Unread implements link.Sock.
+func (c *pipe) Unread() int { return 0 }
+
 // Unsent returns the number of bytes that the node's kernel has not acknowledged.
 func (c *pipe) Unsent() (n int) {
 	for _, k := range c.sent {

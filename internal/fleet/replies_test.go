@@ -505,6 +505,9 @@ func (c *caller) Peer() string { return fmt.Sprintf("c%d", c.id) }
 
 func (c *caller) Ready() bool { panic("of a client") }
 
+// Unread implements link.Sock.
+func (c *caller) Unread() int { return 0 }
+
 // Unsent returns 0: the kernel of a client has received all that its socket has accepted.
 func (c *caller) Unsent() int { return 0 }
 

@@ -28,6 +28,9 @@ func (p *pen) Peer() string { return "pen" }
 
 func (p *pen) Ready() bool { panic("of a client") }
 
+// Unread implements link.Sock.
+func (p *pen) Unread() int { return 0 }
+
 func (p *pen) Unsent() int { return 0 }
 
 // ask sends text, which must end with a command that has the reply end, and returns the replies before

@@ -4,11 +4,14 @@ package admin
 // close if there are too many.
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,7 +25,8 @@ import (
 // fewer connections. If it can close none, it becomes a spare. There are at most spareConnections
 // spares, and they serve only health probes. If there are too many, one is closed in the same way.
 // So one host cannot keep others away: not if it keeps connections open, connects very often,
-// sends half a request, or does not read a reply. It can only delay its own probes.
+// sends half a request, or does not read a reply. It can delay its own probes, but a connection whose last bytes begin
+// a health probe is closed after all others. With TLS, those bytes are not known.
 type connections struct {
 	mu     sync.Mutex
 	open   map[*connection]bool
@@ -39,6 +43,7 @@ type connection struct {
 	blocked int       // number of reads of a body and writes in progress
 	since   time.Time // time at which the connection began to wait for its client
 	spare   bool      // true if the connection serves only health probes
+	probe   bool      // the client's last bytes begin a health probe
 }
 
 // Limits of the number of connections of the admin interface.
@@ -76,7 +81,7 @@ func (c *connection) waits() bool { return !c.handled || c.blocked > 0 }
 func (c *connection) setHandled(handled bool) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	c.handled, c.since = handled, time.Now()
+	c.handled, c.since, c.probe = handled, time.Now(), c.probe && handled
 }
 
 // block is called with 1 before, and with -1 after a call that may block until the client sends or
@@ -85,6 +90,20 @@ func (c *connection) block(change int) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
 	c.blocked, c.since = c.blocked+change, time.Now()
+}
+
+func (c *connection) Read(b []byte) (n int, err error) {
+	n, err = c.Conn.Read(b)
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	c.probe = n > 1 && beginsProbe(b[:n]) || n == 1 && c.probe // net/http reads a single byte while it waits for the end of a handler
+	return n, err
+}
+
+// beginsProbe reports whether b begins a request for /healthz or /readyz.
+func beginsProbe(b []byte) bool {
+	_, path, _ := bytes.Cut(b[:min(len(b), len("HEAD /healthz"))], []byte(" "))
+	return bytes.HasPrefix(path, []byte("/healthz")) || bytes.HasPrefix(path, []byte("/readyz"))
 }
 
 func (c *connection) Write(b []byte) (n int, err error) {
@@ -163,6 +182,11 @@ func (cs *connections) changed(c *connection, state http.ConnState) {
 func (cs *connections) add(c *connection) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	if len(cs.open) >= maxConnections { // otherwise the goroutine that accepts could run long enough to close connections whose requests were not read
+		cs.mu.Unlock()
+		runtime.Gosched()
+		cs.mu.Lock()
+	}
 	if cs.open == nil {
 		cs.open = map[*connection]bool{}
 	}
@@ -196,11 +220,22 @@ func (cs *connections) victim(c *connection) (last *connection) {
 		if o == c || o.spare != c.spare || !o.waits() || open[o.host] < open[c.host] {
 			continue
 		}
-		if last == nil || open[o.host] > open[last.host] || open[o.host] == open[last.host] && o.since.Before(last.since) {
+		if last == nil || cmp.Or(cmp.Compare(open[last.host], open[o.host]), compareBools(o.probe, last.probe), o.since.Compare(last.since)) < 0 {
 			last = o
 		}
 	}
 	return last
+}
+
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // isSpare reports whether c serves only health probes.

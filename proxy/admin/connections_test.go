@@ -1,9 +1,13 @@
 package admin
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"testing"
+
+	"ringside/internal/testenv"
 )
 
 // TestConnectionsOfOneHost lets one host open very many connections. Connections of other hosts stay
@@ -41,5 +45,44 @@ func TestConnectionsOfOneHost(t *testing.T) {
 	}
 	if n := len(all.open); n > MostConnections {
 		t.Errorf("%d connections", n)
+	}
+}
+
+// TestProbeOfFloodingHost checks that a health probe is served although its host opens many more connections before the probe is complete.
+func TestProbeOfFloodingHost(t *testing.T) {
+	s := New(running(), Options{})
+	address := serve(t, s, "tcp", "127.0.0.1:0")
+	connect := func() net.Conn {
+		c, err := net.Dial("tcp", address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	for _, path := range []string{"/healthz", "/readyz"} {
+		probe := connect()
+		io.WriteString(probe, "GET "+path+" HTTP/1.1\r\n")
+		testenv.Eventually(t, "the first line of the probe is read", func() bool {
+			s.conns.mu.Lock()
+			defer s.conns.mu.Unlock()
+			for c := range s.conns.open {
+				if c.probe && c.RemoteAddr().String() == probe.LocalAddr().String() {
+					return true
+				}
+			}
+			return false
+		})
+		before := s.Closed()
+		for range 2 * maxConnections {
+			io.WriteString(connect(), "GET /metrics HTTP/1.1\r\n")
+		}
+		testenv.Eventually(t, "connections are closed", func() bool { return s.Closed() >= before+maxConnections })
+		io.WriteString(probe, "Host: 127.0.0.1\r\n\r\n")
+		if r, err := http.ReadResponse(bufio.NewReader(probe), nil); err != nil {
+			t.Errorf("%s: %v", path, err)
+		} else if r.Body.Close(); r.StatusCode != http.StatusOK {
+			t.Errorf("%s: %s", path, r.Status)
+		}
 	}
 }

@@ -24,9 +24,9 @@ type Clients struct {
 	Limits  *table.Limits     // the limits of the current table
 	OnGone  func(s *Session)  // called when a client is gone; set by the engine
 
-	// CloseUnread closes clients of all loops that do not read, because other clients wait for memory with large requests. It is
-	// called once per unreadCheck; set by the engine.
-	CloseUnread func()
+	// FreeForLarge frees memory of clients of all loops that do not read, or send slowly, because other clients wait for n bytes
+	// with large requests. It is called once per slowCheck; set by the engine.
+	FreeForLarge func(n int64)
 
 	// OnReplyFault is called when a command would end with no reply or with two, which is a
 	// bug: see reply.go. If it is nil, a test binary panics.
@@ -233,13 +233,14 @@ func (s *Session) Buffered() int64 {
 }
 
 // Idle returns for how long Ringside has waited for the client to send the rest of a request, or to read replies; 0:
-// it does not wait for that. The time counts from the last bytes that the client has sent or, if it must read, from the last that its socket has accepted.
+// it does not wait for that. A client that sends counts as on time as long as it sends slowRate bytes per second. If it must read, the time counts
+// from the last bytes that its socket has accepted.
 func (s *Session) Idle() time.Duration {
 	if s.Full {
 		return time.Duration(s.e.Now - s.readAt)
 	}
 	if s.In != nil && !s.Stalled {
-		return time.Duration(s.e.Now - s.Last)
+		return time.Duration(s.e.Now - s.onTime)
 	}
 	return 0
 }

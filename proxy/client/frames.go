@@ -39,13 +39,13 @@ func (s *Session) parseFrames() {
 			return
 		}
 		s.Swallow = e.Frame.Swallow // the bytes of a rejected value that are still to come, and are skipped
+		s.turn.keys--
+		s.turn.bytes -= n
 		if login {
 			e.Input.Start += n
 			s.loginFrame(buf)
 			continue
 		}
-		s.turn.keys--
-		s.turn.bytes -= n
 		e.frameKey = e.Frame.Key.Of(buf)
 		if n+maxSpelled >= link.BigSpan { // a large request: serveLarge builds it in a chunk of its own, which can be passed on without another copy
 			s.endBatch()
@@ -95,6 +95,7 @@ const maxSpelled = 512
 // value.
 func (s *Session) shortFrame(buf []byte) {
 	e := s.e
+	s.begin(len(buf))
 	s.Need = e.Frame.Need
 	if !e.Frame.Op.Stores() || e.Frame.Value.End == 0 {
 		return
@@ -104,7 +105,7 @@ func (s *Session) shortFrame(buf []byte) {
 	}
 	s.endBatch() // the quiet gets that were collected before are sent first
 	rest := s.room.whole - len(buf)
-	s.Need = 0
+	s.Need, s.room.goes = 0, false
 	e.spelled = binary.Spell(e.spelled[:0], buf, &e.Frame, &e.Req)
 	s.Front.NoMemory(s, e.spelled, rest)
 	e.Input.Start = e.Input.End

@@ -26,20 +26,30 @@ import (
 //	not read while   half is in use                         the connection has maxUnsent bytes
 //
 // The wait for a server ends because timeouts.request removes what a server does not accept. The
-// wait for memory has no such end: clients that do not read their replies may use the memory. So
-// such clients are closed while others wait: see IsUnread. If no client could go on for memoryWait in
+// wait for memory has no such end: clients that do not read their replies may use the memory, or clients that send large requests
+// slowly. So when a client has waited for patience, such clients lose the memory that those which wait need: see IsUnread and IsLate.
+// If no client could go on for memoryWait in
 // spite of that, large requests are read again until less than a quarter of
 // the memory is in use, and the rules of limits.memory apply: see link/memory.go.
 const (
 	largeRequest = link.BigSpan
 	maxUnsent    = 1 << 20
 	memoryWait   = 3 * time.Second
+	patience     = time.Second
 
 	// unreadTime is how long a client has not read its replies before it is closed because others wait for memory. During the
-	// last unreadCheck of that, its kernel has not received anything either: the socket of a slow client accepts nothing until
+	// last unreadCheck of that, its kernel has received less than leastRead either: the socket of a slow client accepts nothing until
 	// about half of what the kernel has was sent.
 	unreadTime  = 3 * time.Second
 	unreadCheck = time.Second
+	leastRead   = 8 << 10
+
+	// A client that sends a request slowly is late when it has used lateTime more than its bytes take at slowRate bytes per second.
+	slowRate = 1 << 20
+	lateTime = 500 * time.Millisecond
+
+	// slowCheck is the time between two checks for such clients, while others wait for memory.
+	slowCheck = 100 * time.Millisecond
 
 	// memoryCheck is the time between two checks whether memory is free, because other loops may have freed it.
 	memoryCheck = 10 * time.Millisecond
@@ -51,7 +61,7 @@ type waitingRoom struct {
 	wakeBy int64     // when memoryWait ends for the clients that wait for memory
 	open   bool      // large requests do not wait for memory, because memoryWait has passed
 
-	checkAt int64 // when Clients.CloseUnread is called next, while clients wait for memory
+	checkAt int64 // when Clients.FreeForLarge may be called next, while clients wait for memory
 }
 
 // waiters are the clients that wait for the same connection, or for memory.
@@ -66,10 +76,16 @@ type room struct {
 	goes  bool           // the client was there: it does not wait for the others there any more
 	conn  *upstream.Conn // waiters.conn
 	whole int            // length of the request of which the beginning has arrived
+	from  int64          // determines the place in waiters.list: when the client began to wait, or later
+	late  bool           // the request is rejected, because others wait for memory
+	slow  bool           // the client's last large request was rejected for this reason, so clients that begin to wait up to memoryWait later go first
+
+	begins uint64 // number of bytes that the client had sent before the request of which the beginning has arrived
+	onTime int64  // time at which a client that sends slowRate bytes per second would have sent the bytes of that request that have arrived
 
 	readAt   int64 // of a client whose socket is full: when it became full, or last accepted bytes
-	unsent   int   // how many bytes the kernel had for the client when IsUnread last saw another number than before
-	unsentAt int64 // time of that
+	unsent   int   // how many bytes the kernel had for the client at unsentAt
+	unsentAt int64 // when IsUnread last saw that the client's kernel has received leastRead bytes
 }
 
 // LacksMemory reports whether a storage command of n bytes must be rejected because limits.memory is reached. A command
@@ -104,7 +120,7 @@ func (s *Session) receives(have int) bool {
 	e, whole := s.e, s.Need
 	e.left.bytes -= have // they are copied
 	s.room.whole = whole
-	if int64(whole)+int64(whole)/2 > e.MemoryLimit { // the buffer is copied while it grows, so this can never fit
+	if s.late || int64(whole)+int64(whole)/2 > e.MemoryLimit { // the buffer is copied while it grows, so this can never fit
 		return false
 	}
 	s.Need = min(whole, max(largeRequest, e.growth()*have))
@@ -136,7 +152,7 @@ func (s *Session) waitsForServer(raw []byte) bool {
 	}
 	c := s.Handler.ConnOf(s, raw)
 	if c == nil || s.e.FreeMemory() < s.e.MemoryLimit/4 || !(unsentRoom(c) <= 0 || !s.room.goes && s.e.large.has(c)) {
-		s.room.goes = false
+		s.room.goes, s.slow = false, false
 		return false
 	}
 	s.room.whole = len(raw)
@@ -180,11 +196,22 @@ func (s *Session) waitForRoom(c *upstream.Conn) {
 	} else {
 		e.Count.WaitedForServer++
 	}
+	again := s.room.goes // the memory for s was used up meanwhile, so it keeps its place
+	if !again {
+		s.room.from = e.Now
+		if s.slow {
+			s.room.from += int64(memoryWait)
+		}
+	}
 	s.room.waits, s.room.goes, s.room.conn = true, false, c
 	if len(q.list) > 2*len(e.Sessions) { // most clients in the list are gone
 		q.list = slices.DeleteFunc(q.list, func(s *Session) bool { return s.In == nil })
 	}
-	q.list = append(q.list, s) // last, because s.In is nil while its input is parsed
+	at := len(q.list)
+	for at > 0 && q.list[at-1].room.from > s.room.from {
+		at--
+	}
+	q.list = slices.Insert(q.list, at, s) // after the deletion, because s.In is nil while its input is parsed
 	s.stall()
 }
 
@@ -218,8 +245,10 @@ func (e *Clients) WakeLarge() {
 func (q *waiters) wakeForMemory(e *Clients) {
 	w := &e.large
 	if e.Now >= w.checkAt {
-		w.checkAt = e.Now + int64(unreadCheck)
-		e.CloseUnread()
+		w.checkAt = e.Now + int64(slowCheck)
+		if n := q.overdue(e.Now - int64(patience)); n > 0 {
+			e.FreeForLarge(n)
+		}
 	}
 	used := e.memoryUsed()
 	if used && e.Now >= w.wakeBy {
@@ -238,24 +267,79 @@ func (q *waiters) wakeForMemory(e *Clients) {
 	}
 }
 
-// IsUnread reports whether s has not read its replies for unreadTime. The first call only notes how many bytes the
-// kernel has for s. A later one compares: if the number has changed, s reads.
+// overdue returns the memory that the clients in q need which have waited since the time since or longer.
+func (q *waiters) overdue(since int64) (n int64) {
+	for _, s := range q.list {
+		if s.room.from > since {
+			break
+		}
+		if s.room.waits && s.room.conn == q.conn && s.In != nil {
+			n += int64(link.SizeOf(s.room.whole))
+		}
+	}
+	return n
+}
+
+// MissingMemory returns how many bytes must be freed so that large requests that need n bytes can be read.
+func (e *Clients) MissingMemory(n int64) int64 {
+	return e.MemoryLimit/2 + min(n, e.MemoryLimit/4) - e.unusedMemory()
+}
+
+// IsUnread reports whether s has not read its replies for unreadTime. It must be called repeatedly, because it compares how many bytes the
+// kernel has for s with that number at least unreadCheck earlier.
 func (s *Session) IsUnread() bool {
-	e, unsent := s.e, 0
-	if !s.Full || s.Closed {
+	e := s.e
+	if !s.Full || s.Closed || e.Now-s.readAt < int64(unreadTime-unreadCheck) || s.unsentAt >= s.readAt && e.Now-s.unsentAt < int64(unreadCheck) {
 		return false
 	}
+	unsent := 0
 	if s.Sock != nil {
 		unsent = s.Sock.Unsent()
 	}
-	if unsent != s.unsent || s.unsentAt < s.readAt {
+	if s.unsentAt < s.readAt || s.unsent-unsent >= leastRead {
 		s.unsent, s.unsentAt = unsent, e.Now
+		return false
 	}
-	return e.Now-s.readAt >= int64(unreadTime) && e.Now-s.unsentAt >= int64(unreadCheck)
+	return e.Now-s.readAt >= int64(unreadTime)
 }
 
-// MemoryWanted returns how many bytes must be freed so that large requests do not wait for memory.
-func (e *Clients) MemoryWanted() int64 { return e.MemoryLimit/4*3 - e.unusedMemory() }
+// begin is called when only the beginning of a request has arrived, of have bytes. It may be called again for the same request.
+func (s *Session) begin(have int) {
+	if at := s.BytesIn - uint64(have); at != s.begins || s.onTime == 0 {
+		s.begins, s.onTime = at, s.e.Now
+	}
+}
+
+// IsLate reports whether s sends a request so slowly that it is late. Bytes that Ringside has not read yet count as sent.
+func (s *Session) IsLate() bool {
+	e := s.e
+	if s.In == nil || s.Stalled || s.Closed || s.reset || e.Now-s.onTime < int64(lateTime) {
+		return false
+	}
+	if s.Sock == nil {
+		return true
+	}
+	n := s.Sock.Unread()
+	if n >= 2*link.BigSpan { // Ringside is slower than the client
+		s.onTime = e.Now
+	}
+	return e.Now-s.onTime-int64(n)*int64(time.Second)/slowRate >= int64(lateTime)
+}
+
+// Reject rejects the value of which only the beginning has arrived, for lack of memory, and discards the rest of it when it arrives. It returns
+// false if there is no such value, but a part of another command.
+func (s *Session) Reject() bool {
+	if s.Need == 0 {
+		return false
+	}
+	s.Need, s.late = 0, true
+	s.e.Enter(&s.Link)
+	s.Parse()
+	s.e.Leave(&s.Link)
+	s.late, s.slow = false, true
+	s.e.Mark(&s.Link)
+	return true
+}
 
 // wake wakes the clients at the head of q for which the function goes returns true, and reports whether there are any.
 func (q *waiters) wake(e *Clients, goes func(s *Session) bool) (any bool) {

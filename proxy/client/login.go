@@ -111,6 +111,8 @@ func (s *Session) parseLogin() {
 			return
 		}
 		e.Input.Start += n
+		s.turn.keys--
+		s.turn.bytes -= n
 		s.Swallow = e.Req.Swallow
 		answer := answerUnknown
 		if r := &e.Req; r.Op == wire.Set && r.Dialect == wire.Text && r.Flags&wire.TooLarge == 0 {
@@ -131,7 +133,9 @@ func (s *Session) parseLogin() {
 			s.Quit()
 		}
 	}
-	s.parseLines()
+	if !s.unknown {
+		s.parseLines()
+	}
 }
 
 // login reports whether the name and password are those of a user of the listener. If not, s is

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"ringside/proxy/link"
 	"ringside/proxy/wire"
@@ -237,6 +238,7 @@ func (s *Session) fenced(op wire.Op) bool {
 
 // short waits for the rest of a request, of which have bytes have arrived.
 func (s *Session) short(have int) {
+	s.begin(have)
 	s.Need = s.e.Req.Need
 	if s.Need == 0 {
 		// No line end yet. Parse again when one arrives, or when the line has grown by half. A
@@ -253,7 +255,7 @@ func (s *Session) short(have int) {
 		return
 	}
 	e, rest := s.e, s.room.whole-have
-	s.Need = 0
+	s.Need, s.room.goes = 0, false
 	s.Front.NoMemory(s, e.Input.Bytes(), rest)
 	e.Input.Start = e.Input.End
 }
@@ -288,7 +290,7 @@ func (s *Session) wake() {
 // resume continues with the input of a stalled session.
 func (s *Session) resume() {
 	s.waking, s.Stalled = false, false
-	s.Last = s.e.Now // the stall does not count as idle time
+	s.Last, s.onTime = s.e.Now, s.e.Now // the stall does not count as idle time
 	if s.Closed {
 		return
 	}
@@ -438,8 +440,11 @@ func (s *Session) drop() {
 // Came records that n bytes have arrived from the client.
 func (s *Session) Came(n int) {
 	s.e.Count.ClientIn += uint64(n)
-	if s.Need > 0 {
-		s.e.left.bytes -= n
+	if s.In != nil {
+		if s.Need > 0 {
+			s.e.left.bytes -= n
+		}
+		s.onTime = min(s.e.Now, s.onTime+int64(n)*int64(time.Second)/slowRate)
 	}
 	s.Last = s.e.Now
 }

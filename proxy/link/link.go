@@ -22,6 +22,10 @@ type Sock interface {
 	// driver has not reported it yet. It is called only for servers, before a server counts as
 	// silent. It may cost a system call.
 	Ready() bool
+
+	// Unread returns how many bytes the other end has sent that the driver has not reported yet; 0 if that cannot be determined. It is
+	// called for a client that sends slowly while others need memory. It may cost a system call.
+	Unread() int
 }
 
 // HangUp is implemented by a Sock that can tell whether the other end sends no more, while the driver does not read.

@@ -543,7 +543,15 @@ func (s *sock) Ready() bool {
 		n, err := unix.Poll(poll, 0)
 		return err == nil && n > 0
 	}
-	return s.state == sockOpen && unread(s.fd)
+	return s.Unread() > 0
+}
+
+// Unread returns how many bytes have arrived that were not read yet; with TLS, encrypted ones.
+func (s *sock) Unread() int {
+	if s.state != sockOpen {
+		return 0
+	}
+	return unread(s.fd)
 }
 
 func (d *epoll) post(f func(e *proxy.Engine)) {

@@ -83,7 +83,18 @@ func (s *stream) Unsent() int {
 // Ready reports whether the server has sent bytes or accepted a connection and the engine does not
 // know it yet. With a fault it returns false, because the filter may hold back what has arrived.
 func (s *stream) Ready() bool {
-	return s.filter == nil && (s.came.Load() || s.conn != nil && unreadOf(s.conn))
+	return s.filter == nil && (s.came.Load() || s.conn != nil && unreadOf(s.conn) > 0)
+}
+
+// Unread returns how many bytes have arrived from a client that the engine does not know yet. What the reader has counts as one read.
+func (s *stream) Unread() (n int) {
+	if s.conn != nil {
+		n = unreadOf(s.conn)
+	}
+	if s.came.Load() {
+		n += link.ClientRead
+	}
+	return n
 }
 
 func newPortable(e *proxy.Engine, o Options) (engineDriver, error) {

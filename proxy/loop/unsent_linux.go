@@ -25,18 +25,21 @@ func hungUp(fd int) bool {
 	return err == nil && n > 0 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR) != 0
 }
 
-// unread reports whether bytes have arrived on a socket that were not read yet.
-func unread(fd int) bool {
+// unread returns how many bytes have arrived on a socket that were not read yet.
+func unread(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
-	return err == nil && n > 0
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
-// unreadOf reports whether bytes have arrived on a connection that were not read yet.
-func unreadOf(c net.Conn) (yes bool) {
+// unreadOf returns how many bytes have arrived on a connection that were not read yet.
+func unreadOf(c net.Conn) (n int) {
 	if raw, err := c.(syscall.Conn).SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { yes = unread(int(fd)) })
+		raw.Control(func(fd uintptr) { n = unread(int(fd)) })
 	}
-	return yes
+	return n
 }
 
 // unackedOf returns how many bytes of a connection the other end's kernel has not acknowledged.

@@ -7,8 +7,8 @@ package loop
 
 import "net"
 
-// unreadOf returns false: bytes that the reader has not read count as not arrived.
-func unreadOf(net.Conn) bool { return false }
+// unreadOf returns 0: bytes that the reader has not read count as not arrived.
+func unreadOf(net.Conn) int { return 0 }
 
 // unackedOf returns 0: all bytes count as arrived, so a late delete always follows them.
 func unackedOf(net.Conn) int { return 0 }

@@ -143,7 +143,7 @@ var (
 	loginsFailed = NewCounter("client_logins_failed_total",
 		"Client logins with a wrong user or password. Listeners with auth_file require a login.")
 	valuesRefused = NewCounter("values_refused_total",
-		"Values rejected because limits.memory was reached.")
+		"Values rejected because limits.memory was reached, or because their clients sent them slowly while others waited with large values.")
 	valuesOverLimit = NewCounter("values_over_limit_total",
 		"Values rejected because they are longer than limits.value.")
 	largeWaits = NewCounter("large_request_waits_total",
