@@ -13,12 +13,10 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -42,9 +40,7 @@ func TestMain(m *testing.M) {
 		}
 	}
 	code := m.Run()
-	if ringside != "" {
-		_ = os.RemoveAll(filepath.Dir(ringside)) // the system removes old temporary files, too
-	}
+	testenv.Clean()
 	os.Exit(code)
 }
 
@@ -111,31 +107,6 @@ func noChildren(t *testing.T) {
 	}
 }
 
-var (
-	ringside   string // path of the Ringside that buildRingside has built
-	buildOnce  sync.Once
-	buildError error
-)
-
-// buildRingside returns the path of a Ringside that is built once for all tests.
-func buildRingside(t *testing.T) string {
-	t.Helper()
-	buildOnce.Do(func() {
-		var dir string
-		if dir, buildError = os.MkdirTemp("", "ringbench-test"); buildError != nil {
-			return
-		}
-		ringside = filepath.Join(dir, "ringside")
-		if out, err := exec.Command("go", "build", "-o", ringside, "ringside/cmd/ringside").CombinedOutput(); err != nil {
-			buildError = fmt.Errorf("%w: %s", err, out)
-		}
-	})
-	if buildError != nil {
-		t.Fatal(buildError)
-	}
-	return ringside
-}
-
 // measured runs a command with a real Ringside, and returns the text that the command printed into a page.
 func measured(t *testing.T, ctx context.Context, page string, args ...string) (string, error) {
 	t.Helper()
@@ -143,7 +114,7 @@ func measured(t *testing.T, ctx context.Context, page string, args ...string) (s
 	if err := os.WriteFile(file, []byte(page), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	failed := command(ctx, slices.Concat(args[:1], []string{"-q", "-ringside", buildRingside(t), "-pages", file}, args[1:]))
+	failed := command(ctx, slices.Concat(args[:1], []string{"-q", "-ringside", testenv.Binary(t), "-pages", file}, args[1:]))
 	noChildren(t)
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -170,7 +141,7 @@ func wants(t *testing.T, text string, pieces ...string) {
 }
 
 func TestRun(t *testing.T) {
-	page, err := measured(t, t.Context(), runPage, shortly("-scenarios", "ejs", "-also", "off="+buildRingside(t)+" engine: {moderation: off}")...)
+	page, err := measured(t, t.Context(), runPage, shortly("-scenarios", "ejs", "-also", "off="+testenv.Binary(t)+" engine: {moderation: off}")...)
 	if err != nil {
 		t.Fatal(err)
 	}

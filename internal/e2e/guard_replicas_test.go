@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // guardedCopies returns guarded's configuration with two replicas of each key. A server
@@ -29,7 +31,11 @@ func TestGuardCopiesLateSets(t *testing.T) {
 			config := guardedCopies(servers, "{"+patientGuard+"}", ", read: "+read)
 			a := dial(t, startRingside(t, "auto", config).address)
 			b := dial(t, startRingside(t, "portable", config).address)
-			for i := range 1000 {
+			keys := 250
+			if testenv.Full() {
+				keys = 1000
+			}
+			for i := range keys {
 				key := fmt.Sprint("k", i)
 				if i%2 == 1 { // so that the key has an old value
 					b.store(key, "old")

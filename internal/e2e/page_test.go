@@ -282,6 +282,7 @@ func shares(t *testing.T, r *ringside) (list []float64) {
 // another pool is selected, the status line, the tab and the pool menu still name that
 // pool. The command line must agree.
 func TestPageOfSeveralPools(t *testing.T) {
+	t.Parallel()
 	servers := []*memcached{startMemcached(t), startMemcached(t), startMemcached(t)}
 	r := startRingside(t, "epoll", fmt.Sprintf(`pools:
   main:

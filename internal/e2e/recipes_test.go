@@ -167,7 +167,7 @@ routes:
 					select {
 					case <-stop:
 						return
-					case <-time.After(10 * time.Millisecond):
+					case <-time.After(50 * time.Millisecond): // a visit starts PHP, which costs CPU time
 					}
 					y := visit(client, sites[k%len(sites)], visitor, ids, &mu, now)
 					mu.Lock()

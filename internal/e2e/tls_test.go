@@ -141,6 +141,7 @@ print(c.set_many({"k%d" % i: b"v" * i for i in range(1000)}, noreply=False), len
 // TestCertificateRenewal changes the certificate ten times under load, by a symbolic link to another
 // directory, as Kubernetes does. No request may fail. A wrong pair is rejected.
 func TestCertificateRenewal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ca := testenv.NewCA(t, "ca")
 	n := 0

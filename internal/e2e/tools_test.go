@@ -47,7 +47,10 @@ func TestMemccapable(t *testing.T) {
 		one(t, address, "-a")
 		one(t, address, "-b")
 	}
-	t.Run("memcached", func(t *testing.T) { run(t, startMemcached(t).address) })
+	t.Run("memcached", func(t *testing.T) {
+		t.Parallel()
+		run(t, startMemcached(t).address)
+	})
 	eachDriver(t, func(t *testing.T, driver string) {
 		run(t, startRingside(t, driver, front(startMemcacheds(t, 3))).address)
 	})

@@ -227,10 +227,10 @@ func (p *Process) Ready(address string) error {
 }
 
 // Build compiles the ringside binary into dir, with the race detector if race is set. It returns
-// the path of the binary.
+// the path of the binary. For speed, the binary has no debug information (-w).
 func Build(dir string, race bool) (path string, err error) {
 	path = filepath.Join(dir, fmt.Sprintf("ringside-race-%v", race))
-	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%v", race), "-o", path, "ringside/cmd/ringside").CombinedOutput()
+	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%v", race), "-ldflags=-w", "-o", path, "ringside/cmd/ringside").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("go build ringside/cmd/ringside: %w\n%s", err, out)
 	}

@@ -28,13 +28,14 @@ type Ringside struct {
 }
 
 // binary builds the ringside binary at its first call, and returns the path of the binary.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "ringside-recipes")
-	if err != nil {
+var binary = sync.OnceValues(func() (path string, err error) {
+	if built, err = os.MkdirTemp("", "ringside-test"); err != nil {
 		return "", err
 	}
-	return Build(dir, false)
+	return Build(built, false)
 })
+
+var built string // the directory of the binary; empty: none was built
 
 // Binary returns the path of the ringside binary, which it builds at its first call. Clean
 // removes the binary.
@@ -50,8 +51,8 @@ func Binary(t testing.TB) string {
 // Clean removes the binary that Binary has built. The function TestMain of a package calls it at
 // the end.
 func Clean() {
-	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if built != "" {
+		os.RemoveAll(built)
 	}
 }
 
