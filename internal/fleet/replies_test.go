@@ -287,7 +287,7 @@ func (f *fleet) drawServers(d *features) {
 	}
 	for i := range d.routes {
 		if r := &d.routes[i]; d.single {
-			r.copies, r.also, r.hedge = false, false, false
+			r.copies, r.also, r.fastest = false, false, false
 		}
 	}
 	if d.fills = f.one(8); !d.fills {
