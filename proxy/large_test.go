@@ -741,6 +741,35 @@ func TestSlowSenderAlone(t *testing.T) {
 	}
 }
 
+// TestSlowSendersWithReplies checks that clients which send values slowly get an error while another client waits for memory. They are not closed if their
+// sockets have not accepted a reply for less than three seconds.
+func TestSlowSendersWithReplies(t *testing.T) {
+	s := conversation.New(t)
+	s.Quiet = true
+	s.Pool([]string{"main", "servers=s1"})
+	s.SetLimits([]string{"memory=8000000"})
+	s.Begin()
+	set := []byte("set k1 0 0 900000\r\n" + strings.Repeat("v", 900_000) + "\r\n")
+	for _, c := range hogs(s, 14) {
+		c.Full = true
+		slow := &sender{actor: c, request: append([]byte("version\r\n"), set...)}
+		for range 5 {
+			slow.send(s, 60_000)
+		}
+	}
+	waits := &sender{actor: s.Endpoint("cwaits"), request: set}
+	for range 180 {
+		s.Now += int64(10 * time.Millisecond)
+		if !waits.done {
+			waits.send(s, 128<<10)
+		}
+		s.Wakeup(func() {})
+	}
+	if n := &s.Engine.Count; n.NoMemory == 0 || n.UnreadClosed+n.MemoryClosed > 0 {
+		t.Errorf("%d values were rejected, %d clients closed", n.NoMemory, n.UnreadClosed+n.MemoryClosed)
+	}
+}
+
 // TestSlowLines checks that clients which send long command lines slowly are closed while another client waits with a large value, but not
 // a client whose bytes Ringside has not read yet.
 func TestSlowLines(t *testing.T) {

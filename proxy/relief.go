@@ -193,7 +193,7 @@ func (e *Engine) freeOwnForLarge(n int64) {
 		}
 		s := h.link.End.(*client.Session)
 		switch {
-		case s.Full:
+		case s.IsUnread():
 			e.Count.UnreadClosed++
 			e.LogLimited(slog.LevelWarn, "", "client closed: it has not read its replies for 3s, and others wait with large values for limits.memory", "client", s.Peer(), "held", h.held, "limit", e.MemoryLimit)
 			s.Abort()

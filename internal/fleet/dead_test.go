@@ -129,6 +129,11 @@ func lostOfLiving(t *testing.T, c scenario, reach func(is resize.Status) bool, h
 		}
 	}
 	f.run(f.now + 6*second)
+	for i, s := range f.sidecars {
+		if is := s.snapshot().Resize("main"); is.Announced && is.Waiting() == "" {
+			t.Errorf("p%d does not say what the announcement waits for", i)
+		}
+	}
 	f.reload(func(l *layout) { l.spared, l.reweighed = without(append(dead, 0, 1)...), false })
 	f.until(t, "the change has not ended", f.changed)
 	for _, k := range f.values {

@@ -47,7 +47,7 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	}
 	for i := range k.servers {
 		switch p := PhaseOf(k.servers[i].n); {
-		case k.permits(i):
+		case k.permits(i) && !(s.Announced && p == In && k.servers[i].suspect): // an announcement ends only when most servers have it
 		case p == In && k.servers[i].unverified:
 			return s, began, "is not used: " + unverified, i
 		case p == In:
