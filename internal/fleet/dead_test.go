@@ -379,6 +379,39 @@ func TestResizeStartedAgain(t *testing.T) {
 	}
 }
 
+// TestResizeReturn lets one of three servers die, and the others hang for more than a minute while a change waits for the first. They answer again one
+// after the other. The change must not be made without a move when only the first of them answers: their values would be lost.
+func TestResizeReturn(t *testing.T) {
+	for _, strict := range []bool{false, true} {
+		for _, ablated := range []bool{false, true} {
+			f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 4, strict: strict, loose: true, usual: true, resize: table.ResizeWarm, ablate: ablations{Set: ablation.Set{Returns: ablated}}}, 3, 1)
+			live := f.lives(0, 1)
+			f.nodes[2].die()
+			f.run(f.now + 4*second)
+			f.reload(func(l *layout) { l.spared = without() })
+			f.run(f.now + 20*second)
+			f.nodes[0].hang(f.now + 70*second)
+			f.nodes[1].hang(f.now + 77*second)
+			f.run(f.now + 100*second)
+			f.reload(func(l *layout) { l.spared = without(2) })
+			f.until(t, "the change has not ended", f.changed)
+			lost := 0
+			for _, k := range f.values {
+				hits := f.hits
+				a := f.apps[0]
+				a.todo = append(a.todo, func() *op { return a.getOf(k) })
+				a.next()
+				if f.run(f.now + second); f.hits == hits && live[k.name] {
+					lost++
+				}
+			}
+			if (lost > 0) != ablated || f.broken != "" {
+				t.Errorf("strict %t, ablated %t: %d of %d values are lost. %s", strict, ablated, lost, len(live), f.broken)
+			}
+		}
+	}
+}
+
 // takeLocks takes locks while a server dies and is then removed, and a new one joins. The dead server owns none of their keys. takeLocks returns what a
 // client saw that must not be.
 func takeLocks(t *testing.T, c scenario, seed uint64) string {

@@ -91,7 +91,7 @@ func (k *Keeper) dissent(now int64) string {
 	switch {
 	case n > 3:
 		names = append(names[:2], fmt.Sprintf("%d more", n-2))
-	case n == 0 && now < k.wishUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
+	case n == 0 && now < k.opposedUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
 		if k.resize.Again {
 			return "another instance has another server list, or an older release"
 		}
@@ -200,7 +200,7 @@ func (k *Keeper) advanceResize(now int64) {
 	k.resize.Retreats = k.resize.Replaced() && !k.off.Retreat && k.newIsOut()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
-	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now)
+	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now) && !k.recovers(now)
 	if r := &k.resize; r.Own && stuck && now >= k.wishUntil && r.Overdue(now, k.pace()) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
 		k.skips = true
@@ -296,6 +296,20 @@ const cutOffAll = "no server in use answers, and other instances may have anothe
 // deadTime is how long most servers in use must be suspect until the next list is in force without a move. A shorter hang must not
 // cost their values.
 const deadTime = int64(time.Minute)
+
+// returnTime is how long the next list is not put in force without a move after a server in use has begun to answer: others may follow,
+// and then their values can move.
+const returnTime = int64(20 * time.Second)
+
+// recovers reports whether a server in use has begun to answer in the last returnTime.
+func (k *Keeper) recovers(now int64) bool {
+	for i := range k.members {
+		if s := &k.servers[i]; inUse(&k.members[i]) && !k.off.Returns && s.good > 0 && s.goodSince > now-returnTime {
+			return true
+		}
+	}
+	return false
+}
 
 // isDead reports whether this proxy has suspected server i for deadTime.
 func (k *Keeper) isDead(i int, now int64) bool {

@@ -232,8 +232,10 @@ func TestRollCallOfOtherLists(t *testing.T) {
 func TestDissentNamesLiveProxies(t *testing.T) {
 	w := whole(t, 4, 3, Settings{})
 	names := func(p int) string {
-		w.proxies[p].k.wishUntil = w.now + 60*sec // a view record has another wish
-		return w.proxies[p].k.dissent(w.now)
+		k := w.proxies[p].k
+		k.wishUntil = w.now + 60*sec // a view record has another wish
+		k.opposedUntil = k.wishUntil
+		return k.dissent(w.now)
 	}
 	for p := range 3 {
 		w.introduce(p, 7+uint64(min(p, 1)))
