@@ -89,7 +89,7 @@ staticcheck:
 # without the race detector, with which they need five to ten times the CPU time.
 RACE = $(shell cat .ci/race-packages)
 LONG = ./internal/e2e ./internal/fleet ./recipes/examples/seeds ./cmd/ringside ./proxy/loop ./internal/instance ./internal/drill ./internal/inspect
-SINGLE = ^Test(Ablations|AnnouncedValues|Burst|ErrorsOfBytes|FingerprintTellsPlacementsApart|HalfSentValues|LargePlainReads|LargeReads|LargeRequestsWait|LargeSetsOfTasks|ManyServersGone|ManyServersReturn|MemoryOfAnotherLoop|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|OneFlush|OneOfManyDisagrees|OtherSettingsSuspend|Overfull|Pieces|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|SameCorpus|SameLimits|SchemaRefuses|Simulation|SimulationOfLateness|Sizes|TableAfterTable|Tables|TurnsBound|WakeupsBound|WithoutAClauseAPlaceholderIsTakenForAValue)$$
+SINGLE = ^Test(Ablations|AnnouncedValues|Burst|ErrorsOfBytes|FingerprintTellsPlacementsApart|HalfSentValues|LargePlainReads|LargeReads|LargeRequestsWait|LargeSetsOfTasks|ManyServersGone|ManyServersReturn|MemoryOfAnotherLoop|MixedLoadBound|Mutants|NearRefills|NoPlaceholderIsTakenForAValue|OneFlush|OneOfManyDisagrees|OtherSettingsSuspend|Overfull|Pieces|PresetsKeepTheContract|Refill|RefillInterrupted|Rule|SameCorpus|SameLimits|SchemaRefuses|Simulation|SimulationOfLateness|Sizes|SlowLines|SlowSenderAlone|SlowSenders|SlowSendersWithReplies|StreamsBound|TableAfterTable|Tables|TurnsBound|WakeupsBound|WithoutAClauseAPlaceholderIsTakenForAValue)$$
 SINGLES = ./config ./internal/memnode ./proxy ./proxy/replication ./proxy/failover ./proxy/guard ./proxy/health ./proxy/near
 unit:
 	.ci/gotest unit -vet=off -p 3 -timeout 20m $(filter-out $(RACE),$(LONG)) $$($(GO) list ./... | grep -vxF "$$(sed 's,^\.,$(THIS),' .ci/race-packages)")

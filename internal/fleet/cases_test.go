@@ -157,7 +157,7 @@ var promises = []scenario{
 	{name: "strict, three proxies of two engines", sidecars: 3, engines: 2, servers: 3, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, five servers, faults overlap", sidecars: 2, servers: 5, mode: table.Rehash, strict: true, faults: unhung, count: 5, apart: 2 * second, exact: true},
 	{name: "strict, two servers", sidecars: 2, servers: 2, mode: table.Rehash, strict: true, faults: anything, count: 3, exact: true},
-	{name: "strict, warm", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true},
+	{name: "strict, warm", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, faults: anything, count: 2, exact: true, costly: true},
 	{name: "strict, warm, one proxy far away", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, far: 30 * milli, aimed: true, prunes: true, faults: []string{"cut"}, count: 1, exact: true, costly: true},
 	{name: "strict, gutter", sidecars: 2, servers: 2, gutter: 2, mode: table.Gutter, strict: true, faults: anything, count: 3, exact: true},
 	{name: "strict, rebuilt ring", sidecars: 2, servers: 4, mode: table.Rehash, strict: true, rebuilt: true, faults: anything, count: 3, exact: true},
@@ -165,7 +165,7 @@ var promises = []scenario{
 	{name: "strict, drained", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, faults: drained, count: 3, exact: true},
 	{name: "strict, bad records, proxies cut off", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"garble", "lose", "alone", "alone", "links", "hang"}, count: 5, exact: true},
 	{name: "strict, split", sidecars: 3, servers: 3, mode: table.Rehash, strict: true, faults: []string{"split"}, count: 2, exact: true},
-	{name: "strict beside relaxed", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, unlike: true, aimed: true, faults: []string{"drain at the last"}, count: 3, exact: true},
+	{name: "strict beside relaxed", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, unlike: true, aimed: true, faults: []string{"drain at the last"}, count: 3, exact: true, costly: true},
 	{name: "relaxed, faults overlap", sidecars: 3, servers: 4, mode: table.Rehash, faults: anything, count: 6, apart: 2 * second},
 	{name: "relaxed, one proxy", sidecars: 1, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true},
 	{name: "relaxed, one proxy of three engines", sidecars: 1, engines: 3, servers: 3, mode: table.Rehash, faults: alone, count: 3, exact: true, again: []uint64{627}},
@@ -421,7 +421,7 @@ func TestFailover(t *testing.T) {
 // failure can't be investigated. Outside the full tier it runs one fault of each case,
 // because any event of a run may show a difference.
 func TestFailoverRepeats(t *testing.T) {
-	every := 8 // one case in this many is run twice
+	every := 24 // one case in this many is run twice
 	if testenv.Full() && !raced {
 		every = 1
 	} else if hurried() {
