@@ -176,8 +176,9 @@ func onTableOf(rule func(choice) modulo.Rule) func(choice) (ring.Hash, ring.Ring
 
 func onOrderedTable(rule modulo.Rule) func(choice) (ring.Hash, ring.Ring, error) {
 	return onTableOf(func(c choice) modulo.Rule {
-		rule.Order = c.order
-		return rule
+		ordered := rule // not rule itself: two files can be read at the same time
+		ordered.Order = c.order
+		return ordered
 	})
 }
 
