@@ -15,8 +15,8 @@ import (
 	"ringside/proxy/link"
 )
 
-// load is what one of many clients sends again and again. unit is the length of one request in it; 0: it has large requests, which
-// are not counted, and of which bytes count when they are read.
+// load is the input that one of many clients repeats. unit is the length of one request in it; 0: its requests are large. Large requests
+// are not counted, and their bytes count when they are read.
 type load struct {
 	text []byte
 	unit int

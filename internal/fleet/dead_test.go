@@ -101,7 +101,7 @@ func TestResizeMostDie(t *testing.T) {
 	}
 }
 
-// lives returns the keys of clients that servers have.
+// lives returns the keys that the given servers store.
 func (f *fleet) lives(servers ...int) map[string]bool {
 	keys := map[string]bool{}
 	for _, i := range servers {
@@ -136,20 +136,25 @@ func lostOfLiving(t *testing.T, c scenario, reach func(is resize.Status) bool, h
 	}
 	f.reload(func(l *layout) { l.spared, l.reweighed = without(append(dead, 0, 1)...), false })
 	f.until(t, "the change has not ended", f.changed)
+	return f, f.lost(live)
+}
+
+// lost reads the given keys, and returns those that miss.
+func (f *fleet) lost(keys map[string]bool) (lost []string) {
 	for _, k := range f.values {
 		hits := f.hits
 		a := f.apps[0]
 		a.todo = append(a.todo, func() *op { return a.getOf(k) })
 		a.next()
-		if f.run(f.now + second); f.hits == hits && live[k.name] {
+		if f.run(f.now + second); f.hits == hits && keys[k.name] {
 			lost = append(lost, k.name)
 		}
 	}
-	return f, lost
+	return lost
 }
 
-// TestResizeRecalled lets two former servers and a new one die while keys are about to move. All instances then get a file without them. No value
-// of another server may be lost, also if it would have moved to the dead new server.
+// TestResizeRecalled checks that no value of a live server is lost if two former servers and a new one die while keys are about to move, and all
+// instances then get a file without them. This includes values that would have moved to the dead new server.
 func TestResizeRecalled(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		for _, hangs := range []bool{false, true} {
@@ -170,8 +175,8 @@ func TestResizeRecalled(t *testing.T) {
 	}
 }
 
-// TestResizeRetreats lets a new server die while keys move to it. All instances then get a file with another one. No value of another server
-// may be lost, also if it would have moved to the dead one.
+// TestResizeRetreats checks that no value of a live server is lost if a new server dies while keys move to it, and all instances then get a file
+// without it. This includes values that would have moved to the dead server.
 func TestResizeRetreats(t *testing.T) {
 	for _, strict := range []bool{true, false} {
 		t.Run(fmt.Sprintf("strict %t", strict), func(t *testing.T) {
@@ -379,8 +384,8 @@ func TestResizeStartedAgain(t *testing.T) {
 	}
 }
 
-// TestResizeReturn lets one of three servers die, and the others hang for more than a minute while a change waits for the first. They answer again one
-// after the other. The change must not be made without a move when only the first of them answers: their values would be lost.
+// TestResizeReturn checks that a change is not made without a move when the first of two servers answers again. Both have hung for more than a
+// minute, and a third one is dead. The values of both would be lost.
 func TestResizeReturn(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		for _, ablated := range []bool{false, true} {
@@ -395,25 +400,15 @@ func TestResizeReturn(t *testing.T) {
 			f.run(f.now + 100*second)
 			f.reload(func(l *layout) { l.spared = without(2) })
 			f.until(t, "the change has not ended", f.changed)
-			lost := 0
-			for _, k := range f.values {
-				hits := f.hits
-				a := f.apps[0]
-				a.todo = append(a.todo, func() *op { return a.getOf(k) })
-				a.next()
-				if f.run(f.now + second); f.hits == hits && live[k.name] {
-					lost++
-				}
-			}
-			if (lost > 0) != ablated || f.broken != "" {
-				t.Errorf("strict %t, ablated %t: %d of %d values are lost. %s", strict, ablated, lost, len(live), f.broken)
+			if lost := f.lost(live); (len(lost) > 0) != ablated || f.broken != "" {
+				t.Errorf("strict %t, ablated %t: %d of %d values are lost. %s", strict, ablated, len(lost), len(live), f.broken)
 			}
 		}
 	}
 }
 
-// takeLocks takes locks while a server dies and is then removed, and a new one joins. The dead server owns none of their keys. takeLocks returns what a
-// client saw that must not be.
+// takeLocks runs clients that take locks while a server dies and is then removed, and a new one joins. The dead server owns none of the locks' keys.
+// takeLocks returns the first violation; empty: there is none.
 func takeLocks(t *testing.T, c scenario, seed uint64) string {
 	t.Helper()
 	c.sidecars, c.apps, c.servers, c.rate, c.resize = 3, 2, 5, 10, table.ResizeWarm

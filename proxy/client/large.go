@@ -27,7 +27,7 @@ import (
 //
 // The wait for a server ends because timeouts.request removes what a server does not accept. The
 // wait for memory has no such end: clients that do not read their replies may use the memory, or clients that send large requests
-// slowly. So when a client has waited for patience, such clients lose the memory that those which wait need: see IsUnread and IsLate.
+// slowly. So when a client has waited for patience, such clients lose as much memory as the waiting clients need: see IsUnread and IsLate.
 // If no client could go on for memoryWait in
 // spite of that, large requests are read again until less than a quarter of
 // the memory is in use, and the rules of limits.memory apply: see link/memory.go.
@@ -267,7 +267,7 @@ func (q *waiters) wakeForMemory(e *Clients) {
 	}
 }
 
-// overdue returns the memory that the clients in q need which have waited since the time since or longer.
+// overdue returns the memory that clients in q need. It counts only clients that began to wait at the given time or before.
 func (q *waiters) overdue(since int64) (n int64) {
 	for _, s := range q.list {
 		if s.room.from > since {

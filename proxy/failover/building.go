@@ -171,8 +171,8 @@ func isStored(k wire.Kind) bool {
 	return true
 }
 
-// isRejected reports whether a reply of the given kind says that a storage command has changed nothing, because of the item that the server has
-// or lacks. The item can be that of another client.
+// isRejected reports whether a reply of the given kind says that a storage command has changed nothing, because the item exists, is missing, or
+// has another cas. Another client may have stored the item.
 func isRejected(k wire.Kind) bool {
 	return k == wire.NotStored || k == wire.Exists || k == wire.NotFound || k == wire.Miss
 }
