@@ -195,18 +195,18 @@ func splitHost(text string) (host, port string, err error) {
 		if strings.Count(text, ":") == 2 && strings.Trim(text[at+1:], "0123456789") == "" && at+1 < len(text) {
 			return "", "", fmt.Errorf("%s has a weight behind the port, as in a twemproxy file: write {address: %q, weight: %s}", quote(text), text[:at], text[at+1:])
 		}
-		return "", "", fmt.Errorf("%s is no address: write host:port, [ipv6]:port or unix:/path", quote(text))
+		return "", "", fmt.Errorf("%s is not an address: write host:port, [ipv6]:port or unix:/path", quote(text))
 	}
 	host, port, colon := strings.Cut(text, ":")
 	switch {
 	case colon && port == "":
 		return "", "", fmt.Errorf("%s has no port after the colon", quote(text))
 	case host != "" && !isHost.MatchString(host):
-		return "", "", fmt.Errorf("%s is no host name or address", quote(host))
+		return "", "", fmt.Errorf("%s is not a host name or address", quote(host))
 	case text == "":
 		return "", "", errors.New("the address is empty: write host:port, [ipv6]:port or unix:/path")
 	case !colon && strings.Trim(host, "0123456789") == "":
-		return "", "", errors.New("a number alone is no address: write host:port")
+		return "", "", errors.New("a number alone is not an address: write host:port")
 	}
 	if strings.Trim(host, "0123456789.") == "" && host != "" {
 		if _, err := netip.ParseAddr(host); err != nil {

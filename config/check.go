@@ -178,7 +178,7 @@ func (d *document) checkKeys(f *File, r *Route) {
 		d.warn(at, "a * in prefix is an ordinary character: for any bytes, write match: %s", quote(strings.TrimRight(r.Prefix, "*")+"*"))
 	}
 	if expression.MatchString(r.Match) {
-		d.warn(at, "match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary")
+		d.warn(at, "match is not a regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary")
 	}
 	if r.begins(divert.Reserved) {
 		d.failAt(at, "keys that begin with %s are reserved for Ringside: clients can't use them, so no route takes them", divert.Reserved)

@@ -143,7 +143,7 @@ func weights() value[[]ServerWeight] {
 	v := pairsOf("pattern to a weight", one.schema, func(d *document, p pair, within string, w *ServerWeight) {
 		w.Pattern = p.key.text
 		if _, err := path.Match(w.Pattern, ""); err != nil || w.Pattern == "" || !printable(w.Pattern) || len(w.Pattern) > maxName {
-			d.failAt(p.key, "%s: %s is no pattern of names: * is any text, ? is one character", within, quote(w.Pattern))
+			d.failAt(p.key, "%s: %s is not a pattern of names: * is any text, ? is one character", within, quote(w.Pattern))
 		}
 		one.read(d, p.value, within+"."+w.Pattern, &w.Weight)
 	})

@@ -7,7 +7,7 @@ import (
 	"ringside/proxy/table"
 )
 
-// TestFillFrom checks that the source is no pool of its own, and what a pool that fills is by default.
+// TestFillFrom checks that the source is not a pool of its own, and what a pool that fills is by default.
 func TestFillFrom(t *testing.T) {
 	f := parse(t, `listen: 127.0.0.1:1
 pools:

@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// TestWarmFrom checks that the entry with the former servers is no pool of its own, and that a table begins with
+// TestWarmFrom checks that the entry with the former servers is not a pool of its own, and that a table begins with
 // its servers.
 func TestWarmFrom(t *testing.T) {
 	f := parse(t, `listen: 127.0.0.1:1

@@ -207,7 +207,7 @@ func twemproxyListenValue() value[twemproxyListen] {
 			}
 			v, err := strconv.ParseUint(cmp.Or(mode, "0"), 8, 32)
 			if err != nil || v > 0o777 {
-				d.failAt(n, "%s: %s is no permission in octal, such as 0666", path, quote(mode))
+				d.failAt(n, "%s: %s is not a permission in octal, such as 0666", path, quote(mode))
 				return
 			}
 			to.mode = v

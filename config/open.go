@@ -10,7 +10,7 @@ import (
 )
 
 // errNotRegular is the error for a path that is not a regular file.
-var errNotRegular = errors.New("it is no regular file")
+var errNotRegular = errors.New("it is not a regular file")
 
 // ReadFile returns at most limit bytes of the regular file at path. It rejects pipes, devices and
 // sockets. Reading one of them can block, and then no later reload would be possible.

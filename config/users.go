@@ -29,7 +29,7 @@ func usersValue() value[[]User] {
 	return elements(one, pairsOf("user, or cert:NAME, to what it may do", one.schema, func(d *document, p pair, path string, u *User) {
 		u.Name = p.key.text
 		if u.Name == "" || len(u.Name) > 250 || !printable(u.Name) || strings.TrimPrefix(u.Name, "cert:") == "" {
-			d.failAt(p.key, "%s: %s is no user: write a name of an auth_file, or cert: and a name in a certificate, such as cert:spiffe://prod/app-*", path, quote(u.Name))
+			d.failAt(p.key, "%s: %s is not a user: write a name of an auth_file, or cert: and a name in a certificate, such as cert:spiffe://prod/app-*", path, quote(u.Name))
 		}
 		one.read(d, p.value, path+"."+u.Name, u)
 	}))

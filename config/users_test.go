@@ -23,7 +23,7 @@ func TestUsers(t *testing.T) {
 		{listen: login, users: "{app: {routes: ['sess:']}}", wrong: "users.app.may is missing"},
 		{listen: login, users: "{app: {may: []}}", wrong: "users.app.may must be a list of at least one"},
 		{listen: login, users: "{app: {may: [reed]}}", wrong: `users.app.may[0] must be read, write or admin, not "reed" (did you mean "read"?)`},
-		{listen: login, users: "{'cert:': {may: [read]}}", wrong: `"cert:" is no user`},
+		{listen: login, users: "{'cert:': {may: [read]}}", wrong: `"cert:" is not a user`},
 		{listen: login, users: "{}", wrong: "users must be a mapping of at least one user"},
 		{listen: login, users: "{app: {may: [read], routes: []}}", wrong: "users.app.routes must be a list of at least one"},
 	} {

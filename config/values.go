@@ -73,7 +73,7 @@ func text(what string) value[string] {
 			case n.kind == scalar && (n.tag == "!!str" || n.eitherType) && n.text != "":
 				*to = n.text
 			case n.kind == scalar && n.text != "":
-				d.failAt(n, "%s must be %s; %s alone is no text: write %q", path, what, n.text, n.text)
+				d.failAt(n, "%s must be %s; %s alone is not text: write %q", path, what, n.text, n.text)
 			default:
 				d.wrong(n, path, what)
 			}

@@ -148,7 +148,7 @@ func standIn(inner string) string {
 	}, name)
 }
 
-// malformed is an error for a variable that is no variable.
+// malformed is an error for a variable that is not a variable.
 type malformed string
 
 func (m malformed) Error() string { return string(m) }
@@ -175,7 +175,7 @@ func (d *document) resolve(inner string) (string, error) {
 	name, usual, hasDefault := strings.Cut(inner, ":-")
 	switch {
 	case !isVariable.MatchString(name):
-		return "", malformed(fmt.Sprintf("%s is no variable: write ${NAME}, ${NAME:-default} or ${file:/path}; $$ is a dollar", quote("${"+inner+"}")))
+		return "", malformed(fmt.Sprintf("%s is not a variable: write ${NAME}, ${NAME:-default} or ${file:/path}; $$ is a dollar", quote("${"+inner+"}")))
 	case strings.Contains(usual, "${"):
 		return "", malformed("a default cannot contain another variable: " + quote("${"+inner+"}"))
 	}

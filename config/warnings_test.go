@@ -39,7 +39,7 @@ routes: [{prefix: "user:*", pool: main}, {match: "^home:", pool: main}, {match: 
 
 // noExpression returns the warning about a regular expression in column c of the third line.
 func noExpression(c int) string {
-	return fmt.Sprintf("f:3:%d: match is no regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary", c)
+	return fmt.Sprintf("f:3:%d: match is not a regular expression: in it, only * has a meaning, which is any bytes; all other characters are ordinary", c)
 }
 
 // TestRemedies checks that the error for a common mistake says what to write.

@@ -280,7 +280,7 @@ func number(item *memcache.Item) (uint64, error) {
 	// with blanks.
 	n, err := strconv.ParseUint(strings.TrimRight(string(item.Value), " "), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("recipes: %s: %.20q is no number: %w", item.Key, item.Value, ErrCorrupt)
+		return 0, fmt.Errorf("recipes: %s: %.20q is not a number: %w", item.Key, item.Value, ErrCorrupt)
 	}
 	return n, nil
 }

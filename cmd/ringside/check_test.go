@@ -23,7 +23,7 @@ func TestCheckSaysTraces(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, out.String())
 	}
 	want := "warning: ringside serve here cannot write the trace of a:*: stat " + filepath.Join(dir, "none") + ": no such file or directory; see that its directory is there and that Ringside may write to it\n" +
-		"warning: ringside serve here cannot write the trace of c:*: " + dir + " is no regular file: name another one; see that its directory is there and that Ringside may write to it\n"
+		"warning: ringside serve here cannot write the trace of c:*: " + dir + " is not a regular file: name another one; see that its directory is there and that Ringside may write to it\n"
 	if errs.String() != want {
 		t.Errorf("said:\n%swant:\n%s", errs.String(), want)
 	}

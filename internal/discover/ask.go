@@ -66,7 +66,7 @@ func (a *Asker) ask(ctx context.Context, s serverlist.Source, m *memory) ([]serv
 	case "k8s":
 		return a.askKubernetes(ctx, s, m)
 	}
-	return nil, fmt.Errorf("%s is no source", s.Text)
+	return nil, fmt.Errorf("%s is not a source", s.Text)
 }
 
 func (a *Asker) resolver() *net.Resolver {
@@ -134,7 +134,7 @@ func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.
 		all.Go(func() {
 			ips, err := a.addresses(ctx, r.Target)
 			if none := (*net.DNSError)(nil); errors.As(err, &none) && none.IsNotFound {
-				err = nil // a target without an address, such as a pod that has just ended, is no server
+				err = nil // a target without an address, such as a pod that has just ended, is not a server
 			}
 			lists[i], errs[i] = endpoints(ips, port), err
 			<-slots
@@ -225,14 +225,14 @@ func endpoint(text string) (string, error) {
 	if err != nil {
 		host, port = strings.Trim(text, "[]"), usualPort
 		if _, noAddress := netip.ParseAddr(host); strings.Contains(host, ":") && (noAddress != nil || !strings.HasPrefix(text, "[")) {
-			return "", fmt.Errorf("%.60q is no address: write host:port or [ipv6]:port", text)
+			return "", fmt.Errorf("%.60q is not an address: write host:port or [ipv6]:port", text)
 		}
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || strconv.Itoa(n) != port {
 		return "", fmt.Errorf("a port is a number between 1 and 65535, not %.60q", port)
 	}
 	if host == "" || strings.ContainsAny(host, "/=@") {
-		return "", fmt.Errorf("%.60q is no address: write host:port or [ipv6]:port", text)
+		return "", fmt.Errorf("%.60q is not an address: write host:port or [ipv6]:port", text)
 	}
 	return net.JoinHostPort(host, port), nil
 }

@@ -69,10 +69,10 @@ func TestElastiCache(t *testing.T) {
 		{clusterReply(12, nodes), "", "error: its list has the version 12, which is lower than the version 13 before; it counts when it has been repeated for 1m0s"},
 		{clusterReply(12, nodes), "", "error: its list has the version 12"},
 		{clusterReply(12, nodes), "", both}, // after a minute
-		{"ERROR\r\n", "", `error: it is no configuration endpoint: its reply to config get cluster is "ERROR"`},
+		{"ERROR\r\n", "", `error: it is not a configuration endpoint: its reply to config get cluster is "ERROR"`},
 		{"CONFIG cluster 0 99999999\r\n", "", "error: the size in"},
 		{"CONFIG cluster 0 10\r\n1\nx\n", "", "error: unexpected EOF"},
-		{"CONFIG cluster 0 5\r\nx\na|\n\r\nEND\r\n", "", `error: the version "x" is no number`},
+		{"CONFIG cluster 0 5\r\nx\na|\n\r\nEND\r\n", "", `error: the version "x" is not a number`},
 		{clusterReply(14, "a|b"), "", `error: "a|b" is not host|ip|port`},
 		{clusterReply(14, "a|b|0"), "", `error: "a|b|0": a port is a number between 1 and 65535`},
 		{strings.Replace(clusterReply(14, "a|b|1"), "END", "ENX", 1), "", "error: the reply does not end with END"},

@@ -237,9 +237,9 @@ func TestFile(t *testing.T) {
 		"a:1 weight=0": `error: x:1: a weight is a whole number from 1, not "0"`,
 		"a:1 name=":    `error: x:1: a name is not empty, and has neither : nor /, not ""`,
 		"a:1 name=x:1": `error: x:1: a name is not empty, and has neither : nor /, not "x:1"`,
-		":1":           `error: x:1: ":1" is no address: write host:port or [ipv6]:port`,
-		"fd00::1":      `error: x:1: "fd00::1" is no address: write host:port or [ipv6]:port`,
-		"<html>/x":     `error: x:1: "<html>/x" is no address: write host:port or [ipv6]:port`,
+		":1":           `error: x:1: ":1" is not an address: write host:port or [ipv6]:port`,
+		"fd00::1":      `error: x:1: "fd00::1" is not an address: write host:port or [ipv6]:port`,
+		"<html>/x":     `error: x:1: "<html>/x" is not an address: write host:port or [ipv6]:port`,
 	} {
 		list, err := parseList("x", []byte(text))
 		var words []string
@@ -267,7 +267,7 @@ func TestFile(t *testing.T) {
 			t.Errorf("%.20s: no short error", text)
 		}
 	}
-	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/dev/zero")); err == nil || err.Error() != "read /dev/zero: it is no regular file" {
+	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/dev/zero")); err == nil || err.Error() != "read /dev/zero: it is not a regular file" {
 		t.Error(err)
 	}
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+/nosuch/file")); !errors.Is(err, fs.ErrNotExist) {
@@ -283,7 +283,7 @@ func TestForms(t *testing.T) {
 	for _, scheme := range serverlist.Schemes {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := (&Asker{Cluster: &Cluster{}}).Ask(ctx, serverlist.Source{Scheme: scheme, Text: scheme}); err == nil || strings.Contains(err.Error(), "is no source") {
+		if _, err := (&Asker{Cluster: &Cluster{}}).Ask(ctx, serverlist.Source{Scheme: scheme, Text: scheme}); err == nil || strings.Contains(err.Error(), "is not a source") {
 			t.Errorf("%s: %v", scheme, err)
 		}
 	}

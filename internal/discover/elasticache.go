@@ -79,7 +79,7 @@ func readCluster(r *bufio.Reader) (version uint64, list []serverlist.Server, err
 	case err != nil:
 		return 0, nil, err
 	case len(words) != 4 || words[0] != "CONFIG" || words[1] != "cluster":
-		return 0, nil, fmt.Errorf("it is no configuration endpoint: its reply to config get cluster is %.60q", strings.TrimSpace(line))
+		return 0, nil, fmt.Errorf("it is not a configuration endpoint: its reply to config get cluster is %.60q", strings.TrimSpace(line))
 	}
 	size, err := strconv.Atoi(words[3])
 	if err != nil || size < 0 || size > mostBytes {
@@ -95,7 +95,7 @@ func readCluster(r *bufio.Reader) (version uint64, list []serverlist.Server, err
 	}
 	first, nodes, _ := strings.Cut(string(data), "\n")
 	if version, err = strconv.ParseUint(strings.TrimSpace(first), 10, 64); err != nil {
-		return 0, nil, fmt.Errorf("the version %.40q is no number", first)
+		return 0, nil, fmt.Errorf("the version %.40q is not a number", first)
 	}
 	for _, node := range strings.Fields(nodes) {
 		parts := strings.Split(node, "|")

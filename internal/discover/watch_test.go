@@ -167,7 +167,7 @@ func TestNextGap(t *testing.T) {
 
 // TestPipe checks that a pipe without a writer does not block a lookup.
 func TestPipe(t *testing.T) {
-	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+"+fifo(t))); err == nil || !strings.HasSuffix(err.Error(), "it is no regular file") {
+	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "file+"+fifo(t))); err == nil || !strings.HasSuffix(err.Error(), "it is not a regular file") {
 		t.Error(err)
 	}
 }

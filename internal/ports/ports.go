@@ -20,7 +20,7 @@ func Free(n int) (ports []int, release func(), err error) {
 	const lowest = 20000
 	below := 32768 // the kernel's default for the lowest port that it assigns to clients
 	if text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		_, _ = fmt.Sscan(string(text), &below) // the default stays if the text is no number
+		_, _ = fmt.Sscan(string(text), &below) // the default stays if the text is not a number
 	}
 	if below < lowest+1000 {
 		below = 65536

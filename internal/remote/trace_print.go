@@ -60,7 +60,7 @@ func newTracing(to io.Writer, compact, asJSON bool) *tracing {
 func (t *tracing) add(_ string, data []byte) error {
 	is := &live.Traced{}
 	if err := json.Unmarshal(data, is); err != nil {
-		return fmt.Errorf("the admin interface sends what is no event: %w", err)
+		return fmt.Errorf("the admin interface sends what is not an event: %w", err)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

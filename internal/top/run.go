@@ -39,7 +39,7 @@ type message struct {
 func Run(ctx context.Context, o Options) error {
 	back, err := raw(o.In)
 	if err != nil {
-		return fmt.Errorf("this is no terminal: say --once for a single screen: %w", err)
+		return fmt.Errorf("this is not a terminal: say --once for a single screen: %w", err)
 	}
 	defer back()
 	ctx, stop := context.WithCancel(ctx)
@@ -81,7 +81,7 @@ func Run(ctx context.Context, o Options) error {
 			case !s.held || m.topic == "hello":
 				s.view.Trouble = ""
 				if err := s.view.Take(m.topic, m.data); err != nil {
-					return fmt.Errorf("the admin interface sends what is no event: %w", err)
+					return fmt.Errorf("the admin interface sends what is not an event: %w", err)
 				}
 			}
 		case k := <-keys:

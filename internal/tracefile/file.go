@@ -56,7 +56,7 @@ func (f *file) open() error {
 // passes nil, which is an error too.
 func (f *file) regular(is fs.FileInfo) error {
 	if is == nil || !is.Mode().IsRegular() {
-		return fmt.Errorf("%s is no regular file: name another one", f.path)
+		return fmt.Errorf("%s is not a regular file: name another one", f.path)
 	}
 	return nil
 }

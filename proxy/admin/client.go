@@ -349,7 +349,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 	case w.StatusCode >= 300:
 		return c.refused(w, text)
 	case to != nil && json.Unmarshal(text, to) != nil:
-		return fmt.Errorf("the admin interface at %s answers what is no JSON: is it a Ringside instance?", c.address)
+		return fmt.Errorf("the admin interface at %s answers what is not JSON: is it a Ringside instance?", c.address)
 	}
 	return nil
 }

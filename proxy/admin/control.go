@@ -219,7 +219,7 @@ func (s *Server) postOrder(r *http.Request) (int, any, error) {
 	orders, name := []health.Override{health.Drain, health.Down, health.Restore}, r.PathValue("order")
 	i := slices.IndexFunc(orders, func(o health.Override) bool { return o.String() == name })
 	if i < 0 {
-		return 0, nil, refuse(http.StatusNotFound, "%.100q is no order: it is drain, down or restore", name)
+		return 0, nil, refuse(http.StatusNotFound, "%.100q is not an order: it is drain, down or restore", name)
 	}
 	o := orders[i]
 	force := r.URL.Query().Get("force")

@@ -77,7 +77,7 @@ func TestBadControlRequests(t *testing.T) {
 		{"POST", "/control/servers/a/drain?pool=first&force=1", "", 400, "force is true, or not there"},
 		{"POST", "/control/servers/a/restore?pool=first&force=true", "", 400, "force is for drain and down"},
 		{"POST", "/control/servers/a/drain?pol=first", "", 400, `unknown parameter "pol"`},
-		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is no order`},
+		{"POST", "/control/servers/a/destroy?pool=first", "", 404, `"destroy" is not an order`},
 		{"POST", "/control/servers/a/drain?pool=first", "{}", 400, "no body"},
 		{"POST", "/control/servers//drain", "", 0, ""},
 		{"POST", "/control/clients", "", 405, "takes GET"},

@@ -622,13 +622,13 @@ func TestMissingCountersAreCreatedOnce(t *testing.T) {
 	}
 }
 
-// TestRejectedCreation checks that a rejected request is not repeated. Only a value that is no number
+// TestRejectedCreation checks that a rejected request is not repeated. Only a value that is not a number
 // may disappear soon: the placeholder of a repair.
 func TestRejectedCreation(t *testing.T) {
 	if _, what := creating.next(wire.ClientError, false, false, true, true); what != giveReply {
 		t.Errorf("after a rejected flag: %d", what)
 	}
 	if _, what := creating.next(wire.ClientError, true, false, true, true); what != again {
-		t.Errorf("after a value that is no number: %d", what)
+		t.Errorf("after a value that is not a number: %d", what)
 	}
 }

@@ -192,7 +192,7 @@ const (
 )
 
 // next returns what follows a reply of the kind k, and the next request. occupied is set if the reply
-// says that the item is no number. old is set if the server is too old for meta commands, and plain if
+// says that the item is not a number. old is set if the server is too old for meta commands, and plain if
 // add can name the key. If patient is set, the command may begin again.
 func (m making) next(k wire.Kind, occupied, old, plain, patient bool) (making, step) {
 	missed := k == wire.End || k == wire.Miss || k == wire.NotFound

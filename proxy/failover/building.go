@@ -20,7 +20,7 @@ const (
 	blind   class = iota // the command replaces or removes a placeholder, or only reads it: set, delete, get
 	guarded              // the command would treat a placeholder as a value, and its reply would not show that: replace, append, prepend, md I
 	makes                // the command would treat a placeholder as a value, and creates a missing item: ms MA with N
-	counts               // the command gets the error that a placeholder is no number: incr, decr
+	counts               // the command gets the error that a placeholder is not a number: incr, decr
 	adds                 // the command fails if the key has a placeholder: add
 	bound                // the command fails because the cas of a placeholder differs from the client's cas token: cas, and commands with flag C
 	unbinds              // the command fails because the cas of a placeholder differs from the client's cas token, and otherwise removes the key: md C

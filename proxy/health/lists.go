@@ -167,7 +167,7 @@ func (k *Keeper) listAnswered(a ask, answer []byte, now int64) {
 			err = fmt.Errorf("it is another list")
 		}
 		if err != nil {
-			k.complainList(a.server, fmt.Sprintf("the item %s is no list of servers of this pool: %v", k.listKey(a.list), err))
+			k.complainList(a.server, fmt.Sprintf("the item %s is not a list of servers of this pool: %v", k.listKey(a.list), err))
 		} else {
 			if a.kind == askLack && slices.Contains(k.search.lacks, a.list) {
 				k.search.found[a.list] = bytes.Clone(text)

@@ -42,7 +42,7 @@ const (
 	askVote                     // ma: count that this proxy suspects another server
 	askDoubt                    // mg: read how many proxies suspect another server
 	askRefused                  // ma or mg: count that another server refuses this proxy, or read how many proxies it refuses
-	askDiscard                  // md: remove a counter that is no number
+	askDiscard                  // md: remove a counter that is not a number
 	askElect                    // ms: store the election token, so that only this proxy flushes the server
 	askThreads                  // stats settings: read how many threads the server has
 	askFence                    // mn: wait for one thread of the server before a flush. Sent once for each thread, on its own connection

@@ -247,7 +247,7 @@ func appendNumber(dst []byte, v uint64) []byte { return strconv.AppendUint(dst, 
 func number(b []byte, bits int) (uint64, error) {
 	v, err := strconv.ParseUint(string(b), 36, bits)
 	if err != nil {
-		return 0, fmt.Errorf("%w: %q is no number", errRecord, b)
+		return 0, fmt.Errorf("%w: %q is not a number", errRecord, b)
 	}
 	return v, nil
 }

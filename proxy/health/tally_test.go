@@ -41,7 +41,7 @@ func TestFresh(t *testing.T) {
 	}
 }
 
-// TestCounterThatIsNoNumber checks that an item that is no number, in the place of any
+// TestCounterThatIsNoNumber checks that an item that is not a number, in the place of any
 // counter of votes, does not prevent ejections, and is logged.
 func TestCounterThatIsNoNumber(t *testing.T) {
 	w := whole(t, 2, 3, Settings{})

@@ -119,9 +119,9 @@ func (k *Keeper) counted(a ask, answer []byte, now int64) {
 	}
 }
 
-// discard removes an item that has the key of a counter of votes but is no number. With this item,
+// discard removes an item that has the key of a counter of votes but is not a number. With this item,
 // no votes could be counted on the server. The next vote creates the counter again. answer shows
-// such an item in two ways: memcached rejects the increment, or returns a value that is no number.
+// such an item in two ways: memcached rejects the increment, or returns a value that is not a number.
 func (k *Keeper) discard(a ask, answer []byte, now int64) {
 	if _, _, read := MetaValue(answer); !read && !wire.NotNumber(answer) {
 		return

@@ -91,7 +91,7 @@ func TestHealth(t *testing.T) {
 			k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR Too many open connections"
 		},
 			Health{Bad, "b is out", "Raise memcached's limit of connections there (-c), or close some: Ringside does the rest. Its first reply is ERROR Too many open connections, 19 s ago. Its 33.3 % of the keys are on a and c until it is back; then it starts empty."}},
-		{"is no memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR" },
+		{"is not memcached", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "server b (10.0.0.1:11211) is down: its first reply is ERROR" },
 			Health{Bad, "b answers with an error", "Check that memcached runs at its address: Ringside does the rest. Its first reply is ERROR, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"leaving", table.Rehash, [3]string{Up, "leaving", Up}, nil,
 			Health{Bad, "b is leaving", "Connection refused. All instances agree on it first; then its 33.3 % of the keys move to a and c."}},

@@ -132,7 +132,7 @@ func RemoveStale(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("a file that is no socket is there; move it away")
+		return errors.New("a file that is not a socket is there; move it away")
 	}
 	c, err := net.Dial("unix", path)
 	switch {

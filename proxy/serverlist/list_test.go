@@ -393,8 +393,8 @@ func TestParseSource(t *testing.T) {
 		{"k8s+prod/mc:0", "error: the port is a number or the name"},
 		{"k8s+prod/mc:a/b", "error: the port is a number or the name"},
 		{"k8s+../mc:1", "error: the namespace and the service"},
-		{"srv+x", "error: is no source of servers"},
-		{"10.0.0.1:11211", "error: is no source of servers"},
+		{"srv+x", "error: is not a source of servers"},
+		{"10.0.0.1:11211", "error: is not a source of servers"},
 	} {
 		s, err := ParseSource(c.text)
 		is := strings.Join(strings.Fields(strings.Join([]string{s.Scheme, s.Host, s.Port, s.Namespace, s.Service, s.Path}, " ")), " ")

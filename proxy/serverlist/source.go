@@ -62,7 +62,7 @@ func SchemeOf(text string) string {
 func ParseSource(text string) (Source, error) {
 	s := Source{Text: text, Scheme: SchemeOf(text)}
 	if !IsSource(text) || !slices.Contains(Schemes, s.Scheme) {
-		return s, fmt.Errorf("%q is no source of servers: write %s", text, strings.Join(Forms(), ", "))
+		return s, fmt.Errorf("%q is not a source of servers: write %s", text, strings.Join(Forms(), ", "))
 	}
 	rest := text[len(s.Scheme)+1:]
 	wrong := func(format string, args ...any) (Source, error) {

@@ -121,7 +121,7 @@ func numbers(path string) (map[string]int64, error) {
 	for line := range strings.Lines(string(text)) {
 		name, rest, _ := strings.Cut(line, ":")
 		if words := strings.Fields(rest); len(words) > 0 {
-			fields[name], _ = strconv.ParseInt(words[0], 10, 64) // a value that is no number counts as 0
+			fields[name], _ = strconv.ParseInt(words[0], 10, 64) // a value that is not a number counts as 0
 		}
 	}
 	return fields, err
