@@ -369,7 +369,8 @@ func (k *walk) take(key []byte) bool {
 	return true
 }
 
-// isOut reports whether a server to which keys move has been out for walkOut. next is its index in k.to.
+// isOut reports whether a server to which keys move has been out for walkOut. next is its index in k.to. If the configuration requires the
+// list that keys leave, isOut returns false: their values stay when the change is reversed.
 func (k *walk) isOut(next int) bool {
 	if k.bp.View.Phase(k.to.InView(next)) != health.Out {
 		delete(k.out, next)
@@ -381,7 +382,7 @@ func (k *walk) isOut(next int) bool {
 	if k.out[next] == 0 {
 		k.out[next] = k.e.Now
 	}
-	return k.e.Now >= k.out[next]+walkOut
+	return k.e.Now >= k.out[next]+walkOut && !k.bp.View.Resize().TakenBack()
 }
 
 // route returns a route of the pool, for the timeouts of requests.
