@@ -69,10 +69,10 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	return s, began, why, server
 }
 
-// awaits reports whether a change of the server list is due, and no key has begun to move.
+// awaits reports whether a change of the server list is due, and no key has begun to move, or whether one is to be reversed.
 func (k *Keeper) awaits() bool {
 	s := &k.resize.Status
-	return s.N != 0 && (s.TakenBack() || s.Announced || s.Stage() == resize.Stable && s.List != s.Required())
+	return s.N != 0 && (s.TakenBack() || s.Retreats || s.Announced || s.Stage() == resize.Stable && s.List != s.Required())
 }
 
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
