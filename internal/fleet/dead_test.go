@@ -407,6 +407,27 @@ func TestResizeReturn(t *testing.T) {
 	}
 }
 
+// TestResizeReturnOfAll lets all servers in use hang for more than a minute while a pause is announced, or keys move. The first of them answers some time
+// before the others. These must not be ejected then: their values would be lost.
+func TestResizeReturnOfAll(t *testing.T) {
+	for _, stage := range []string{"announced", "moves"} {
+		for _, ablated := range []bool{false, true} {
+			f := stocked(t, scenario{sidecars: 2, apps: 1, servers: 4, rate: 1, loose: true, usual: true, resize: table.ResizeWarm, ablate: ablations{Set: ablation.Set{Returns: ablated}}}, 3, 1)
+			live := f.lives(0, 1, 2)
+			f.reload(func(l *layout) { l.spared = without() })
+			f.until(t, "the change has not begun", func() bool { return f.all(stagesOfMove[stage]) })
+			f.nodes[0].hang(f.now + 80*second)
+			f.nodes[1].hang(f.now + 87*second)
+			f.nodes[2].hang(f.now + 87*second)
+			f.run(f.now + 100*second)
+			f.until(t, "the change has not ended", f.changed)
+			if lost := f.lost(live); (len(lost) > 0) != ablated || f.broken != "" {
+				t.Errorf("%s, ablated %t: %d of %d values are lost. %s", stage, ablated, len(lost), len(live), f.broken)
+			}
+		}
+	}
+}
+
 // takeLocks runs clients that take locks while a server dies and is then removed, and a new one joins. The dead server owns none of the locks' keys.
 // takeLocks returns the first violation; empty: there is none.
 func takeLocks(t *testing.T, c scenario, seed uint64) string {

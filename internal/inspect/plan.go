@@ -21,6 +21,7 @@ import (
 	"ringside/internal/cli"
 	"ringside/internal/top"
 	"ringside/proxy/admin"
+	"ringside/proxy/live"
 	"ringside/proxy/table"
 )
 
@@ -31,6 +32,7 @@ type plan struct {
 	Keys      *table.KeyMoves `json:"keys,omitempty"`      // nil: no --keys
 	Instances []planInstance  `json:"instances,omitempty"` // instances that serve a pool; nil: none is known, or --from
 	Changes   []string        `json:"changes"`             // what a reload would print
+	Resizes   []live.Resize   `json:"resizes,omitempty"`   // changes of servers of the running instance that have not ended
 
 	next  *table.Table
 	asked bool // a running instance was asked for the instances
@@ -197,11 +199,14 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, admin.Conf
 	return f, running, nil
 }
 
-// compare asks which instances serve the pools of the running configuration f, and compares their
-// configurations with the new one.
+// compare asks which changes of servers have not ended, which instances serve the pools of the running configuration f,
+// and compares their configurations with the new one.
 func (is *plan) compare(cmd *cobra.Command, to *cli.Admin, f *config.File) {
 	if c, err := to.Client(); err == nil {
 		defer c.Close()
+		if _, all, err := c.ServersAndHealth(cmd.Context()); err == nil && all != nil { // an instance that stops does not answer
+			is.Resizes = all.Resizes
+		}
 		is.Instances, is.asked = is.instances(cmd, c, f), true
 	}
 }
@@ -287,13 +292,19 @@ func percent(share float64) string { return strconv.FormatFloat(share*100, 'f', 
 
 func (is *plan) print(to io.Writer, path string) error {
 	out := bufio.NewWriter(to)
-	if len(is.Changes) == 0 {
+	switch {
+	case len(is.Changes) == 0 && len(is.Resizes) > 0:
+		fmt.Fprintf(out, "%s is loaded already. A change of servers has not ended:\n", path)
+	case len(is.Changes) == 0:
 		fmt.Fprintf(out, "%s changes nothing\n", path)
-	} else {
+	default:
 		fmt.Fprintf(out, "%s changes:\n", path)
 	}
 	for _, c := range is.Changes {
 		fmt.Fprintf(out, "  %s\n", c)
+	}
+	for i := range is.Resizes {
+		fmt.Fprintf(out, "%s\n", live.Clean(is.Resizes[i].Sentence()))
 	}
 	for _, p := range is.Pools {
 		p.print(out)

@@ -31,7 +31,7 @@ type Set struct {
 	Begun      bool // if set, a pause is short although it was not announced
 	Recall     bool // if set, an announcement is not taken back
 	Retreat    bool // if set, a change to a server that is out is not reversed for a further list
-	Returns    bool // if set, the next list is put in force without a move although a server in use has just begun to answer
+	Returns    bool // if set, the other servers of a list are given up although one of them has just begun to answer
 	Names      bool // if set, a server that joins shares the entry of the server whose name it will have
 	Force      bool // if set, an instance uses its own list although its peers use another one
 	Substitute bool // if set, a key whose server is out is served by its substitute server although another instance may use another one

@@ -69,10 +69,10 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	return s, began, why, server
 }
 
-// awaits reports whether a change of the server list is due, and no key has begun to move.
+// awaits reports whether a change of the server list is due, and no key has begun to move, or whether one is to be reversed.
 func (k *Keeper) awaits() bool {
 	s := &k.resize.Status
-	return s.N != 0 && (s.TakenBack() || s.Announced || s.Stage() == resize.Stable && s.List != s.Required())
+	return s.N != 0 && (s.TakenBack() || s.Retreats || s.Announced || s.Stage() == resize.Stable && s.List != s.Required())
 }
 
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
@@ -200,7 +200,7 @@ func (k *Keeper) advanceResize(now int64) {
 	k.resize.Retreats = k.resize.Replaced() && !k.off.Retreat && k.newIsOut()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
-	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now) && !k.recovers(now)
+	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now) && !k.recovers(inUse, now)
 	if r := &k.resize; r.Own && stuck && now >= k.wishUntil && r.Overdue(now, k.pace()) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
 		k.skips = true
@@ -297,14 +297,14 @@ const cutOffAll = "no server in use answers, and other instances may have anothe
 // cost their values.
 const deadTime = int64(time.Minute)
 
-// returnTime is how long the next list is not put in force without a move after a server in use has begun to answer: others may follow,
-// and then their values can move.
+// returnTime is how long the servers of a list are not given up after one of them has begun to answer: others may follow, and then their
+// values can move.
 const returnTime = int64(20 * time.Second)
 
-// recovers reports whether a server in use has begun to answer in the last returnTime.
-func (k *Keeper) recovers(now int64) bool {
+// recovers reports whether one of the servers for which in returns true has begun to answer in the last returnTime.
+func (k *Keeper) recovers(in func(m *Server) bool, now int64) bool {
 	for i := range k.members {
-		if s := &k.servers[i]; inUse(&k.members[i]) && !k.off.Returns && s.good > 0 && s.goodSince > now-returnTime {
+		if s := &k.servers[i]; in(&k.members[i]) && !k.off.Returns && s.good > 0 && s.goodSince > now-returnTime {
 			return true
 		}
 	}
@@ -316,13 +316,14 @@ func (k *Keeper) isDead(i int, now int64) bool {
 	return k.servers[i].suspect && k.servers[i].suspectSince <= now-deadTime
 }
 
-// mostlyHang reports whether most servers for which in returns true are silent, but some of them not for deadTime yet.
+// mostlyHang reports whether most servers for which in returns true are silent, and may still answer: they are silent for less than deadTime, or
+// another one has begun to answer.
 func (k *Keeper) mostlyHang(in func(m *Server) bool, now int64) bool {
-	hang, all := 0, 0
+	hang, all, recovers := 0, 0, k.recovers(in, now)
 	for i := range k.members {
 		if in(&k.members[i]) {
 			all++
-			if s := &k.servers[i]; s.suspect && s.refused.since == 0 && !k.isDead(i, now) {
+			if s := &k.servers[i]; s.suspect && s.refused.since == 0 && (recovers || !k.isDead(i, now)) {
 				hang++
 			}
 		}

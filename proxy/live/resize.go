@@ -252,6 +252,9 @@ func (is *Resize) follows(p *table.Pool, s *stats.ResizeSnapshot) string {
 	if s.Announced {
 		return " This configuration has other servers" + further.changes() + ": if all instances have it, nothing moves before the change to these."
 	}
+	if s.Retreats {
+		return " This configuration has other servers" + further.changes() + ": when all instances have it, the keys move back first, because a new server is out, and a further change follows."
+	}
 	return " This configuration has other servers" + further.changes() + ": a further change follows when this one has ended, and all instances have it."
 }
 
@@ -335,25 +338,19 @@ func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools i
 	}
 }
 
-// show adds the change to the health of its pool, if it is a problem.
+// show adds the change to the health of its pool, if it is a problem. The text of the change, which all views show below it, has the remedy.
 func (is *Resize) show(h *Health) {
 	switch is.Level {
 	case Bad:
-		*h = Health{Bad, "This instance does not serve the pool", is.Remedy + ". " + is.Why + ": reads miss, and writes fail."}
+		*h = Health{Bad, "This instance does not serve the pool", is.Why + ": reads miss, and writes fail."}
 	case Warn:
-		if is.Step == differing {
-			h.warn(is.Text)
-			return
-		}
-		text := "The change of servers must wait: " + is.Why + "."
-		if is.Remedy != "" {
-			text += " " + is.Remedy + "."
-		}
-		if h.Level == Good {
-			*h = Health{Warn, "The change of servers must wait", strings.TrimPrefix(text, "The change of servers must wait: ") + " " + h.Title + ". " + h.Text}
-			h.Text = strings.ToUpper(h.Text[:1]) + h.Text[1:]
-		} else {
-			h.warn(text)
+		switch {
+		case is.Step == differing:
+			h.warn("This instance uses other servers than its peers, so reads can be old.")
+		case h.Level == Good:
+			*h = Health{Warn, "The change of servers must wait", strings.ToUpper(is.Why[:1]) + is.Why[1:] + ". " + h.Title + ". " + h.Text}
+		default:
+			h.warn("The change of servers must wait: " + is.Why + ".")
 		}
 	}
 }

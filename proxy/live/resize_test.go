@@ -91,6 +91,8 @@ func TestResizeSentences(t *testing.T) {
 			"good: Keys are about to move (new: d; removed: c). Writes of these keys wait until all instances know it. This configuration reverses that: the keys move back when all instances have it."},
 		{"moves, and a third list waits", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: third}, Work: work},
 			"good: Keys move to other servers (new: d; removed: c). 41,200 keys moved so far, 4,990/s; 9,980 left on b, about 2 s (2 of 3 servers). Instance web-2/17 does it. This configuration has other servers (new: e; removed: b): a further change follows when this one has ended, and all instances have it. a is out: keys that did not move from there before are lost."},
+		{"moves, a third list waits, and a new server is out", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: third, Retreats: true}, Work: stats.ResizeWork{Why: "server d, to which keys move, is out"}},
+			"good: Keys move to other servers (new: d; removed: c). This configuration has other servers (new: e; removed: b): when all instances have it, the keys move back first, because a new server is out, and a further change follows. a is out: keys that did not move from there before are lost."},
 		{"moves back, and a third list waits", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Move), Lists: third}, Work: workBack},
 			"good: Keys move back (new: c; removed: d). 41,200 keys moved so far, 4,990/s; 9,980 left on d, about 2 s (2 of 3 servers). Instance web-2/17 does it. This configuration has other servers (new: d and e; removed: b and c): a further change follows when this one has ended, and all instances have it. a and d are out: keys that did not move from there before are lost."},
 		{"pauses before keys move back", stats.ResizeSnapshot{Status: resize.Status{State: back(resize.Pause), Lists: taken, Turns: true}},
@@ -173,12 +175,12 @@ func TestResizeHealth(t *testing.T) {
 		want  Health
 	}{
 		{"can't begin", resize.State{N: 12, List: 1}, dead, Up, Health{Warn, "The change of servers must wait",
-			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
+			"The new server d refuses connections. 3 servers are ready. No client is connected."}},
 		{"can't begin in fail_fast", resize.State{N: 12, List: 1}, live, Up, Health{Warn, "The change of servers must wait",
-			"The new server d refuses connections. Start memcached there, or take the change back. 3 servers are ready. No client is connected."}},
+			"The new server d refuses connections. 3 servers are ready. No client is connected."}},
 		{"can't begin, and an old server is away", resize.State{N: 12, List: 1}, dead, Down, Health{Bad, "a refuses connections",
 			"Start memcached there: Ringside does the rest. Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers or others take over. " +
-				"The change of servers must wait: the new server d refuses connections. Start memcached there, or take the change back."}},
+				"The change of servers must wait: the new server d refuses connections."}},
 		{"has just started", resize.State{}, dead, Up, Health{Bad, "It is not known yet which server list is in force",
 			"Until most servers have answered, this instance serves no keys of the pool."}},
 		{"moves", resize.State{N: 14, List: 1, Next: 2}, dead, Up, Health{Bad, "d is out",

@@ -90,6 +90,7 @@ type walk struct {
 	over    bool
 
 	progress stats.ResizeWork // of this instance, or of the one that does the work; without Left
+	earlier  stats.ResizeWork // of the walk that this one continues after a reload
 	began    int64            // when this instance began the work
 	listedAt int64            // when the present listing began
 	loggedAt int64            // when it logged the progress last
@@ -101,8 +102,12 @@ type walk struct {
 // change is not due any more.
 func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]uint32, due bool) {
 	k := e.walks[w.Pool]
+	var before stats.ResizeWork // of this instance, before a reload that does not end the change
 	due = due && bp != nil && bp.Next != nil && bp.View.Resize().N == change[0]
 	if k != nil && (!due || k.change != change || k.bp != bp || k.w != w) {
+		if k.ours && k.change == change {
+			before = k.progress
+		}
 		k.end()
 		k = nil
 	}
@@ -111,7 +116,7 @@ func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]ui
 	}
 	if k == nil {
 		is := bp.View.Resize()
-		k = &walk{e: e, w: w, bp: bp, change: change, is: is}
+		k = &walk{e: e, w: w, bp: bp, change: change, is: is, earlier: before}
 		k.from, k.to = bp.Ends(is)
 		k.rest = k.servers()
 		if e.walks == nil {
@@ -369,7 +374,8 @@ func (k *walk) take(key []byte) bool {
 	return true
 }
 
-// isOut reports whether a server to which keys move has been out for walkOut. next is its index in k.to.
+// isOut reports whether a server to which keys move has been out for walkOut. next is its index in k.to. If the configuration requires the
+// list that keys leave, isOut returns false: their values stay when the change is reversed.
 func (k *walk) isOut(next int) bool {
 	if k.bp.View.Phase(k.to.InView(next)) != health.Out {
 		delete(k.out, next)
@@ -381,7 +387,7 @@ func (k *walk) isOut(next int) bool {
 	if k.out[next] == 0 {
 		k.out[next] = k.e.Now
 	}
-	return k.e.Now >= k.out[next]+walkOut
+	return k.e.Now >= k.out[next]+walkOut && !k.bp.View.Resize().TakenBack()
 }
 
 // route returns a route of the pool, for the timeouts of requests.
@@ -572,8 +578,8 @@ func (k walkClaim) Answered(id int, r *upstream.Result) {
 // begin begins the progress of the work of this instance, and logs it.
 func (k *walk) begin() {
 	now := k.e.Now
-	k.progress = stats.ResizeWork{Of: len(k.rest)}
-	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, 0
+	k.progress = stats.ResizeWork{Of: len(k.rest), Done: k.earlier.Done, Rejected: k.earlier.Rejected}
+	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, k.earlier.Done
 	if k.is.Stage() == resize.Move {
 		what := "keys begin to move to other servers"
 		if k.is.Reversed() {

@@ -33,6 +33,8 @@ func (s *ResizeSnapshot) Waiting() string {
 	switch {
 	case !s.Due() || s.Serves() == resize.Nothing:
 		return ""
+	case s.Retreats: // the work does not have to end
+		return s.Waits
 	}
 	return cmp.Or(s.Waits, s.Work.Why)
 }

@@ -172,18 +172,26 @@ func (p *Pool) Prints() (mine, wish uint32) {
 }
 
 // Resizes says, for each pool that old also has with other servers or another placement, what happens to
-// its keys with one copy if t replaces old.
+// its keys with one copy if t replaces old. If the pool has the same ones and is changing to them, Resizes says so.
 func (t *Table) Resizes(old *Table) (list []string) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
+		also := ""
+		if was != nil && was.Next != nil {
+			also = "; if keys of an earlier change move already, that change ends first"
+		}
 		switch {
-		case was == nil || p.Unknown || was.Unknown || p.Required().Print() == was.Required().Print():
+		case was == nil || p.Unknown || was.Unknown:
+		case p.Required().Print() == was.Required().Print():
+			if p.Resize != ResizePlain && was.Next != nil {
+				list = append(list, fmt.Sprintf("pool %s: the change of its servers has not ended; ringside server list shows its progress", p.Name))
+			}
 		case p.Resize != ResizePlain && was.Next != nil && p.Required().Print() == was.List().Print():
 			list = append(list, fmt.Sprintf("pool %s: the change of its servers is taken back; keys that have moved already move back when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain && p.Resize == ResizeWarm:
-			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration", p.Name))
+			list = append(list, fmt.Sprintf("pool %s: keys move with their values when all instances have this configuration%s", p.Name, also))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:
-			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed", p.Name))
+			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed%s", p.Name, also))
 		default:
 			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: warm} prevents that)", p.Name))
 		}

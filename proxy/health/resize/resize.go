@@ -256,6 +256,8 @@ type Status struct {
 	Drops   bool // no change to the list Wish can begin any more: the loops must replace it by the list Later
 	Late    bool // in Pause and Clear: the stage lasts unusually long, so a reload does not wait for its end
 	Turns   bool // in Pause: keys that move may have their values at either owner already
+
+	Retreats bool // in Move, the change is reversed when all proxies agree: see Replaced
 }
 
 // Lists are the hashes of the lists of a proxy, and how it changes from one to the other.
@@ -411,7 +413,6 @@ type Resize struct {
 	Number   Held  // the same for the number N: it is known for longer than the state if a pause was announced
 	Announce bool  // the next pause is announced: all proxies know announcements, as far as this one knows
 	Recalls  bool  // the announcement of a pause is taken back when all proxies agree: see Recalled
-	Retreats bool  // in Move, the change is reversed when all proxies agree: see Replaced
 	wished   int64 // when the wish was set
 	swept    [2]uint32
 	sweeps   bool
