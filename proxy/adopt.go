@@ -155,7 +155,10 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 	}
 	if g := bp.Pool.Failover.Gutter; g != nil {
 		bp.GutterServers = bound[g].Servers
-		bp.Gutter = ring.Distinct(g.Place.Ring)
+		bp.Gutter, bp.GutterAt = ring.Distinct(g.Place.Ring), len(bp.Servers)+len(bp.Joining)
+		if next := bp.Next; next != nil { // a reload has set mode gutter while keys move
+			next.GutterServers, next.Gutter, next.GutterAt = bp.GutterServers, bp.Gutter, bp.GutterAt
+		}
 	}
 	for i := range w.Servers {
 		srv := bp.Server(i)

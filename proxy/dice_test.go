@@ -3,15 +3,35 @@ package proxy_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"testing"
 )
 
-// seeds returns how many random runs a test plays. A short run plays only the first of them.
-func seeds() uint64 {
+// seeds returns the seeds of the random runs of a test: those below RINGSIDE_SEEDS or only RINGSIDE_SEED if it is set, as in
+// package fleet. A short run plays only the first few.
+func seeds(t *testing.T) (list []uint64) {
+	from, to := uint64(0), uint64(200)
 	if testing.Short() {
-		return 5
+		to = 5
 	}
-	return 200
+	for _, name := range []string{"RINGSIDE_SEEDS", "RINGSIDE_SEED"} {
+		text := os.Getenv(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatalf("%s is %q: it must be a number", name, text)
+		}
+		if from, to = 0, n; name == "RINGSIDE_SEED" {
+			from, to = n, n+1
+		}
+	}
+	for seed := from; seed < to; seed++ {
+		list = append(list, seed)
+	}
+	return list
 }
 
 // dice decide what happens next, from a seed or from the bytes of a fuzzer. When they are used up they always return 0.

@@ -24,7 +24,7 @@ import (
 
 // TestSizes plays the same rounds each time. FuzzSizes searches for others.
 func TestSizes(t *testing.T) {
-	for seed := range seeds() {
+	for _, seed := range seeds(t) {
 		playSizes(t, &dice{rng: rand.New(rand.NewPCG(seed, 5)), left: 1000}, fmt.Sprintf("seed %d", seed))
 	}
 }

@@ -63,6 +63,7 @@ type scenario struct {
 	copies  replicate.Policy // replication policy of each key
 
 	bare      bool   // routes have no features, and engines are checked: see pipelines_test.go
+	resizes   bool   // reloads that switch features also change the servers, one change after the other
 	steady    bool   // there are no reloads while replies are counted
 	narrow    bool   // one server, few keys and small values, so that clients notice late requests
 	decisions []byte // what a fuzzer decides

@@ -13,7 +13,8 @@ package fleet
 //	            fill_from and warm_from
 //	faults      replyFaults, and a client that disconnects with requests in flight; on a slow path
 //	            a reply arrives after the deadline
-//	moments     momentsOf: reloads arrive in each phase of a server, and in each stage of a change of servers
+//	moments     momentsOf: reloads arrive in each phase of a server; with scenario.resizes also in each stage of a change of
+//	            servers
 
 import (
 	"bytes"
@@ -32,6 +33,7 @@ import (
 	"time"
 
 	"ringside/proxy/health"
+	"ringside/proxy/health/resize"
 	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/proxy/tags/stamp"
@@ -47,15 +49,32 @@ func TestReplies(t *testing.T) {
 	if os.Getenv("RINGSIDE_SEEDS") == "" {
 		to = min(to, from+7) // each has up to 18 clients and simulates 20 s, or a minute in a full run
 	}
+	var lock sync.Mutex
+	moments := map[string]int{}
+	t.Cleanup(func() {
+		for _, stage := range []resize.Stage{resize.Pause, resize.Move, resize.Settle, resize.Cool} {
+			if from+1 < to && !testing.Short() && !t.Failed() && moments[momentOf(stage)] == 0 {
+				t.Errorf("no reload begins in stage %d of a change of servers", stage)
+			}
+		}
+	})
 	for seed := from; seed < to; seed++ {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			c := scenario{name: "replies", sidecars: 2, engines: 1 + int(seed%2), apps: -1, servers: 3, gutter: 2, callers: 9, faults: replyFaults}
-			if f := playReplies(c, seed, false); f.broken != "" {
+			if seed%2 == 1 { // long enough for several changes of the servers
+				c.resizes, c.engines, c.callers, c.apart, c.brief = true, 1+int(seed/2%2), 3, 15*second, true
+			}
+			f := playReplies(c, seed, false)
+			if f.broken != "" {
 				f = playReplies(c, seed, true)
 				t.Fatalf("%s\nseed %d: %s", f.lastLines(), seed, f.broken)
-			} else {
-				t.Logf("%d commands, %d of them failed, %d reloads, %d flushes; %v", f.asked, f.errors, f.edition, f.flushes, f.moments)
+			}
+			t.Logf("%d commands, %d of them failed, %d reloads, %d flushes; %v", f.asked, f.errors, f.edition, f.flushes, f.moments)
+			lock.Lock()
+			defer lock.Unlock()
+			for m, n := range f.moments {
+				moments[m] += n
 			}
 		})
 	}
@@ -87,6 +106,10 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 		until = f.now + 200*milli
 	case f.bare:
 		until = f.now + 4*second
+	case f.resizes && (os.Getenv("RINGSIDE_FULL") != "" || os.Getenv("RINGSIDE_SEEDS") != ""):
+		until = f.now + 60*second
+	case f.resizes && !testing.Short():
+		until = f.now + 40*second
 	case os.Getenv("RINGSIDE_FULL") != "":
 		until = f.now + 60*second
 	case testing.Short():
@@ -136,7 +159,12 @@ func playReplies(c scenario, seed uint64, traced bool) (f *fleet) {
 
 // pause returns the maximum time until the next reload. A change of servers takes longer than the usual pause.
 func (f *fleet) pause() int64 {
-	if !f.bare && f.one(6) {
+	switch {
+	case f.resizes && f.isStable():
+		return 12 * second
+	case f.resizes:
+		return 2 * second
+	case !f.bare && f.one(6):
 		return 4 * second
 	}
 	return 700 * milli
@@ -160,13 +188,15 @@ func (f *fleet) momentsOf() {
 		}
 		sum := s.snapshot()
 		for _, p := range sum.Resizes {
-			f.moments[fmt.Sprint("stage ", p.Stage())]++
+			f.moments[momentOf(p.Stage())]++
 		}
 		if len(sum.Lacks) > 0 {
 			f.moments["replicas are missing"]++
 		}
 	}
 }
+
+func momentOf(stage resize.Stage) string { return fmt.Sprint("stage ", stage) }
 
 // features are the settings that a reload has given to routes, pools and listeners.
 type features struct {
@@ -263,7 +293,39 @@ func (f *fleet) drawFeatures() *features {
 		d.routes = append(d.routes, r)
 	}
 	f.drawServers(d)
+	if f.resizes {
+		f.drawResize(d)
+	}
 	return d
+}
+
+// drawResize changes d so that the servers change step by step: another list when the last change has ended, now and
+// then a list in the middle of a change, and now and then replicas or a gutter, with which keys do not move.
+func (f *fleet) drawResize(d *features) {
+	d.mode, d.strict, d.resize, d.usual, d.renamed, d.fills, d.pools[0].denyFlush = table.Rehash, f.seed/2%2 == 0, table.ResizeWarm, true, false, false, false
+	if last := f.features; last == nil {
+		d.reweighed, d.pools[0].gone = false, -1
+	} else {
+		d.reweighed, d.pools[0].gone = last.reweighed, last.pools[0].gone
+		d.rejoin, d.slowly = last.rejoin, last.slowly
+		switch {
+		case f.isStable() && f.one(3) || f.one(20):
+			d.reweighed = !d.reweighed
+		case f.isStable() || f.one(20):
+			if d.pools[0].gone = -1; last.pools[0].gone < 0 {
+				d.pools[0].gone = f.rand.IntN(3)
+			}
+		}
+	}
+	if f.one(20) {
+		d.mode = table.Gutter
+	}
+	copies := f.one(20)
+	for i := range d.routes {
+		r := &d.routes[i]
+		r.copies = r.copies && copies
+		r.also, r.fastest = r.also && copies, r.fastest && copies
+	}
 }
 
 // drawServers draws the settings of the servers, and what happens when these change.

@@ -381,3 +381,29 @@ func TestResizeWaitsForInstance(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeGutter gives a pool mode gutter while its keys move, and then ejects a server. Keys that move must find the
+// gutter by both lists.
+func TestResizeGutter(t *testing.T) {
+	for _, dead := range []int{0, 1, 2} {
+		f := newFleet(scenario{sidecars: 2, apps: 1, servers: 3, gutter: 1, mode: table.Rehash, resize: table.ResizeWarm, rate: 1, remember: true}, 1, false)
+		f.quiet = true
+		f.settle("at the start", 30*second)
+		f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+		f.reload(reweigh)
+		f.until(t, "keys do not move", func() bool { return f.stages()[0].Stage() == resize.Move })
+		f.mode, f.resize = table.Gutter, table.ResizePlain
+		f.reload(func(*layout) {})
+		f.run(f.now + second)
+		f.nodes[dead].die()
+		f.until(t, "the server is not ejected", func() bool { return f.phase(dead) == health.Out })
+		for range 5 {
+			f.each(0, func(a *app, k *fkey) *op { return a.store(k, "set") })
+			f.reads(1)
+			f.run(f.now + 4*second)
+		}
+		if f.broken != "" {
+			t.Errorf("s%d is dead: %s", dead, f.broken)
+		}
+	}
+}

@@ -17,7 +17,7 @@ import (
 // its hash, and owner the index of the server that owns it.
 func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	var p health.Path
-	if bp.pass(&p, owner) {
+	if bp.pass(&p, bp.InView(owner)) {
 		return p.Route()
 	}
 	switch {
@@ -25,7 +25,7 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	case bp.Pool.Failover.Mode == table.Gutter:
 		part, h, _ = bp.Pool.Failover.Gutter.Place.Locate(part)
 		for n := 0; ; n++ {
-			if i := bp.Gutter.At(part, h, n); i < 0 || bp.pass(&p, bp.gutterIndex(i)) {
+			if i := bp.Gutter.At(part, h, n); i < 0 || bp.pass(&p, bp.GutterAt+i) {
 				break
 			}
 		}
@@ -33,7 +33,7 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 		bp.findRebuilt(&p, part, h, owner)
 	default:
 		for n := 1; ; n++ {
-			if i := bp.Walk.At(part, h, n); i < 0 || i != owner && bp.pass(&p, i) {
+			if i := bp.Walk.At(part, h, n); i < 0 || i != owner && bp.pass(&p, bp.InView(i)) {
 				break
 			}
 		}
@@ -41,10 +41,9 @@ func (bp *BoundPool) Find(part []byte, h uint64, owner int) health.Route {
 	return p.Route()
 }
 
-// pass adds server i to the servers that decide where a key is sent. It reports whether the
-// decision is complete.
+// pass adds the server with the index i in View to the servers that decide where a key is sent. It reports whether
+// the decision is complete.
 func (bp *BoundPool) pass(p *health.Path, i int) (done bool) {
-	i = bp.InView(i)
 	return p.Add(i, bp.View.N(i), bp.View.Renamed(i))
 }
 
@@ -66,14 +65,14 @@ func (bp *BoundPool) findRebuilt(p *health.Path, part []byte, h uint64, owner in
 	for i := range out {
 		if phase := bp.View.Phase(bp.InView(i)); i != owner && phase != health.In {
 			out[i] = true
-			if bp.pass(p, i) {
+			if bp.pass(p, bp.InView(i)) {
 				return
 			}
 		}
 	}
 	if r, err := bp.Pool.Without(out); err == nil {
 		if i := r.At(part, h, 0); i >= 0 {
-			bp.pass(p, i)
+			bp.pass(p, bp.InView(i))
 		}
 	}
 }

@@ -144,7 +144,7 @@ type BoundPool struct {
 
 	Source *BoundPool // the pool from which this one fills, which only has Pool and Servers; nil: none
 
-	// The fields from View to Gutter are nil unless the pool moves keys between servers or
+	// The fields from View to GutterAt are not set unless the pool moves keys between servers or
 	// keeps replicas.
 	View          *health.View       // the decisions of the pool's keeper
 	GutterServers []*upstream.Server // the servers of the gutter
@@ -153,6 +153,7 @@ type BoundPool struct {
 	Indexes       []int              // set in Next, in mode ResizeWarm: the indexes of Servers in View; nil: they are the same
 	Walk          ring.Ring          // the pool's ring, each server once
 	Gutter        ring.Ring          // the gutter's ring, each server once
+	GutterAt      int                // the index in View of the first server of the gutter
 }
 
 // Server returns the server with the index i in View. Indexes after the pool's own servers are those of the servers
@@ -164,12 +165,9 @@ func (bp *BoundPool) Server(i int) *upstream.Server {
 	case i < n+len(bp.Joining):
 		return bp.Joining[i-n]
 	default:
-		return bp.GutterServers[i-bp.gutterIndex(0)]
+		return bp.GutterServers[i-bp.GutterAt]
 	}
 }
-
-// gutterIndex returns the index in View of the server i of the gutter.
-func (bp *BoundPool) gutterIndex(i int) int { return len(bp.Servers) + len(bp.Joining) + i }
 
 // Learned returns, by route label, what routes have counted and learned so far.
 type Learned interface {
@@ -379,7 +377,7 @@ func (l *Listener) EachInUse(f func(srv *upstream.Server, p *table.Pool, refusal
 			continue
 		}
 		for i, srv := range p.GutterServers {
-			if _, done := used[srv]; !done && p.View.Phase(p.gutterIndex(i)) != health.Out {
+			if _, done := used[srv]; !done && p.View.Phase(p.GutterAt+i) != health.Out {
 				used[srv] = true
 				f(srv, p.Pool.Failover.Gutter, "")
 			}

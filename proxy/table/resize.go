@@ -137,15 +137,16 @@ func (l *List) Print() uint32 {
 	return 1 + uint32(h.Sum64()%(1<<30-1))
 }
 
-// Successor returns the pool that p becomes when its list Next is in force. Next must not be nil.
+// Successor returns p as it is by its list Next, which must not be nil. Keys that move are served by both. The list
+// Later has no influence, even if it will follow at once.
 func (p *Pool) Successor() *Pool {
 	next := *p
 	next.use(p.Next)
-	return next.follow()
+	return &next
 }
 
-// follow makes the list Later of p its list Next, and returns p.
-func (p *Pool) follow() *Pool {
+// follow makes the list Later of p its list Next.
+func (p *Pool) follow() {
 	p.Resize, p.Next, p.Later = p.ResizeLater, p.Later, nil
 	switch {
 	case p.Next == nil:
@@ -155,7 +156,6 @@ func (p *Pool) follow() *Pool {
 	case p.Next.Print() == p.List().Print():
 		p.Next = nil
 	}
-	return p
 }
 
 // Prints returns the hashes of the list that p uses, and of the list to which it changes. Both
@@ -250,7 +250,8 @@ func (t *Table) Advance(state func(*Pool) (due, drops bool)) *Table {
 	return t.change(func(p, is *Pool) bool {
 		switch due, drops := state(p); {
 		case p.Next != nil && due:
-			*is = *p.Successor()
+			is.use(p.Next)
+			is.follow()
 		case p.Later != nil && drops:
 			is.follow()
 		default:
