@@ -5,11 +5,13 @@ package proxy_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"ringside/internal/memnode"
 	"ringside/proxy/client"
 	"ringside/proxy/conversation"
 	"ringside/proxy/link"
@@ -206,4 +208,152 @@ func TestMixedLoadBound(t *testing.T) {
 		b.senders, b.loads = append(b.senders, c), append(b.loads, load{text: set})
 	}
 	b.check(20, 64)
+}
+
+// replying is a server with several connections. It sends a limited number of bytes in each step, the same on all of its connections
+// that wait for replies.
+type replying struct {
+	*conversation.Harness
+	node  *memnode.Node
+	lines map[*conversation.Endpoint]*sizedLine
+	sent  map[*conversation.Endpoint]int // bytes that were sent on each connection
+}
+
+// step sends about n bytes.
+func (v *replying) step(n int) {
+	const piece = 32 << 10
+	for busy := true; busy && n > 0; {
+		busy = false
+		for _, name := range slices.Sorted(maps.Keys(v.Endpoints)) {
+			a := v.Endpoints[name]
+			if name[0] != 's' || a.Link == nil || a.Paused {
+				continue
+			}
+			l := v.lines[a]
+			if l == nil {
+				l = &sizedLine{Line: v.node.Line()}
+				v.lines[a] = l
+			}
+			for n := wholeRequest(a.Got.Bytes()); n > 0 && len(l.owed) == 0; n = wholeRequest(a.Got.Bytes()) {
+				l.owed = append(l.owed[:0], l.Do(a.Got.Next(n))...)
+			}
+			if m := min(len(l.owed), piece); m > 0 {
+				b := l.owed[:m]
+				l.owed = l.owed[m:]
+				n, v.sent[a], busy = n-m, v.sent[a]+m, true
+				v.Wakeup(func() { v.Engine.Bytes(a.Link, b) })
+			}
+		}
+	}
+}
+
+// TestLargeRepliesBound lets clients pipeline reads of values of 1 MB. They read slowly or not at all, and new ones come. Beside them,
+// other clients read small values, one at a time. On the connection to the server, at most the replies come before a small one that a client
+// may have in flight, and none of a large value when the size of values has been known for a while. All buffers stay within
+// limits.memory, and clients that read are not closed.
+func TestLargeRepliesBound(t *testing.T) {
+	const size, memory = 1_000_000, 64 << 20
+	frame := conversation.New(t).Frame("get #1 k=big1", false)
+	texts := []string{"get big1\r\n", "mg big1 v\r\n", "get big1 other1 big1\r\n", string(frame), "get g:big1\r\n", "gets big1\r\n", "mg g:big1 v t\r\n"}
+	s := conversation.New(t)
+	s.Quiet, s.ShowOpaques = true, true
+	s.Pool([]string{"main", "servers=s1"})
+	s.Line("route g: main guard=wait:1s")
+	s.Line("route - main")
+	s.Table.Limits.Memory = memory
+	s.Begin()
+	node, err := memnode.New(memnode.Options{MaxItem: 4 << 20, Now: func() time.Time { return time.Unix(conversation.Wall(s.Now), 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := node.Line()
+	for _, key := range []string{"big1", "g:big1"} {
+		fill.Do([]byte(fmt.Sprintf("set %s 0 0 %d\r\n%s\r\n", key, size, strings.Repeat("v", size))))
+	}
+	fill.Do([]byte("set small1 0 0 5\r\nsmall\r\nset g:small1 0 0 5\r\nsmall\r\n"))
+	v := &replying{Harness: s, node: node, lines: map[*conversation.Endpoint]*sizedLine{}, sent: map[*conversation.Endpoint]int{}}
+	type honest struct {
+		*conversation.Endpoint
+		key    string
+		before map[*conversation.Endpoint]int
+		on     *conversation.Endpoint
+		served int
+	}
+	var small []*honest
+	ask := func(h *honest) {
+		h.before, h.on = maps.Clone(v.sent), nil
+		s.Wakeup(func() { s.Engine.Bytes(h.Link, []byte("get "+h.key+"\r\n")) })
+		for name, a := range s.Endpoints {
+			if name[0] == 's' && a.Link != nil && bytes.Contains(a.Got.Bytes(), []byte(h.key)) {
+				h.on = a
+			}
+		}
+	}
+	for i := range 6 {
+		small = append(small, &honest{Endpoint: s.Endpoint(fmt.Sprintf("csmall%d", i)), key: []string{"small1", "g:small1"}[i%2]})
+		ask(small[i])
+	}
+	v.step(1 << 20)
+	var large []*conversation.Endpoint
+	read := map[*conversation.Endpoint]int{}
+	add := func() {
+		i := len(large)
+		c := s.Endpoint(fmt.Sprintf("c%d", i))
+		large = append(large, c)
+		s.Wakeup(func() { s.Engine.Bytes(c.Link, []byte(strings.Repeat(texts[i%len(texts)], 50))) })
+	}
+	add()
+	longest, later, held := 0, 0, int64(0)
+	for step := range 1000 {
+		s.Now += int64(time.Millisecond)
+		s.Wakeup(func() {})
+		if step > 200 && step%20 == 0 {
+			add()
+		}
+		for i, c := range large {
+			c.Full = true
+			if i%3 > 0 && (step+i)%8 == 0 && c.State == "" && c.Link != nil { // it reads
+				c.Full = false
+				s.Wakeup(func() { s.Send(c) })
+			}
+			read[c] += c.Got.Len()
+			c.Got.Reset()
+		}
+		v.step(512 << 10)
+		held = max(held, s.Engine.Buffers.Held)
+		for _, h := range small {
+			got := h.Got.String()
+			if !strings.HasSuffix(got, "END\r\n") && !strings.Contains(got, "ERROR") && h.State == "" {
+				continue
+			}
+			if want := fmt.Sprintf("VALUE %s 0 5\r\nsmall\r\nEND\r\n", h.key); got != want {
+				t.Fatalf("step %d: %s has got %q", step, h.Name, got)
+			}
+			if h.on != nil {
+				n := v.sent[h.on] - h.before[h.on]
+				if longest = max(longest, n); step > 200 {
+					later = max(later, n)
+				}
+			}
+			h.served++
+			h.Got.Reset()
+			ask(h)
+		}
+	}
+	for _, h := range small {
+		if h.served < 500 {
+			t.Errorf("%s has got %d replies in 1000 steps", h.Name, h.served)
+		}
+	}
+	if longest > s.Table.Limits.Output+size || later > link.BigSpan {
+		t.Errorf("%d bytes of others came before a small value, and later %d", longest, later)
+	}
+	if held > memory {
+		t.Errorf("%d bytes are in use", held)
+	}
+	for i, c := range large {
+		if i%3 > 0 && (c.State != "" || i < 20 && read[c] < size) {
+			t.Errorf("a client that reads is %q, and has got %d bytes", c.State, read[c])
+		}
+	}
 }

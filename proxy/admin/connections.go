@@ -25,25 +25,28 @@ import (
 // fewer connections. If it can close none, it becomes a spare. There are at most spareConnections
 // spares, and they serve only health probes. If there are too many, one is closed in the same way.
 // So one host cannot keep others away: not if it keeps connections open, connects very often,
-// sends half a request, or does not read a reply. It can delay its own probes, but a connection whose last bytes begin
-// a health probe is closed after all others. With TLS, those bytes are not known.
+// sends half a request, or does not read a reply. It can delay its own probes, but a connection with a
+// health probe is closed after all others. With TLS, Read sees only encrypted
+// bytes. During a handshake the request is not known, so the probes of a host that floods are not protected with TLS.
 type connections struct {
 	mu     sync.Mutex
 	open   map[*connection]bool
 	closed atomic.Uint64 // number of connections that were closed, or served only health probes, because there were too many
 }
 
-// connection is one connection. The fields after all are guarded by all.mu.
+// connection is one connection. The fields from handled on are guarded by all.mu.
 type connection struct {
 	net.Conn
-	all  *connections
-	host string // address of the client without its port; all clients of a unix socket have the same
+	all    *connections
+	host   string // address of the client without its port; all clients of a unix socket have the same
+	secret bool   // the connection uses TLS, so Read does not see its requests
 
 	handled bool      // a handler computes the reply to a request
 	blocked int       // number of reads of a body and writes in progress
 	since   time.Time // time at which the connection began to wait for its client
 	spare   bool      // true if the connection serves only health probes
-	probe   bool      // the client's last bytes begin a health probe
+	read    bool      // bytes of the client's present request were read
+	probe   bool      // the present request is a health probe
 }
 
 // Limits of the number of connections of the admin interface.
@@ -58,6 +61,9 @@ const (
 // maxWrite is the largest number of bytes that are written at once. A client that reads a long
 // reply slowly is not taken for one that does not read.
 const maxWrite = 64 << 10
+
+// readGrace is how long a spare is kept at least if nothing was read from it: the bytes of a health probe may have arrived.
+const readGrace = time.Millisecond
 
 // limitedListener accepts connections that are limited by all.
 type limitedListener struct {
@@ -81,7 +87,8 @@ func (c *connection) waits() bool { return !c.handled || c.blocked > 0 }
 func (c *connection) setHandled(handled bool) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	c.handled, c.since, c.probe = handled, time.Now(), c.probe && handled
+	c.handled, c.since = handled, time.Now()
+	c.read, c.probe = c.read && handled, c.probe && handled
 }
 
 // block is called with 1 before, and with -1 after a call that may block until the client sends or
@@ -93,11 +100,19 @@ func (c *connection) block(change int) {
 }
 
 func (c *connection) Read(b []byte) (n int, err error) {
-	n, err = c.Conn.Read(b)
+	if n, err = c.Conn.Read(b); !c.secret {
+		c.note(b[:n])
+	}
+	return n, err
+}
+
+// note records that the client has sent b.
+func (c *connection) note(b []byte) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	c.probe = n > 1 && beginsProbe(b[:n]) || n == 1 && c.probe // net/http reads a single byte while it waits for the end of a handler
-	return n, err
+	if !c.read && len(b) > 1 { // net/http reads a single byte while it waits for the end of a handler
+		c.read, c.probe = true, beginsProbe(b)
+	}
 }
 
 // beginsProbe reports whether b begins a request for /healthz or /readyz.
@@ -200,7 +215,15 @@ func (cs *connections) add(c *connection) {
 		if c.spare = true; len(cs.open) <= maxConnections+spareConnections {
 			return
 		}
-		if last = cs.victim(c); last == nil {
+		for last = cs.victim(c); last != nil && !last.read && time.Since(last.since) < readGrace; last = cs.victim(c) {
+			cs.mu.Unlock()
+			time.Sleep(readGrace)
+			cs.mu.Lock()
+			if len(cs.open) <= maxConnections+spareConnections {
+				return
+			}
+		}
+		if last == nil {
 			last = c
 		}
 	}
@@ -220,7 +243,7 @@ func (cs *connections) victim(c *connection) (last *connection) {
 		if o == c || o.spare != c.spare || !o.waits() || open[o.host] < open[c.host] {
 			continue
 		}
-		if last == nil || cmp.Or(cmp.Compare(open[last.host], open[o.host]), compareBools(o.probe, last.probe), o.since.Compare(last.since)) < 0 {
+		if last == nil || cmp.Or(cmp.Compare(open[last.host], open[o.host]), compareBools(o.probe, last.probe), compareBools(o.spare && !o.read, last.spare && !last.read), o.since.Compare(last.since)) < 0 {
 			last = o
 		}
 	}

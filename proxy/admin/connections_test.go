@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"ringside/internal/testenv"
 )
@@ -83,6 +84,50 @@ func TestProbeOfFloodingHost(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		} else if r.Body.Close(); r.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", path, r.Status)
+		}
+	}
+}
+
+// TestUnreadSpares checks which spare is closed for a new one. A connection of which nothing was read may be a health probe. So one
+// with another request is closed before it, and no other connection replaces it in the first moment.
+func TestUnreadSpares(t *testing.T) {
+	all := &connections{}
+	open := func() *connection {
+		near, far := net.Pipe()
+		t.Cleanup(func() { near.Close(); far.Close() })
+		c := &connection{Conn: near, all: all, host: "flood"}
+		all.changed(c, http.StateNew)
+		return c
+	}
+	for range maxConnections {
+		open().setHandled(true)
+	}
+	var spares []*connection
+	add := func() { spares = append(spares, open()) }
+	for range spareConnections {
+		add()
+	}
+	for _, c := range spares[spareConnections/2:] {
+		c.note([]byte("GET /metrics"))
+	}
+	for range spareConnections / 2 {
+		add()
+	}
+	for i, c := range spares {
+		if want := i < spareConnections/2 || i >= spareConnections; all.open[c] != want {
+			t.Errorf("spare %d is open: %t, want %t", i, all.open[c], want)
+		}
+	}
+	for range 3 * spareConnections {
+		before := map[*connection]time.Time{}
+		for c := range all.open {
+			before[c] = c.since
+		}
+		add()
+		for c, since := range before {
+			if !all.open[c] && time.Since(since) < readGrace {
+				t.Fatalf("a spare was closed after %v", time.Since(since))
+			}
 		}
 	}
 }

@@ -127,6 +127,7 @@ type secureListener struct {
 func (l secureListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if config := l.s.access.Load().TLS; config != nil && err == nil {
+		c.(*connection).secret = true
 		return tls.Server(c, config), nil
 	}
 	return c, err

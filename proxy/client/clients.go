@@ -44,7 +44,7 @@ type Clients struct {
 	Share      int    // keys that a client may have in flight however busy the loop is: see SetShare
 	HasTasks   bool   // a route has features whose commands often need tasks, so the first piece of a client's multi-key read is small
 	ReadyTasks int    // number of tasks that wait for their start: see task.Tasks.Runnable, which owns it
-	TaskAsks   int    // number of requests of tasks in flight; package task owns it
+	TaskAsks   int    // number of requests of tasks in flight, and of tasks that wait for room in the queue of a server; package task owns it
 	size       int    // the largest Session.size that was computed lately, if it is large: see Session.sized
 	few        int    // keys that a client may have in flight before its limit is computed: see SetShare
 	smallUntil int64  // until then, the first pieces of new clients are small: see smallPieces

@@ -38,7 +38,7 @@ import (
 // TaskKeys keys. That also holds for the first piece of a client if a route has features that
 // need tasks, and after another client's piece with many such keys. At most RoundTasks tasks start in
 // one wakeup because of a reply, or because they have waited (package task). A loop is also busy while
-// many tasks wait for their start or for a server: each counts as taskWork keys. A task that waits for
+// many tasks wait for their start, for room in a server's queue, or for a server: each counts as taskWork keys. A task that waits for
 // something else, such as another client's rebuild, counts only for its own client.
 const (
 	TurnKeys   = 1024

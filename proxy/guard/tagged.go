@@ -190,12 +190,13 @@ func (l *rule) judged(t *task.Task, r *upstream.Result) {
 		if !tg.via.Same(r.ConnEpoch) && !(second && l.oneProcess(t, tg.via, r.ConnEpoch)) {
 			tg.known = nil
 		}
-		switch s.Tags = tg.known.Judge(h); {
-		case second && !tg.known.HasAll(h):
+		if s.Tags = tg.known.Judge(h); second {
+			s.Tags = tg.known.JudgeAgain(h)
+		}
+		switch {
+		case second && s.Tags == stamp.Unknown:
 			l.again(t)
 			return
-		case second && s.Tags == stamp.Unknown: // the version in the header was assigned by another process of the server
-			s.Tags = stamp.Fallen
 		case s.Tags == stamp.Unknown && !s.HasLease():
 			l.askMore(t, r, h)
 			return
@@ -361,7 +362,7 @@ func (l *rule) stampNow(t *task.Task, _ *upstream.Result) {
 		if l.readBefore(tag) == 0 {
 			now, _ := tg.known.Of(tag)
 			bucket, _ := tg.buckets.Of(tag)
-			late = late || now == 0 || tg.c0 != 0 && (bucket == 0 || now >= tg.c0 && bucket >= tg.c0 && !l.g.Ablation.Order)
+			late = late || !l.g.Ablation.Order && stamp.Late(tg.c0, now, bucket)
 		}
 	}
 	switch {

@@ -579,9 +579,13 @@ func (d *epoll) takePosted() []func(e *proxy.Engine) {
 	return list
 }
 
-// runPosted runs the posted functions. It reports whether the loop must end.
+// runPosted runs the posted functions, some of which pass requests to the engine: the first ones of TLS clients. It reports whether
+// the loop must end.
 func (d *epoll) runPosted(list []func(e *proxy.Engine)) bool {
 	for _, f := range list {
+		if d.engine.Spent() {
+			d.nextRound()
+		}
 		f(d.engine)
 	}
 	d.mu.Lock()

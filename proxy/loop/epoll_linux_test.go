@@ -255,3 +255,40 @@ func TestLargeSetsOfManyClients(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestPostedRounds checks that functions that are posted do not run when the limit of a round is reached. Those at the end of the
+// handshakes of TLS clients pass requests to the engine.
+func TestPostedRounds(t *testing.T) {
+	run, d := epollOf(t, "127.0.0.1:1")
+	const clients = 40
+	for range clients {
+		c, err := net.Dial("tcp", run.Addrs()[0].String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+	}
+	testenv.Eventually(t, "all clients are accepted", func() bool {
+		n := make(chan int)
+		d.post(func(e *proxy.Engine) { n <- len(e.Sessions) })
+		return <-n == clients
+	})
+	spent, request := make(chan int), append([]byte("set k 0 0 1000000\r\n"), make([]byte, 2*client.RoundBytes/clients)...)
+	d.post(func(e *proxy.Engine) { // the functions that it posts run in the same wakeup
+		n, last := 0, 0
+		for s := range e.Sessions {
+			d.post(func(e *proxy.Engine) {
+				if e.Spent() {
+					n++
+				}
+				e.Bytes(&s.Link, request)
+				if last++; last == clients {
+					spent <- n
+				}
+			})
+		}
+	})
+	if n := <-spent; n > 0 {
+		t.Errorf("%d functions run although the round is over", n)
+	}
+}

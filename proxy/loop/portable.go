@@ -168,11 +168,13 @@ func (d *portable) runPosted() {
 	list := d.posted
 	d.posted = nil
 	d.posting.Unlock()
-	d.wakeup(func(e *proxy.Engine) {
-		for _, f := range list {
-			f(e)
+	some := func(e *proxy.Engine) {
+		for ; len(list) > 0 && !e.Spent(); list = list[1:] {
+			list[0](e)
 		}
-	})
+	}
+	for len(list) > 0 && d.wakeup(some) {
+	}
 }
 
 func (d *portable) effect(x link.Effect) {

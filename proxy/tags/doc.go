@@ -62,7 +62,8 @@
 //
 // The bucket is written first, and then the tag is deleted, on one connection. A set that names a
 // tag reads the tag first and then the bucket. In any other order, a rebuild that is older than the
-// invalidation could be stored with the tag's newer version.
+// invalidation could be stored with the tag's newer version. A model (stamp/explore_test.go) explores the orders of
+// these requests.
 //
 // # Rejected designs
 //

@@ -1,11 +1,17 @@
 package tags_test
 
 import (
+	"bytes"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"ringside/proxy/client"
 	"ringside/proxy/conversation"
+	"ringside/proxy/task"
 )
 
 // TestFlood checks that invalidations wait while too many of Ringside's own requests wait for a server, and that all of them
@@ -32,5 +38,261 @@ func TestFlood(t *testing.T) {
 		if got, want := s.Endpoints[fmt.Sprint("c", i)].Got.String(), strings.Repeat("DELETED\r\n", each); got != want {
 			t.Errorf("client %d has got %q", i, got)
 		}
+	}
+}
+
+// stored is an item of a model server.
+type stored struct {
+	cas          int
+	flags, value string
+	leased, old  bool
+}
+
+// model is a server that executes the meta commands of routes with tags, a limited number in each step.
+type model struct {
+	*conversation.Endpoint
+	items map[string]*stored
+	cas   int
+	done  int // number of commands that were executed
+}
+
+// step executes n commands, and sends their replies.
+func (m *model) step(s *conversation.Harness, n int) {
+	var out bytes.Buffer
+	for ; n > 0; n-- {
+		line, err := m.Got.ReadString('\n')
+		if err != nil {
+			m.Got.WriteString(line)
+			break
+		}
+		m.done++
+		f := strings.Fields(line)
+		body := ""
+		if f[0] == "ms" {
+			size, _ := strconv.Atoi(f[2])
+			body = string(m.Got.Next(size + 2)[:size])
+			f = append(f[:2], f[3:]...)
+		}
+		m.execute(&out, f[0], f[1], f[2:], body)
+	}
+	if out.Len() > 0 {
+		s.Wakeup(func() { s.Engine.Bytes(m.Link, out.Bytes()) })
+	}
+}
+
+// execute executes one command.
+func (m *model) execute(out *bytes.Buffer, command, key string, flags []string, body string) {
+	args := map[byte]string{}
+	for _, flag := range flags {
+		args[flag[0]] = flag[1:]
+	}
+	is := m.items[key]
+	change := func() { m.cas++; is.cas, is.leased, is.old = m.cas, false, false }
+	result, more := "HD", ""
+	cas, compares := args['C']
+	switch _, creates := args['N']; {
+	case is == nil && command == "mg" && creates:
+		is = &stored{}
+		m.items[key] = is
+		change()
+	case is == nil && (command == "mg" || compares || command == "md"):
+		out.WriteString(map[bool]string{true: "EN", false: "NF"}[command == "mg"] + own(args, command != "mg") + "\r\n")
+		return
+	case compares && cas != strconv.Itoa(is.cas):
+		result = "EX"
+	case command == "ms":
+		if is == nil {
+			is = &stored{}
+			m.items[key] = is
+		}
+		is.value, is.flags = body, args['F']
+		change()
+	case command == "md" && has(args, 'I'):
+		change()
+		is.old = true
+	case command == "md":
+		delete(m.items, key)
+	}
+	for _, flag := range flags {
+		switch flag[0] {
+		case 'f':
+			more += " f" + max(is.flags, "0")
+		case 'c':
+			more += " c" + strconv.Itoa(is.cas)
+		case 't':
+			more += " t-1"
+		case 's':
+			more += " s" + strconv.Itoa(len(is.value))
+		case 'k':
+			more += " k" + key
+		case 'O':
+			more += " " + flag
+		case 'v':
+			result = "VA " + strconv.Itoa(len(is.value))
+		}
+	}
+	if command == "mg" {
+		switch placeholder := is.value == "" && has(args, 'N'); {
+		case is.leased:
+			more += " Z"
+		case placeholder || is.old:
+			more += " W"
+			is.leased = true
+		}
+		if is.old {
+			more += " X"
+		}
+	}
+	out.WriteString(result + more + "\r\n")
+	if has(args, 'v') {
+		out.WriteString(is.value + "\r\n")
+	}
+}
+
+func has(args map[byte]string, flag byte) bool { _, ok := args[flag]; return ok }
+
+// own returns the opaque in the reply to a command that has found no item.
+func own(args map[byte]string, shown bool) string {
+	if id, ok := args['O']; ok && shown {
+		return " O" + id
+	}
+	return ""
+}
+
+// writing is a client that reads a value with tags again and again, and stores it after a miss. Before every fifth command it
+// invalidates a tag of its key.
+type writing struct {
+	*conversation.Endpoint
+	number, round int
+	state         string // the command that waits for its reply: get, set or delete
+	began         int    // how many commands the server had executed when the present command was sent
+	old           int    // values up to this number must not be read any more
+	value, reads  int    // number of the last value that was stored; reads with a value
+	longest       int    // the most commands of others that a server has executed during one command
+}
+
+// send sends the next command.
+func (w *writing) send(s *conversation.Harness, m *model) {
+	text := fmt.Sprintf("get a%d1\r\n", w.number)
+	if w.round++; w.state == "miss" {
+		w.state = "set"
+		w.value++
+		text = fmt.Sprintf("set a%d1 7 0 5\r\n%05d\r\n", w.number, w.value)
+	} else if w.state = "get"; w.round%5 == 0 {
+		w.state = "delete"
+		text = fmt.Sprintf("delete tag:x%d1\r\n", w.number)
+	}
+	w.began = m.done
+	s.Wakeup(func() { s.Engine.Bytes(w.Link, []byte(text)) })
+}
+
+// heard handles the reply, if it is complete.
+func (w *writing) heard(t *testing.T, s *conversation.Harness, m *model) {
+	got := w.Got.String()
+	if !strings.HasSuffix(got, "\r\n") || w.state == "get" && !strings.HasSuffix(got, "END\r\n") && !strings.Contains(got, "ERROR") {
+		return
+	}
+	w.Got.Reset()
+	w.longest = max(w.longest, m.done-w.began)
+	switch value := 0; {
+	case w.state == "get" && got == "END\r\n":
+		w.state = "miss"
+	case w.state == "get":
+		if n, _ := fmt.Sscanf(got, fmt.Sprintf("VALUE a%d1 7 5\r\n%%d\r\nEND", w.number), &value); n != 1 {
+			t.Fatalf("a get has got %q", got)
+		}
+		if w.reads++; value <= w.old || value != w.value {
+			t.Fatalf("client %d reads value %d; the last one is %d, and those up to %d are invalid", w.number, value, w.value, w.old)
+		}
+	case w.state == "set" && got == "STORED\r\n":
+	case w.state == "delete" && got == "DELETED\r\n":
+		w.old = w.value
+	default:
+		t.Fatalf("client %d: the reply to a %s is %q", w.number, w.state, got)
+	}
+	w.send(s, m)
+}
+
+// heap returns how many bytes of memory are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// TestManyInvalidations lets clients pipeline invalidations of very many tags. Beside them, other clients read, invalidate and
+// store values with tags, one command at a time, and all their replies must be right. The invalidations that have begun or wait
+// for room are at most 16 × client.TaskKeys, when the loop is busy, and client.ShareTasks of each client. That bounds the
+// memory, and how much the server executes while another client waits.
+func TestManyInvalidations(t *testing.T) {
+	for _, c := range []struct {
+		flooders int
+		end      string // of each command
+	}{{1, ""}, {60, ""}, {20, " noreply"}} {
+		t.Run(fmt.Sprint(c.flooders, c.end), func(t *testing.T) {
+			s := conversation.New(t)
+			s.Quiet, s.ShowOpaques = true, true
+			s.Line("pool main servers=s1 deadline=2s")
+			s.Line("route - main tags=a{n}>x{n}+y{n}+all")
+			s.Begin()
+			m := &model{Endpoint: s.Endpoint("s1"), items: map[string]*stored{}}
+			var honest []*writing
+			for i := range 8 {
+				honest = append(honest, &writing{Endpoint: s.Endpoint(fmt.Sprintf("chonest%d", i)), number: i})
+				honest[i].send(s, m)
+			}
+			floods, sent := make([]*conversation.Endpoint, c.flooders), make([]int, c.flooders)
+			for i := range floods {
+				floods[i] = s.Endpoint(fmt.Sprintf("c%d", i))
+			}
+			waiting := 16*client.TaskKeys + (len(honest)+c.flooders)*client.ShareTasks
+			memory := 512<<10 + int64(waiting)*(task.TaskSize+client.ExchangeSize+512) + int64(c.flooders*(64<<10+1024)) // each client has an input buffer
+			before, held, used, replies := heap(), int64(0), int64(0), 0
+			for step := range 1200 {
+				s.Now += int64(time.Millisecond)
+				for i, f := range floods {
+					if !f.Paused {
+						var text []byte
+						for range 1000 {
+							text = fmt.Appendf(text, "delete tag:t%d%s\r\n", sent[i]*c.flooders+i, c.end)
+							sent[i]++
+						}
+						s.Wakeup(func() { s.Engine.Bytes(f.Link, text) })
+					}
+					replies += bytes.Count(f.Got.Bytes(), []byte("DELETED\r\n"))
+					if got := bytes.ReplaceAll(f.Got.Bytes(), []byte("DELETED\r\n"), nil); len(got) > 0 {
+						t.Fatalf("step %d: a client that invalidates gets %.200q", step, got)
+					}
+					f.Got.Reset()
+				}
+				s.Wakeup(func() {})
+				if step < 400 || step > 600 { // the server stops for a while
+					m.step(s, 20)
+				}
+				for _, w := range honest {
+					w.heard(t, s, m)
+				}
+				if held = max(held, s.Engine.Buffers.Held); step%150 == 0 {
+					used = max(used, heap()-before)
+				}
+			}
+			longest := 0
+			for _, w := range honest {
+				if longest = max(longest, w.longest); w.reads < 5 {
+					t.Errorf("a client has read %d values in %d commands", w.reads, w.round)
+				}
+			}
+			if most := 2 * waiting; longest > most {
+				t.Errorf("the server executes %d commands while a client waits, want at most %d", longest, most)
+			}
+			if held > memory || used > memory {
+				t.Errorf("%d bytes are counted and %d are used, want at most %d", held, used, memory)
+			}
+			if want := m.done / 4; replies+len(m.items) < want && c.end == "" || c.end != "" && replies > 0 {
+				t.Errorf("%d invalidations have ended, want %d", replies, want)
+			}
+			t.Logf("%d commands while a client waits; %d bytes counted, %d used, bound %d; %d invalidations", longest, held, used, memory, replies)
+		})
 	}
 }

@@ -4,6 +4,7 @@ package tags
 // values with the tag.
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -50,10 +51,9 @@ func (t *Tags) Handle(k *task.Task) {
 //
 // While too many of Ringside's own requests wait for a server, the command waits, before it sends anything.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
-	if why := t.crowded(); why != "" {
-		if t.Now < k.Deadline {
-			k.WaitReason = why
-			t.Park(k, k.Deadline, func() uint64 { return uint64(min(1, len(t.crowded()))) })
+	if why := t.crowded(); why != "" || t.MustQueue(k) {
+		why = cmp.Or(why, "other invalidations wait for a server")
+		if k.WaitReason = why; t.Now < k.Deadline && t.ParkForRoom(k, t.crowded) {
 			return
 		}
 		k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; no server has invalidated it: repeat until DELETED", name, why)))
@@ -210,12 +210,14 @@ func (n *invalidation) send(tags []stamp.Tag, p *routing.BoundPool, srv *upstrea
 		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
+		n.t.Clients.TaskAsks += 2
 		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "ms %s 0\r\n\r\n", bucket), true) // the bucket is written before the tag is deleted: see the package comment
 		n.t.Servers.Ask(c, n, at, &limit, fmt.Appendf(nil, "md %s\r\n", name), true)
 	}
 }
 
 func (n *invalidation) Answered(at int, r *upstream.Result) {
+	n.t.Clients.TaskAsks--
 	switch a := &n.answers[at]; {
 	case r.Bytes == nil:
 		a.Why = r.Why

@@ -17,6 +17,7 @@ type parkedTask struct {
 	phases func() uint64 // a function with a result that changes when the task may continue: the phases of a pool, for example
 	was    uint64        // the result of phases when the task was parked
 	until  int64         // end of the wait: nanoseconds on the loop's clock
+	room   bool          // the task waits for room in the queue of a server, and counts as a request in flight: see client.Clients.TaskAsks
 }
 
 // Park keeps t until the result of phases changes, the clock reaches the time `until`, or a reload replaces t's route (see
@@ -27,8 +28,29 @@ func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 		e.Unclaim(t)
 		return
 	}
-	e.Parked = append(e.Parked, parkedTask{t, phases, phases(), until})
-	e.At(link.ParkedTimer, min(until, e.Now+ParkedLook))
+	e.park(parkedTask{t, phases, phases(), until, false})
+}
+
+// ParkForRoom keeps t, which has not begun, until full returns "" and the tasks that were parked before have begun, the clock
+// reaches t's deadline, or a reload replaces t's route. While many tasks wait for room, each client may have only few: see
+// client.RoundTasks. It returns false if too many tasks are parked.
+func (e *Tasks) ParkForRoom(t *Task, full func() string) bool {
+	if len(e.Parked) >= maxParked {
+		return false
+	}
+	t.queued = true
+	e.waitForRoom++
+	e.Clients.TaskAsks++
+	e.park(parkedTask{t, func() uint64 { return uint64(min(1, len(full()))) }, 1, t.Deadline, true})
+	return true
+}
+
+// MustQueue reports whether t must wait because other tasks wait for room, and t has not waited yet.
+func (e *Tasks) MustQueue(t *Task) bool { return e.waitForRoom > 0 && !t.queued }
+
+func (e *Tasks) park(p parkedTask) {
+	e.Parked = append(e.Parked, p)
+	e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 }
 
 const (
@@ -44,11 +66,19 @@ const (
 func (e *Tasks) Unpark() {
 	list := e.Parked
 	e.Parked = nil
+	full := false // no more tasks that wait for room may start
 	for _, p := range list {
-		if p.phases() == p.was && e.Now < p.until && p.t.newer() == nil {
+		if p.room {
+			full = full || p.phases() == p.was
+		}
+		if (p.room && full || !p.room && p.phases() == p.was) && e.Now < p.until && p.t.newer() == nil {
 			e.Parked = append(e.Parked, p)
 			e.At(link.ParkedTimer, min(p.until, e.Now+ParkedLook))
 			continue
+		}
+		if p.room {
+			e.waitForRoom--
+			e.Clients.TaskAsks--
 		}
 		e.start(p.t)
 	}

@@ -42,6 +42,7 @@ type Task struct {
 	shared
 	Asker    uint64         // ID of the client, whose commands on a key keep their order
 	Hash     uint64         // hash of Key, the same on all loops of the process
+	queued   bool           // the task has waited for room: see Tasks.ParkForRoom
 	reads    bool           // the task changes nothing, so the client's other reads need not wait
 	held     int            // bytes that the task counts against limits.memory
 	load     *upstream.Conn // the connection that counts the request in TaskBytes until the client has its reply; nil: none does. Only ClientLoop may use it
@@ -98,6 +99,8 @@ type Tasks struct {
 	Runnable Runnable        // tasks that may start now
 	Parked   []parkedTask    // tasks that wait until a server changes its phase, or until the ejected servers are known
 	Later    timers          // timers of rules
+
+	waitForRoom int // number of tasks in Parked that wait for room: see ParkForRoom
 
 	freeReads *Read  // kept for reuse
 	readKey   []byte // scratch: the key of a Read, in the form of the client

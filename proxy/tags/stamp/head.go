@@ -120,8 +120,8 @@ func (k *Known) Set(t Tag, cas uint64) {
 	*k = append(*k, Version{t, cas})
 }
 
-// HasAll reports whether the versions of all tags of h are in the list.
-func (k Known) HasAll(h Head) bool {
+// hasAll reports whether the versions of all tags of h are in the list.
+func (k Known) hasAll(h Head) bool {
 	for i := range h.Len() {
 		if _, ok := k.Of(h.At(i).Tag); !ok {
 			return false
@@ -145,6 +145,25 @@ func (k Known) Judge(h Head) Verdict {
 		}
 	}
 	return all
+}
+
+// JudgeAgain is Judge after the versions that Judge lacked were read. It returns Unknown if the process of the server has changed
+// in between: the value must then be read again.
+func (k Known) JudgeAgain(h Head) Verdict {
+	v := k.Judge(h)
+	switch {
+	case !k.hasAll(h):
+		return Unknown
+	case v == Unknown: // another process of the server assigned the version in the header
+		return Fallen
+	}
+	return v
+}
+
+// Late reports whether a tag may have been invalidated since a read, which found an item with the cas c0. now and bucket are the
+// versions of the tag and then of its bucket that were read later; 0: the server did not report one. If c0 is 0, there was no read.
+func Late(c0, now, bucket uint64) bool {
+	return now == 0 || c0 != 0 && (bucket == 0 || now >= c0 && bucket >= c0)
 }
 
 // HasAll reports whether h contains all of tags.
