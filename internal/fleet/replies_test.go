@@ -503,8 +503,6 @@ func (f *fleet) newCaller(s *sidecar, j int) *caller {
 
 func (c *caller) Peer() string { return fmt.Sprintf("c%d", c.id) }
 
-func (c *caller) Ready() bool { panic("of a client") }
-
 // Unread implements link.Sock.
 func (c *caller) Unread() int { return 0 }
 

@@ -72,7 +72,7 @@ import (
 //	s1 has no cas   s1 reports on new connections that its items have no cas, as with memcached -C
 //	s1 has cas      s1 reports on new connections that its items have a cas
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
-//	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
+//	s1 unread N     N bytes of s1 have arrived that the driver has not read
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
 //	s1' > TEXT      the older of two connections to s1; s1'' is the one before that
 //	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
@@ -409,8 +409,8 @@ func (s *Harness) Line(line string) {
 		s.hears(a, false, "stats")
 		began, _ := strconv.Atoi("1" + text + "000")
 		s.says(a, ">", fmt.Sprintf(`STAT pid %s\r\nSTAT uptime 0\r\nSTAT time %d\r\nEND`, text, began-100))
-	case "ready", "unready":
-		a.ready = verb == "ready"
+	case "unread":
+		a.Sent, _ = strconv.Atoi(text)
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
