@@ -269,36 +269,34 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // the version must be set before Begin, which may connect to the server
-		s.Endpoint(word).version = version
+	verb, text, _ := strings.Cut(rest, " ")
+	switch verb { // before Begin, which may connect to the server, and before the client connects
+	case "greets":
+		s.Endpoint(word).version = text
 		return
-	}
-	if name, ok := strings.CutPrefix(rest, "shows "); ok { // before the client connects
-		s.certificates[word] = []string{name}
+	case "shows":
+		s.certificates[word] = []string{text}
 		return
-	}
-	if size, ok := strings.CutPrefix(rest, "item_size_max "); ok { // before Begin, too
-		s.Endpoint(word).itemSize = size
+	case "item_size_max":
+		s.Endpoint(word).itemSize = text
 		return
-	}
-	if rest == "has no cas" || rest == "has cas" { // before Begin, too
-		s.Endpoint(word).noCas = rest == "has no cas"
+	case "has": // cas, or no cas
+		s.Endpoint(word).noCas = text == "no cas"
 		return
 	}
 	s.Begin()
-	if word == "order" {
+	switch word {
+	case "order":
 		f := strings.Fields(rest)
 		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
 		if err := s.Proxy.Override(f[0], f[1], o); err != nil {
 			s.Fatalf("%v", err)
 		}
 		return
-	}
-	if word == "handover" {
+	case "handover":
 		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
 		return
-	}
-	if word == "list" {
+	case "list":
 		for _, w := range s.Proxy.Agents() {
 			w.View.SetResize(map[string]resize.Status{
 				"stays":   {State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
@@ -312,38 +310,26 @@ func (s *Harness) Line(line string) {
 			w.View.Done(w.View.Gen()+1, true)
 		}
 		return
-	}
-	if word == "marks" {
+	case "marks":
 		s.countsMarks(rest)
 		return
-	}
-	if word == "stands" { // sets how long the thread pauses in each wakeup, before it reads
-		d, err := time.ParseDuration(rest)
-		if err != nil {
-			s.Fatalf("%v", err)
-		}
-		s.Engine.Clock = func() int64 { return s.Engine.Now + int64(d) }
+	case "stands": // sets how long the thread pauses in each wakeup, before it reads
+		d := s.duration(rest)
+		s.Engine.Clock = func() int64 { return s.Engine.Now + d }
 		return
-	}
-	if word == "wait" {
-		d, err := time.ParseDuration(rest)
-		if err != nil {
-			s.Fatalf("%v", err)
-		}
-		for end := s.Now + int64(d); s.Now < end; {
+	case "wait":
+		for end := s.Now + s.duration(rest); s.Now < end; {
 			next := s.Engine.Next()
 			for _, e := range s.more {
 				next = min(next, e.Next())
 			}
 			s.Now = min(end, max(next, s.Now+int64(time.Millisecond)))
-			s.Wakeup(func() {})
-			for _, e := range s.more {
+			for _, e := range s.engines() {
 				s.wakeup(e, func() {})
 			}
 		}
 		return
 	}
-	verb, text, _ := strings.Cut(rest, " ")
 	a := s.Endpoint(word)
 	switch verb {
 	case ">", ">*":
@@ -364,18 +350,13 @@ func (s *Harness) Line(line string) {
 		if got := string(a.Got.Next(len(want))); got != want {
 			s.Fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.Name, len(got), got, len(want), want)
 		}
-	case "closes":
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, nil) })
-	case "resets":
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, errors.New("connection reset by peer")) })
-	case "dies", "breaks":
-		var err error
-		if verb == "breaks" {
-			err = errors.New("connection reset by peer")
-		}
+	case "closes", "resets", "dies", "breaks":
 		l := a.Link
-		a.Link = nil
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(l, err) })
+		if word[0] != 'c' {
+			a.Link = nil
+		}
+		reset := errors.New("connection reset by peer")
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(l, map[string]error{"resets": reset, "breaks": reset}[verb]) })
 	case "full":
 		a.Full = true
 	case "drains":
@@ -388,20 +369,15 @@ func (s *Harness) Line(line string) {
 	case "gone", "back":
 		s.members(a.Name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
 	case "leased", "unleased":
-		until := int64(0)
-		if verb == "leased" {
-			until = link.Never
-		}
-		if d, err := time.ParseDuration(text); err == nil {
-			until = s.Now + int64(d)
+		until := map[string]int64{"leased": link.Never}[verb]
+		if text != "" {
+			until = s.Now + s.duration(text)
 		}
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "known":
-		d, _ := time.ParseDuration(text)
-		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+int64(d)) })
+		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+s.duration(text)) })
 	case "outby":
-		d, _ := time.ParseDuration(text)
-		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+int64(d)) })
+		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+s.duration(text)) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
@@ -428,6 +404,15 @@ func (s *Harness) Line(line string) {
 	default:
 		s.Fatalf("what is %q?", verb)
 	}
+}
+
+// duration returns the duration in text, in nanoseconds.
+func (s *Harness) duration(text string) int64 {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return int64(d)
 }
 
 // set reads words of the form NAME, NAME=VALUE or NAME:VALUE. fields has for each name where its value is stored, or a
