@@ -19,7 +19,7 @@ import (
 // the placement of a pool cannot be built, Build returns an error with the name of the pool. This
 // does not happen after Parse or Load, which reject such a file.
 func (f *File) Build() (*table.Table, error) {
-	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, NoHotKeys: !f.Admin.Hot, Misses: f.Admin.Misses, Permissions: f.Permissions()}
+	t := &table.Table{Limits: f.Limits, LogSlow: f.Log.Slow, TagCommand: f.Tags.Command, Misses: f.Admin.Misses, Permissions: f.Permissions()}
 	pools := map[string]*table.Pool{}
 	for i := range f.Pools {
 		p, err := f.Pools[i].build(f.unknown(&f.Pools[i]) != nil)

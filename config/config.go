@@ -137,7 +137,6 @@ type Admin struct {
 	Control string   // which clients can drain servers and inject faults: "loopback", "on" (all) or "off" (none)
 	Faults  bool     // allow operators to inject faults
 	Page    string   // which clients can see the dashboard: "loopback", "on" (all) or "off" (none)
-	Hot     bool     // whether the instance looks for hot keys
 	Misses  bool     // whether the instance records why keys miss
 	Names   []string // host names under which browsers can open the dashboard
 

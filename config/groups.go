@@ -131,6 +131,7 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 // removed maps each setting of older versions that does not exist any more, and each removed form of
 // a setting, to what replaces it. A key of a pool has no name of a mapping before it.
 var removed = map[string]string{
+	"admin.hot":                  "hot keys are always known; leave it out, and write admin: {page: off} to hide them",
 	"preconnect":                 "every server is connected at start and after a reload; leave it out",
 	"engine.coalesce_client":     "it is always on; leave it out",
 	"engine.coalesce_server":     "it is always on; leave it out",

@@ -151,8 +151,6 @@ func (d *document) checkNear(f *File, r *Route) {
 		d.failAt(at, "near has no place beside preset: counters, autocreate or buffer: a counter that is read must be of now; give them different prefixes")
 	case strict >= 0:
 		d.failAt(at, "near has no place beside consistency: strict of pool %s: what is kept here may be old for near.ttl; use another pool, or consistency: relaxed", r.to()[strict])
-	case !n.All && !f.Admin.Hot:
-		d.failAt(at, "near keeps values of hot keys, and with admin.hot: false hot keys are not known: say near: {keys: all}, or leave that out")
 	}
 }
 

@@ -97,8 +97,6 @@ func adminValue() value[Admin] {
 				who, func(a *Admin) *string { return &a.Control }),
 			set("page", "which clients can see the dashboard, which shows keys: those on loopback, all clients (on), or no client (off)",
 				who, func(a *Admin) *string { return &a.Page }),
-			set("hot", "find hot keys, from a sample of about a thousand requests per second in each loop",
-				yesNo(), func(a *Admin) *bool { return &a.Hot }),
 			set("misses", "remember the last operations on keys in 2 MiB, to report why keys miss and what rebuilding them costs",
 				yesNo(), func(a *Admin) *bool { return &a.Misses }),
 			set("names", "host names under which browsers can open the dashboard, besides addresses and localhost",
@@ -286,7 +284,7 @@ func keyPattern() value[string] {
 
 func defaultFile() File {
 	return File{
-		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Hot: true, Misses: true},
+		Admin: Admin{Pprof: "loopback", Control: "loopback", Page: "loopback", Misses: true},
 		Tags:  defaultTagSpace(),
 		Limits: table.Limits{
 			Clients:    10_000,

@@ -50,7 +50,6 @@ func (e *Engine) adopt(cur *failover.Published) {
 	e.SetShare()
 	e.Debug = e.Log.Enabled(context.Background(), slog.LevelDebug)
 	e.LogSlow(t.LogSlow)
-	e.Watch.Switch(!t.NoHotKeys)
 	e.Shared.keepBook(t.Misses, e.Now)
 	e.Accepts = wire.Limits{Key: t.Limits.Key, Line: t.Limits.Line, Value: t.Limits.Value}
 	e.WholeValue = int64(e.Accepts.MaxValue())

@@ -148,7 +148,6 @@ type orderLink struct {
 
 func (l *orderLink) Peer() string { return l.name }
 
-func (l *orderLink) Ready() bool { return false }
 func (l *orderLink) Unread() int { return 0 }
 
 func (l *orderLink) Unsent() int { return 0 }

@@ -20,24 +20,22 @@ import (
 // are hits. It runs with several kinds of observation.
 func BenchmarkSeen(b *testing.B) {
 	for _, c := range []struct {
-		name        string
-		hot, misses bool
-		follows     watch.Pattern
-		taken       bool // the events are collected four times a second
+		name    string
+		misses  bool
+		follows watch.Pattern
+		taken   bool // the events are collected four times a second
 	}{
-		{name: "nothing"},
-		{name: "hot", hot: true},
-		{name: "misses", misses: true},
-		{name: "hot and misses", hot: true, misses: true}, // the default of the configuration
-		{name: "trace of others", hot: true, misses: true, follows: "home:*"},
-		{name: "trace of one in a hundred", hot: true, misses: true, follows: "user:??00:*", taken: true},
-		{name: "trace of all", hot: true, misses: true, follows: "user:*", taken: true},
+		{name: "no misses"},
+		{name: "misses", misses: true}, // the default of the configuration
+		{name: "trace of others", misses: true, follows: "home:*"},
+		{name: "trace of one in a hundred", misses: true, follows: "user:??00:*", taken: true},
+		{name: "trace of all", misses: true, follows: "user:*", taken: true},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := &conversation.Harness{Now: int64(time.Hour), Endpoints: map[string]*conversation.Endpoint{}, T: &testing.T{}, Quiet: true}
 			s.Blank()
 			s.Pool([]string{"main", "servers=s1"})
-			s.Table.Misses, s.Table.NoHotKeys = c.misses, !c.hot
+			s.Table.Misses = c.misses
 			s.Begin()
 			const clients, depth = 50, 16
 			requests, value := make([][]byte, clients), strings.Repeat("v", 100)
@@ -64,10 +62,7 @@ func BenchmarkSeen(b *testing.B) {
 			s.Wakeup(func() { s.Engine.Bytes(s.Endpoint("cfirst").Link, []byte("get x1\r\n")) })
 			srv := s.Endpoint("s1")
 			s.Wakeup(func() { s.Engine.Bytes(srv.Link, []byte("END\r\n")) })
-			s.Engine.Watch.Switch(c.hot)
-			if s.Engine.Watch.Left = 0; !c.hot {
-				s.Engine.Watch.Left = 1 << 40
-			}
+			s.Engine.Watch.Left = 0
 			if c.follows != "" {
 				s.Engine.Watch.Follow([]watch.Pattern{c.follows})
 			}

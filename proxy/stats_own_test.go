@@ -38,7 +38,6 @@ type bee struct {
 
 func (b *bee) Peer() string { return b.name }
 
-func (b *bee) Ready() bool { return false }
 func (b *bee) Unread() int { return 0 }
 
 func (b *bee) Unsent() int { return 0 }

@@ -149,7 +149,6 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 
 	add("admin.allow_faults", true)
 	add("admin.control", "on", off)
-	add("admin.hot", true, off)
 	add("admin.misses", true, off)
 	add("admin.names", []any{"ringside.example"})
 	add("admin.page", "on", off)

@@ -101,8 +101,6 @@ func (f *fleet) newApp(s *sidecar, j int) *app {
 
 func (c *conn) Peer() string { return fmt.Sprintf("a%d", c.apps[0].id) }
 
-func (c *conn) Ready() bool { panic("of a client") }
-
 // Unread implements link.Sock.
 func (c *conn) Unread() int { return 0 }
 

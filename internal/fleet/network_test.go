@@ -123,10 +123,7 @@ type pipe struct {
 
 func (c *pipe) Peer() string { return c.n.name }
 
-// Ready returns false: no bytes wait unread in the socket.
-func (c *pipe) Ready() bool { return false }
-
-// Unread implements link.Sock.
+// Unread returns 0: no bytes wait unread in the socket.
 func (c *pipe) Unread() int { return 0 }
 
 // Unsent returns the number of bytes that the node's kernel has not acknowledged.

@@ -207,9 +207,9 @@ type features struct {
 	rejoin health.OnRejoin
 	there  bool // a second listener exists
 
-	misses, noHot, slowLog bool
-	limits                 table.Limits
-	deadline               time.Duration // of the pools; 0: the one of the fleet
+	misses, slowLog bool
+	limits          table.Limits
+	deadline        time.Duration // of the pools; 0: the one of the fleet
 
 	resize    table.ResizeMode // of the pool main
 	usual     bool             // this mode is a default
@@ -254,7 +254,7 @@ func (f *fleet) drawFeatures() *features {
 		return f.drawBare()
 	}
 	some := func() bool { return f.one(2) }
-	d := &features{limits: limits, mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some(), noHot: f.one(4)}
+	d := &features{limits: limits, mode: table.Mode(f.rand.IntN(3)), strict: f.one(3), rejoin: health.OnRejoin(f.rand.IntN(2)), there: some(), misses: some()}
 	d.limits.TagKeys = 100
 	if f.one(4) {
 		d.limits.InFlight = 2
@@ -284,7 +284,7 @@ func (f *fleet) drawFeatures() *features {
 			r.stale = r.guard && !r.copies && some()
 			r.early, _, r.fails = some(), some(), f.one(4) // the second draw belongs to a setting that was removed
 			r.near = !d.strict && (f.one(3) || prefix == "n:" && some())
-			r.nearHot = r.near && some() && !d.noHot
+			r.nearHot = r.near && some()
 			r.clients = table.GuardClients(f.rand.IntN(4))
 			r.after, r.waitsFirst = f.one(4), r.stale && some()
 			r.auto, r.one = r.early && some(), some()
@@ -366,7 +366,7 @@ func (f *fleet) drawServers(d *features) {
 // featured returns the table with the current features.
 func (f *fleet) featured(pool func(name string, from, n, gone int) *table.Pool) *table.Table {
 	d := f.features
-	t := &table.Table{Limits: d.limits, Misses: d.misses, NoHotKeys: d.noHot, TagCommand: d.command}
+	t := &table.Table{Limits: d.limits, Misses: d.misses, TagCommand: d.command}
 	if d.slowLog {
 		t.LogSlow = 100 * time.Millisecond
 	}
@@ -564,8 +564,6 @@ func (f *fleet) newCaller(s *sidecar, j int) *caller {
 }
 
 func (c *caller) Peer() string { return fmt.Sprintf("c%d", c.id) }
-
-func (c *caller) Ready() bool { panic("of a client") }
 
 // Unread implements link.Sock.
 func (c *caller) Unread() int { return 0 }

@@ -26,8 +26,6 @@ type pen struct {
 
 func (p *pen) Peer() string { return "pen" }
 
-func (p *pen) Ready() bool { panic("of a client") }
-
 // Unread implements link.Sock.
 func (p *pen) Unread() int { return 0 }
 

@@ -490,12 +490,8 @@ func (d *drawing) slabs(title string, classes []live.Class) {
 // prefixes with the most requests. It returns the number of lines.
 func (d *drawing) hot(most int) int {
 	hot := d.now.Hot
-	switch {
-	case hot == nil:
+	if hot == nil {
 		d.add(Dim, " HOT KEY")
-		return 1
-	case hot.Off:
-		d.add(Dim, " HOT KEY: not watched, see admin.hot")
 		return 1
 	}
 	wide := d.width >= wideWidth

@@ -66,7 +66,7 @@ var (
 var (
 	hotKey = stats.NewGauge("hot_key_ratio",
 		"Fraction of recent requests for the key at this rank, 0 to 1. Rank 1 is the most requested key. The dashboard and ringside "+
-			"top show the keys. Absent until requests were sampled, and with admin.hot: off.",
+			"top show the keys. Absent until requests were sampled.",
 		"rank")
 	hotKeyOff = stats.NewGauge("hot_key_ratio_error",
 		"Possible error of ringside_hot_key_ratio, upwards and downwards.",

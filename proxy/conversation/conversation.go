@@ -72,7 +72,7 @@ import (
 //	s1 has no cas   s1 reports on new connections that its items have no cas, as with memcached -C
 //	s1 has cas      s1 reports on new connections that its items have a cas
 //	s1 unsent N     the last N bytes for s1 have not left the kernel
-//	s1 ready        a reply of s1 has arrived that the driver has not read; unready: no such reply
+//	s1 unread N     N bytes of s1 have arrived that the driver has not read
 //	stands 600ms    the thread pauses this long in each wakeup, before it reads and before it writes
 //	s1' > TEXT      the older of two connections to s1; s1'' is the one before that
 //	s1 is OUT       the keepers of its pools have put s1 into that phase; SUSPECT: they suspect it
@@ -234,58 +234,7 @@ func (s *Harness) Line(line string) {
 		s.SetLimits(strings.Fields(rest))
 		return
 	case "route":
-		f := strings.Fields(rest)
-		r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.Pools[f[1]]}
-		for _, option := range f[2:] {
-			switch name, value, _ := strings.Cut(option, "="); name {
-			case "strip":
-				r.Strip = true
-			case "autocreate": // the value of the option has the form INITIAL:TTL
-				var initial, ttl int64
-				fmt.Sscanf(value, "%d:%d", &initial, &ttl)
-				r.Autocreate = &table.Autocreate{Initial: uint64(initial), TTL: time.Duration(ttl) * time.Second}
-			case "buffer": // the value of the option has the form EVERY:KEEP
-				every, keep, _ := strings.Cut(value, ":")
-				r.Buffer = &table.Buffer{Keys: 100}
-				r.Buffer.Every, _ = time.ParseDuration(every)
-				r.Buffer.Keep, _ = time.ParseDuration(keep)
-			case "match":
-				r.Match = value
-			case "copies":
-				n, _ := strconv.Atoi(value)
-				r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
-			case "repair":
-				r.Copies.RepairRate, _ = strconv.Atoi(value)
-			case "get_errors":
-				loud := value == "error"
-				r.GetErrors = &loud
-			case "through":
-				r.Copies.ReadThrough = true
-			case "also": // another pool, which also has a replica of each key of the route
-				r.Also = append(r.Also, s.Pools[value])
-			case "read":
-				for r.Copies.Read = 0; r.Copies.Read.String() != value; r.Copies.Read++ {
-				}
-			case "prefer": // names the pool with replicas that reads prefer
-				r.Prefer = s.Pools[value]
-			case "total":
-				d, _ := time.ParseDuration(value)
-				r.Total = &d
-			case "guard":
-				r.Guard = guardOption(s, value)
-			case "tags": // this option must follow the option guard
-				tagOption(s, &r, value)
-			case "near": // the value is TTL to keep all values, or TTL:hot to keep the values of hot keys
-				ttl, hot, _ := strings.Cut(value, ":")
-				r.Near = &table.NearSettings{Memory: 4096, All: hot == ""}
-				r.Near.TTL, _ = time.ParseDuration(ttl)
-			case "ack":
-				r.Copies.Ack = map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}[value]
-			default:
-				s.Fatalf("what is %q?", option)
-			}
-		}
-		s.Routes = append(s.Routes, r)
+		s.route(strings.Fields(rest))
 		return
 	case "users":
 		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
@@ -320,36 +269,34 @@ func (s *Harness) Line(line string) {
 		s.ready = false
 		return
 	}
-	if version, ok := strings.CutPrefix(rest, "greets "); ok { // the version must be set before Begin, which may connect to the server
-		s.Endpoint(word).version = version
+	verb, text, _ := strings.Cut(rest, " ")
+	switch verb { // before Begin, which may connect to the server, and before the client connects
+	case "greets":
+		s.Endpoint(word).version = text
 		return
-	}
-	if name, ok := strings.CutPrefix(rest, "shows "); ok { // before the client connects
-		s.certificates[word] = []string{name}
+	case "shows":
+		s.certificates[word] = []string{text}
 		return
-	}
-	if size, ok := strings.CutPrefix(rest, "item_size_max "); ok { // before Begin, too
-		s.Endpoint(word).itemSize = size
+	case "item_size_max":
+		s.Endpoint(word).itemSize = text
 		return
-	}
-	if rest == "has no cas" || rest == "has cas" { // before Begin, too
-		s.Endpoint(word).noCas = rest == "has no cas"
+	case "has": // cas, or no cas
+		s.Endpoint(word).noCas = text == "no cas"
 		return
 	}
 	s.Begin()
-	if word == "order" {
+	switch word {
+	case "order":
 		f := strings.Fields(rest)
 		o := map[string]health.Override{"restore": health.Restore, "drain": health.Drain, "down": health.Down}[f[2]]
 		if err := s.Proxy.Override(f[0], f[1], o); err != nil {
 			s.Fatalf("%v", err)
 		}
 		return
-	}
-	if word == "handover" {
+	case "handover":
 		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
 		return
-	}
-	if word == "list" {
+	case "list":
 		for _, w := range s.Proxy.Agents() {
 			w.View.SetResize(map[string]resize.Status{
 				"stays":   {State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
@@ -363,38 +310,26 @@ func (s *Harness) Line(line string) {
 			w.View.Done(w.View.Gen()+1, true)
 		}
 		return
-	}
-	if word == "marks" {
+	case "marks":
 		s.countsMarks(rest)
 		return
-	}
-	if word == "stands" { // sets how long the thread pauses in each wakeup, before it reads
-		d, err := time.ParseDuration(rest)
-		if err != nil {
-			s.Fatalf("%v", err)
-		}
-		s.Engine.Clock = func() int64 { return s.Engine.Now + int64(d) }
+	case "stands": // sets how long the thread pauses in each wakeup, before it reads
+		d := s.duration(rest)
+		s.Engine.Clock = func() int64 { return s.Engine.Now + d }
 		return
-	}
-	if word == "wait" {
-		d, err := time.ParseDuration(rest)
-		if err != nil {
-			s.Fatalf("%v", err)
-		}
-		for end := s.Now + int64(d); s.Now < end; {
+	case "wait":
+		for end := s.Now + s.duration(rest); s.Now < end; {
 			next := s.Engine.Next()
 			for _, e := range s.more {
 				next = min(next, e.Next())
 			}
 			s.Now = min(end, max(next, s.Now+int64(time.Millisecond)))
-			s.Wakeup(func() {})
-			for _, e := range s.more {
+			for _, e := range s.engines() {
 				s.wakeup(e, func() {})
 			}
 		}
 		return
 	}
-	verb, text, _ := strings.Cut(rest, " ")
 	a := s.Endpoint(word)
 	switch verb {
 	case ">", ">*":
@@ -415,18 +350,13 @@ func (s *Harness) Line(line string) {
 		if got := string(a.Got.Next(len(want))); got != want {
 			s.Fatalf("%s has got %d bytes %.80q, want %d bytes %.80q", a.Name, len(got), got, len(want), want)
 		}
-	case "closes":
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, nil) })
-	case "resets":
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(a.Link, errors.New("connection reset by peer")) })
-	case "dies", "breaks":
-		var err error
-		if verb == "breaks" {
-			err = errors.New("connection reset by peer")
-		}
+	case "closes", "resets", "dies", "breaks":
 		l := a.Link
-		a.Link = nil
-		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(l, err) })
+		if word[0] != 'c' {
+			a.Link = nil
+		}
+		reset := errors.New("connection reset by peer")
+		s.wakeup(s.loopOf(a), func() { s.loopOf(a).Closed(l, map[string]error{"resets": reset, "breaks": reset}[verb]) })
 	case "full":
 		a.Full = true
 	case "drains":
@@ -439,20 +369,15 @@ func (s *Harness) Line(line string) {
 	case "gone", "back":
 		s.members(a.Name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
 	case "leased", "unleased":
-		until := int64(0)
-		if verb == "leased" {
-			until = link.Never
-		}
-		if d, err := time.ParseDuration(text); err == nil {
-			until = s.Now + int64(d)
+		until := map[string]int64{"leased": link.Never}[verb]
+		if text != "" {
+			until = s.Now + s.duration(text)
 		}
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "known":
-		d, _ := time.ParseDuration(text)
-		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+int64(d)) })
+		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+s.duration(text)) })
 	case "outby":
-		d, _ := time.ParseDuration(text)
-		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+int64(d)) })
+		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+s.duration(text)) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })
@@ -460,8 +385,8 @@ func (s *Harness) Line(line string) {
 		s.hears(a, false, "stats")
 		began, _ := strconv.Atoi("1" + text + "000")
 		s.says(a, ">", fmt.Sprintf(`STAT pid %s\r\nSTAT uptime 0\r\nSTAT time %d\r\nEND`, text, began-100))
-	case "ready", "unready":
-		a.ready = verb == "ready"
+	case "unread":
+		a.Sent, _ = strconv.Atoi(text)
 	case "unsent":
 		a.unsent, _ = strconv.Atoi(text)
 	case "refuses", "hangs", "silent":
@@ -481,33 +406,106 @@ func (s *Harness) Line(line string) {
 	}
 }
 
-// guardOption reads the options of a guarded route: wait=1s,stale=5s,…
-func guardOption(s *Harness, options string) *table.GuardSettings {
-	g := &table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
-	for _, option := range strings.FieldsFunc(options, func(c rune) bool { return c == ',' }) {
-		name, value, _ := strings.Cut(option, ":")
-		d, _ := time.ParseDuration(value)
-		switch name {
-		case "hide":
-			g.Hide = true
-		case "lease":
-			g.Lease = d
-		case "wait":
-			g.Wait = d
-		case "early":
-			g.Early = d
-		case "stale":
-			g.Stale = d
-		case "late":
-			g.Late = map[string]table.GuardLate{"miss": table.LateMiss, "error": table.LateError, "stale": table.LateStale}[value]
-		case "sets":
-			g.OnlyAfterMiss = value == "after_miss"
-		case "clients":
-			g.Clients = map[string]table.GuardClients{"detect": table.Detected, "connection": table.Sequential, "shared": table.Shared, "pooled": table.Pooled}[value]
+// duration returns the duration in text, in nanoseconds.
+func (s *Harness) duration(text string) int64 {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		s.Fatalf("%v", err)
+	}
+	return int64(d)
+}
+
+// set reads words of the form NAME, NAME=VALUE or NAME:VALUE. fields has for each name where its value is stored, or a
+// function that reads it.
+func (s *Harness) set(words []string, fields map[string]any) {
+	for _, word := range words {
+		name, value := word, ""
+		if i := strings.IndexAny(word, "=:"); i >= 0 {
+			name, value = word[:i], word[i+1:]
+		}
+		var err error
+		switch to := fields[name].(type) {
+		case *int:
+			*to, err = strconv.Atoi(value)
+		case *int64:
+			*to, err = strconv.ParseInt(value, 10, 64)
+		case *time.Duration:
+			*to, err = time.ParseDuration(value)
+		case *string:
+			*to = value
+		case is:
+			*to.set = value == to.value
+		case func(string):
+			to(value)
 		default:
-			s.Fatalf("what is %q?", option)
+			err = errors.New("this option does not exist")
+		}
+		if err != nil {
+			s.Fatalf("%s: %v", word, err)
 		}
 	}
+}
+
+// is is a field that an option with the given value sets, and with another value clears.
+type is struct {
+	set   *bool
+	value string
+}
+
+// oneOf returns a function that sets `to` to the value with a name.
+func oneOf[T any](to *T, values map[string]T) func(string) {
+	return func(name string) { *to = values[name] }
+}
+
+// route adds a route to the table. The first words of f are its prefix and its pool; the others are options.
+func (s *Harness) route(f []string) {
+	r := table.Route{Prefix: strings.Trim(f[0], "-"), Pool: s.Pools[f[1]]}
+	s.set(f[2:], map[string]any{
+		"strip": func(string) { r.Strip = true },
+		"autocreate": func(value string) { // INITIAL:TTL
+			initial, ttl, _ := strings.Cut(value, ":")
+			r.Autocreate = &table.Autocreate{}
+			r.Autocreate.Initial, _ = strconv.ParseUint(initial, 10, 64)
+			r.Autocreate.TTL, _ = time.ParseDuration(ttl + "s")
+		},
+		"buffer": func(value string) { // EVERY:KEEP
+			every, keep, _ := strings.Cut(value, ":")
+			r.Buffer = &table.Buffer{Keys: 100}
+			r.Buffer.Every, _ = time.ParseDuration(every)
+			r.Buffer.Keep, _ = time.ParseDuration(keep)
+		},
+		"match": &r.Match,
+		"copies": func(value string) {
+			n, _ := strconv.Atoi(value)
+			r.Copies = replicate.Policy{Copies: n, Apart: replicate.Servers, RepairRate: 1000}
+		},
+		"repair":     &r.Copies.RepairRate,
+		"get_errors": func(value string) { r.GetErrors = new(bool); *r.GetErrors = value == "error" },
+		"through":    func(string) { r.Copies.ReadThrough = true },
+		"also":       func(pool string) { r.Also = append(r.Also, s.Pools[pool]) }, // another pool, which also has a replica of each key of the route
+		"read":       oneOf(&r.Copies.Read, map[string]replicate.Read{"fastest": replicate.Fastest, "spread": replicate.Spread}),
+		"prefer":     func(pool string) { r.Prefer = s.Pools[pool] }, // the pool with replicas that reads prefer
+		"total":      func(value string) { d, _ := time.ParseDuration(value); r.Total = &d },
+		"guard":      func(value string) { r.Guard = s.guard(strings.Split(value, ",")) },
+		"tags":       func(value string) { tagOption(s, &r, value) }, // this option must follow the option guard
+		"near": func(value string) { // TTL to keep all values, or TTL:hot to keep the values of hot keys
+			ttl, hot, _ := strings.Cut(value, ":")
+			r.Near = &table.NearSettings{Memory: 4096, All: hot == ""}
+			r.Near.TTL, _ = time.ParseDuration(ttl)
+		},
+		"ack": oneOf(&r.Copies.Ack, map[string]replicate.Ack{"one": replicate.AckOne, "all": replicate.AckAll, "quorum": replicate.AckQuorum}),
+	})
+	s.Routes = append(s.Routes, r)
+}
+
+// guard reads the options of a guarded route: wait:1s, stale:5s, …
+func (s *Harness) guard(options []string) *table.GuardSettings {
+	g := &table.GuardSettings{Lease: 10 * time.Second, LeaseMax: time.Minute, Wait: 400 * time.Millisecond}
+	s.set(slices.DeleteFunc(options, func(option string) bool { return option == "" }), map[string]any{
+		"hide": func(string) { g.Hide = true }, "lease": &g.Lease, "wait": &g.Wait, "early": &g.Early, "stale": &g.Stale, "sets": is{&g.OnlyAfterMiss, "after_miss"},
+		"late":    oneOf(&g.Late, map[string]table.GuardLate{"miss": table.LateMiss, "error": table.LateError, "stale": table.LateStale}),
+		"clients": oneOf(&g.Clients, map[string]table.GuardClients{"detect": table.Detected, "connection": table.Sequential, "shared": table.Shared, "pooled": table.Pooled}),
+	})
 	return g
 }
 
@@ -516,79 +514,38 @@ func (s *Harness) Pool(f []string) {
 	p := &table.Pool{Name: f[0], Connections: 1, QueueLimit: 1000,
 		Timeouts:     table.Timeouts{Connect: 1200 * time.Millisecond, Request: 500 * time.Millisecond, Deadline: 2 * time.Second},
 		RetryBackoff: table.Backoff{First: 100 * time.Millisecond, Max: time.Second}}
-	for _, option := range f[1:] {
-		name, value, _ := strings.Cut(option, "=")
-		n, _ := strconv.Atoi(value)
-		d, _ := time.ParseDuration(value)
-		switch name {
-		case "unknown":
-			p.Unknown, p.GetErrors = true, true
-		case "servers":
-			for _, srv := range strings.Split(value, ",") {
-				address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
-				p.Servers = append(p.Servers, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
-			}
-		case "next":
-			next := &table.List{}
-			for _, srv := range strings.Split(value, ",") {
-				next.Servers = append(next.Servers, table.Target{Name: srv, Network: "tcp", Address: srv, Weight: 1})
-			}
-			next.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(next.Servers))}
-			p.Next = next
-		case "resize": // the only value of this option is warm
-			p.Resize = table.ResizeWarm
-		case "fill": // the value is the pool to fill from, a pool that is not in the table, or POOL:RATE
+	list := func(to *[]table.Target, names string) ring.Placement {
+		for _, srv := range strings.Split(names, ",") {
+			address, _, _ := strings.Cut(srv, "@") // the part after @ makes another name with the same address
+			*to = append(*to, table.Target{Name: srv, Network: "tcp", Address: address, Weight: 1})
+		}
+		return ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(*to))}
+	}
+	s.set(f[1:], map[string]any{
+		"unknown": func(string) { p.Unknown, p.GetErrors, p.Place = true, true, ring.Nowhere() },
+		"servers": func(names string) { p.Place = list(&p.Servers, names) },
+		"next":    func(names string) { p.Next = &table.List{}; p.Next.Place = list(&p.Next.Servers, names) },
+		"resize":  func(string) { p.Resize = table.ResizeWarm }, // the only value of this option is warm
+		"fill": func(value string) { // the pool to fill from, a pool that is not in the table, or POOL:RATE
 			from, rate, _ := strings.Cut(value, ":")
 			p.Fill = &table.Fill{From: s.Pools[from], Rate: 1000, Remember: time.Hour}
 			if rate != "" {
 				p.Fill.Rate, _ = strconv.Atoi(rate)
 			}
 			s.Table.Pools = slices.DeleteFunc(s.Table.Pools, func(p *table.Pool) bool { return p == s.Pools[from] })
-		case "auth":
-			p.Login.User, p.Login.Password, _ = strings.Cut(value, ":")
-		case "failover":
+		},
+		"auth": func(value string) { p.Login.User, p.Login.Password, _ = strings.Cut(value, ":") },
+		"failover": func(value string) {
 			p.Failover.Mode = map[string]table.Mode{"fail_fast": table.FailFast, "rehash": table.Rehash}[value]
 			p.Failover.SubstituteTTL = 10 * time.Minute
-		case "gutter":
-			p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.Pools[value]
-		case "strict":
-			p.Failover.Strict = value == "true"
-		case "wait":
-			p.Failover.Wait = d
-		case "rejoin": // the only value of this option is warm
-			p.Failover.OnRejoin = health.Warm
-		case "get_errors":
-			p.GetErrors = value == "error"
-		case "ordered":
-			p.InOrder = value == "true"
-		case "gets":
-			p.JoinGets = value == "joined"
-		case "flush_all":
-			p.DenyFlush = value == "deny"
-		case "connections":
-			p.Connections = n
-		case "after_failures":
-			p.Failover.AfterFailures, _ = strconv.Atoi(value)
-		case "preconnect":
-			p.Preconnect = value == "true"
-		case "queue":
-			p.QueueLimit = n
-		case "deadline":
-			p.Timeouts.Deadline = d
-		case "keepalive":
-			p.Keepalive = d
-		case "request":
-			p.Timeouts.Request = d
-		case "total":
-			p.Timeouts.Total = d
-		default:
-			s.Fatalf("what is %q?", option)
-		}
-	}
-	p.Place = ring.Placement{Hash: func([]byte) uint64 { return 0 }, Ring: ByDigit(len(p.Servers))}
-	if p.Unknown {
-		p.Place = ring.Nowhere()
-	}
+		},
+		"gutter": func(pool string) { p.Failover.Mode, p.Failover.Gutter = table.Gutter, s.Pools[pool] },
+		"rejoin": func(string) { p.Failover.OnRejoin = health.Warm }, // the only value of this option is warm
+		"strict": is{&p.Failover.Strict, "true"}, "ordered": is{&p.InOrder, "true"}, "preconnect": is{&p.Preconnect, "true"},
+		"get_errors": is{&p.GetErrors, "error"}, "gets": is{&p.JoinGets, "joined"}, "flush_all": is{&p.DenyFlush, "deny"},
+		"connections": &p.Connections, "queue": &p.QueueLimit, "after_failures": &p.Failover.AfterFailures,
+		"wait": &p.Failover.Wait, "deadline": &p.Timeouts.Deadline, "request": &p.Timeouts.Request, "total": &p.Timeouts.Total, "keepalive": &p.Keepalive,
+	})
 	s.Pools[p.Name] = p
 	s.Table.Pools = append(s.Table.Pools, p)
 }
@@ -637,39 +594,10 @@ func (s *Harness) members(server string, f func(v *health.View, i int)) {
 // SetLimits changes limits of the table.
 func (s *Harness) SetLimits(f []string) {
 	l := &s.Table.Limits
-	for _, option := range f {
-		name, value, _ := strings.Cut(option, "=")
-		n, _ := strconv.Atoi(value)
-		d, _ := time.ParseDuration(value)
-		switch name {
-		case "clients":
-			l.Clients = n
-		case "tickets":
-			l.Tickets = n
-		case "waiting":
-			l.Waiting = n
-		case "in_flight":
-			l.InFlight = n
-		case "value":
-			l.Value = n
-		case "key":
-			l.Key = n
-		case "line":
-			l.Line = n
-		case "output":
-			l.Output = n
-		case "output_hard":
-			l.OutputHard = n
-		case "memory":
-			l.Memory = int64(n)
-		case "idle":
-			l.Idle = d
-		case "unfinished":
-			l.Unfinished = d
-		default:
-			s.Fatalf("what is %q?", option)
-		}
-	}
+	s.set(f, map[string]any{
+		"clients": &l.Clients, "tickets": &l.Tickets, "waiting": &l.Waiting, "in_flight": &l.InFlight, "value": &l.Value, "key": &l.Key, "line": &l.Line,
+		"output": &l.Output, "output_hard": &l.OutputHard, "memory": &l.Memory, "idle": &l.Idle, "unfinished": &l.Unfinished,
+	})
 }
 
 func (s *Harness) unquote(text string) string {

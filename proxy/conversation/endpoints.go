@@ -38,7 +38,6 @@ type Endpoint struct {
 	greet  bool          // the endpoint is a server that has not read the greeting yet, the version request with which Ringside begins each connection
 	unsent int           // number of bytes that the socket has accepted and that are still in the kernel
 	Sent   int           // number of bytes that the endpoint has sent and that the driver has not read
-	ready  bool          // the endpoint has sent a reply that the driver has not read
 
 	names    []string                     // the names in the certificate of a client; nil: it has none
 	version  string                       // the version that a server reports; empty: Harness.Release
@@ -55,9 +54,6 @@ func (a *Endpoint) Peer() string { return a.Name }
 
 // Unsent implements link.Sock.
 func (a *Endpoint) Unsent() int { return a.unsent }
-
-// Ready implements link.Sock.
-func (a *Endpoint) Ready() bool { return a.ready }
 
 // Unread implements link.Sock.
 func (a *Endpoint) Unread() int { return a.Sent }

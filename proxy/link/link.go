@@ -18,13 +18,9 @@ type Sock interface {
 	// not answered in time, and for a client that does not read while others need memory. It may cost a system call.
 	Unsent() int
 
-	// Ready reports whether the other end has sent bytes, or accepted the connection, and the
-	// driver has not reported it yet. It is called only for servers, before a server counts as
-	// silent. It may cost a system call.
-	Ready() bool
-
-	// Unread returns how many bytes the other end has sent that the driver has not reported yet; 0 if that cannot be determined. It is
-	// called for a client that sends slowly while others need memory. It may cost a system call.
+	// Unread returns how many bytes the other end has sent that the driver has not reported yet; 0 if that cannot be determined. If the
+	// driver has not reported yet that the other end has accepted the connection, it is more than 0. It is called for a server before
+	// that counts as silent, and for a client that sends slowly while others need memory. It may cost a system call.
 	Unread() int
 }
 

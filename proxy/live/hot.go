@@ -14,7 +14,6 @@ const mostHot = 20
 
 // Hot contains the most requested keys and prefixes of the last seconds. Rates are per second.
 type Hot struct {
-	Off      bool     `json:"off"`    // true if the configuration disables hot keys (admin.hot)
 	Window   float64  `json:"win"`    // length of the counted time, in seconds
 	OneIn    float64  `json:"one_in"` // on average, one of this many requests was sampled
 	Rate     float64  `json:"rps"`    // requests per second for all keys of the proxy; each key of a multi-get counts as a request
@@ -38,7 +37,7 @@ type HotKey struct {
 // hotOf converts a report of hot keys for the dashboard: the keys that belong to the pool, and all
 // prefixes.
 func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
-	is := &Hot{Off: t.NoHotKeys, Keys: []HotKey{}, Prefixes: []HotKey{}}
+	is := &Hot{Keys: []HotKey{}, Prefixes: []HotKey{}}
 	if r.Requests == 0 {
 		return is
 	}

@@ -532,26 +532,18 @@ func (s *sock) Unsent() int {
 	return n + unacked(s.fd)
 }
 
-// Ready reports whether the server has sent bytes or accepted a connection and the engine does not
-// know it yet. With a fault it returns false, because the filter may hold back what has arrived.
-func (s *sock) Ready() bool {
+// Unread returns how many bytes have arrived that were not read yet; with TLS, encrypted ones. It returns 1 if a dial has ended. With a fault
+// it returns 0, because the filter may hold back what has arrived.
+func (s *sock) Unread() int {
 	switch {
 	case s.filter != nil:
-		return false
 	case s.state == sockConnecting:
-		poll := []unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}
-		n, err := unix.Poll(poll, 0)
-		return err == nil && n > 0
+		n, _ := unix.Poll([]unix.PollFd{{Fd: int32(s.fd), Events: unix.POLLOUT}}, 0)
+		return max(n, 0)
+	case s.state == sockOpen:
+		return unread(s.fd)
 	}
-	return s.Unread() > 0
-}
-
-// Unread returns how many bytes have arrived that were not read yet; with TLS, encrypted ones.
-func (s *sock) Unread() int {
-	if s.state != sockOpen {
-		return 0
-	}
-	return unread(s.fd)
+	return 0
 }
 
 func (d *epoll) post(f func(e *proxy.Engine)) {

@@ -80,14 +80,12 @@ func (s *stream) Unsent() int {
 	return s.filter.unsent() + n + unackedOf(s.conn)
 }
 
-// Ready reports whether the server has sent bytes or accepted a connection and the engine does not
-// know it yet. With a fault it returns false, because the filter may hold back what has arrived.
-func (s *stream) Ready() bool {
-	return s.filter == nil && (s.came.Load() || s.conn != nil && unreadOf(s.conn) > 0)
-}
-
-// Unread returns how many bytes have arrived from a client that the engine does not know yet. What the reader has counts as one read.
+// Unread returns how many bytes have arrived that the engine does not know yet. What the reader has counts as one read, and so does
+// a dial that has ended. With a fault it returns 0, because the filter may hold back what has arrived.
 func (s *stream) Unread() (n int) {
+	if s.filter != nil {
+		return 0
+	}
 	if s.conn != nil {
 		n = unreadOf(s.conn)
 	}

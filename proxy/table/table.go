@@ -20,7 +20,6 @@ type Table struct {
 
 	TagCommand string        // a delete of this text followed by the name of a tag invalidates the tag
 	LogSlow    time.Duration // commands that last at least this long can be logged; 0: none
-	NoHotKeys  bool          // do not look for hot keys
 	Misses     bool          // record why keys miss
 
 	Permissions *Permissions // what users may do; nil: everything

@@ -62,7 +62,7 @@ func (c *Conn) checkTimeouts() {
 // accepted may run late, so deletes are sent after them.
 func (c *Conn) expire() {
 	e, srv := c.Server.e, c.Server
-	if c.Sock != nil && c.Sock.Ready() { // the loop was too busy to read the input
+	if c.Sock != nil && c.Sock.Unread() > 0 { // the loop was too busy to read the input
 		c.Deadline = e.Now + int64(lookWait)
 		return
 	}

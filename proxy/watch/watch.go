@@ -36,7 +36,6 @@ type Watch struct {
 	// know. Judged may be nil.
 	Judged func(key []byte) missreason.Reason
 
-	off    bool
 	hash   func(key []byte) uint64
 	every  int    // on average, one of this many requests is sampled
 	random uint64 // state of the random number generator; gaps between samples are random, so that no client's rhythm can hide a key
@@ -62,21 +61,6 @@ type Watch struct {
 // at random which requests are sampled.
 func New(hash func(key []byte) uint64, seed uint64) Watch {
 	return Watch{hash: hash, every: 1, random: seed | 1, keys: newSketch(mostKeys), prefixes: newSketch(mostPrefixes)}
-}
-
-// Switch starts the sampling. If on is false, it stops the sampling and drops the samples.
-func (w *Watch) Switch(on bool) {
-	if on != w.off {
-		return
-	}
-	random, patterns, judged := w.random, w.patterns, w.Judged
-	*w = New(w.hash, random)
-	w.Judged = judged
-	w.Follow(patterns)
-	if w.off = !on; w.off {
-		w.gap = math.MaxInt
-		w.Follow(patterns)
-	}
 }
 
 // draws decides whether the current request is sampled. It returns how many requests the sample

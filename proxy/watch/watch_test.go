@@ -208,19 +208,6 @@ func FuzzSketch(f *testing.F) {
 	})
 }
 
-func TestSwitch(t *testing.T) {
-	w := watchOf(1)
-	w.Ended(1, []byte("k"), 0, 0, 0, 0, 0)
-	w.Switch(false)
-	var is Report
-	if w.AddTo(&is, 2); len(is.Keys) > 0 || w.Left < 1<<60 {
-		t.Errorf("it still looks: %d keys, %d left", len(is.Keys), w.Left)
-	}
-	if w.Switch(true); w.Left != 0 {
-		t.Error("it does not look again")
-	}
-}
-
 // A new key always replaces a row with the fewest requests.
 func TestTheRarestGoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -491,7 +491,7 @@ function fill(tb, list, none, make, draw) { // as many rows as there are; withou
   list.forEach((x, i) => draw(x, tb.rows[i]));
 }
 parts.hot = {box: 'keys', draw() {
-  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = d.off ? 'Hot keys are off: see admin.hot.' : 'No key has been requested yet.';
+  const d = S.hot, t = S.topo; if (!d || !t) return; const st = S.tick ? S.tick.s.st : [], top = Math.max(1e-9, ...d.keys.map(k => k.rps)), none = 'No key has been requested yet.';
   text($('hotwhat'), d.keys.length ? `the last ${count(d.win)}${NB}s, ${d.one_in > 1 ? `one request in ${count(d.one_in)} counted` : 'every request counted'}` : '');
   fill($('hot').tBodies[0], d.keys.slice(0, 12), none, () => { const c = el('span', {class: 'chip'}, el('i'), el('span')); return el('tr', {}, keyCell(), barCell(), el('td', {class: 'n opt'}), el('td', {class: 'n'}), el('td', {class: 'n opt'}), el('td', {class: 'opt'}, c)); }, (k, r) => {
     const c = r.cells, bar = c[1].firstChild, chip = c[5].firstChild, o = k.server; setKey(c[0].firstChild, k.key); r.title = `± ${flat(rate(k.off))}`;
@@ -500,7 +500,7 @@ parts.hot = {box: 'keys', draw() {
     text(chip.lastChild, !s ? '–' : '\u200e' + ( stand ? `${brief(s.brief)} → ${stand.brief}` : k.replicas > 1 ? `${s.brief} +${k.replicas - 1}` : s.brief) + '\u200e'); chip.title = stand ? `${s.name} → ${stand.name}` : s ? s.name : '';
   });
   text($('prefixwhat'), d.prefixes.length ? 'up to the first colon' : '');
-  fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), d.off ? none : 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
+  fill($('prefix').tBodies[0], d.prefixes.slice(0, 12), 'Nothing yet.', () => el('tr', {}, el('td', {class: 'k'}), el('td', {class: 'n'}), barCell(), el('td', {class: 'n'})), (p, r) => {
     const c = r.cells, b = c[2].firstChild, i = b.firstChild.firstChild; if (c[0]._k !== p.key) { c[0]._k = p.key; c[0].replaceChildren(p.key ? shown(p.key) : '(other)'); }
     put(c[1], rate(p.rps)); i.style.width = 100 * (p.hit || 0) + '%'; i.style.background = 'var(--hit)'; b.firstChild.style.background = p.hit == null ? '' : 'var(--miss)'; b.firstChild.style.visibility = p.hit == null ? 'hidden' : ''; put(b.lastChild, p.hit == null ? ['no reads', ''] : share(p.hit)); put(c[3], [flat(bytes(p.bps)), '/s']);
   });
