@@ -70,6 +70,12 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 	if m.quiet {
 		m.Log = slog.New(slog.DiscardHandler)
 	}
+	pages := strings.FieldsFunc(m.pages, func(r rune) bool { return r == ',' })
+	for _, page := range pages {
+		if _, err := os.Stat(page); err != nil {
+			return err // before measuring, which can take hours
+		}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, m.limit, fmt.Errorf("not done within -limit %v", m.limit))
 	defer cancel()
 	report, err := measure(ctx, m.Config)
@@ -77,7 +83,7 @@ func (m *measuring) run(ctx context.Context, args []string, measure func(context
 		return errors.Join(err, context.Cause(ctx))
 	}
 	fmt.Print(report)
-	for _, page := range strings.FieldsFunc(m.pages, func(r rune) bool { return r == ',' }) {
+	for _, page := range pages {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			return err

@@ -16,13 +16,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"ringside/internal/testenv"
 )
 
 // storm is a load that makes Ringside buffer far more than it may: many clients that all
 // send the same requests and read all replies, or none.
 type storm struct {
 	name    string
-	memory  int // limits.memory in MiB; 0: 256
+	memory  int // limits.memory in MiB; 0: 256, or a quarter of it and of the clients outside of the full tier
 	config  func(servers []*memcached) string
 	stop    bool // stop the first server
 	values  int  // number of values stored before, of size bytes each
@@ -141,7 +143,10 @@ func TestMemoryBound(t *testing.T) {
 }
 
 func (s *storm) play(t testing.TB, driver string) {
-	limit := cmp.Or(s.memory, 256) << 20
+	limit, clients := cmp.Or(s.memory, 256)<<20, s.clients
+	if s.memory == 0 && !testenv.Full() {
+		limit, clients = limit/4, clients/4
+	}
 	mayReside := limit + limit/4 + 64<<20 // the container size that the example file recommends
 	servers := startMemcacheds(t, 2)
 	binary, err := buildPlain()
@@ -165,7 +170,7 @@ func (s *storm) play(t testing.TB, driver string) {
 	}
 	request := []byte(s.sends(keys))
 	var sent sync.WaitGroup
-	for range s.clients {
+	for range clients {
 		c, err := dialError(r.address)
 		if err != nil {
 			t.Fatal(err)

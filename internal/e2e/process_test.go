@@ -99,7 +99,7 @@ var packages = map[string]string{
 	"openssl":          "openssl",
 	"nsenter":          "util-linux",
 	"chromedriver":     "chromium-driver",
-	"chromium":         "chromium",
+	chromium:           "chromium-headless-shell",
 	"perl":             "perl",
 	"php":              "php-cli",
 	"unshare":          "util-linux",
