@@ -63,6 +63,7 @@ type feed struct {
 	good    []serverlist.Server         // the servers of the source that are part of the configuration in force; nil: none are
 	unfit   string                      // why a later list did not fit the configuration; empty: the last one did, or Fit was not called yet
 	unfitIs serverlist.State            // the state because of unfit
+	misfit  string                      // why the first list does not fit the file of the last Fit, so that its pool has no servers; empty: it fits
 	start   *serverlist.List            // the list of the process from which this one takes over, until it is in force; nil: none
 	number  uint64                      // of elasticache: the number of the list that counts
 	asking  bool                        // a lookup is running
@@ -216,6 +217,13 @@ func (w *Watch) Fit(f *config.File, accept bool, excess func(*config.File) map[s
 			again = s.hold(over[s.pool]) || again
 		}
 	}
+	w.mu.Lock()
+	for _, s := range all {
+		if s.misfit = ""; s.unfit != nil && len(s.good) == 0 {
+			s.misfit = s.unfit.Error()
+		}
+	}
+	w.mu.Unlock()
 	return g, func(inForce bool) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -321,6 +329,13 @@ func (w *Watch) Why(pool string) string {
 	for _, s := range w.States() {
 		if s.Pool == pool && s.Servers == 0 && s.Problem != "" {
 			return fmt.Sprintf("%s: %s", s.Source, s.Problem)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, f := range w.feeds {
+		if f.pool == pool && f.misfit != "" {
+			return fmt.Sprintf("%s: %s", f.source.Text, f.misfit)
 		}
 	}
 	return ""

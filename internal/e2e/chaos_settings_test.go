@@ -6,9 +6,11 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"ringside/config"
+	"ringside/internal/testenv"
 )
 
 // A chaosSetting is a path in the file and the values that a reload may store there. In the
@@ -31,12 +34,6 @@ type tree = map[string]any
 // chaosFixed has the settings that are not in chaosSettingsOf, each with the reason.
 var chaosFixed = map[string]string{
 	"listen.address":              "listeners come and go",
-	"listen.tls.cert":             "the clients of the test do not use TLS; TestCertificateRenewal changes certificates",
-	"listen.tls.key":              "as listen.tls.cert",
-	"listen.tls.client_ca":        "as listen.tls.cert",
-	"listen.tls.handshake":        "as listen.tls.cert",
-	"users.*.may":                 "the clients of the test do not log in; TestUsers tests these settings",
-	"users.*.routes":              "as users.*.may",
 	"admin.auth_file":             "the test reads the counters without a login; TestAdminWithTLS tests these settings",
 	"admin.tls.cert":              "as admin.auth_file",
 	"admin.tls.key":               "as admin.auth_file",
@@ -46,36 +43,24 @@ var chaosFixed = map[string]string{
 	"listen.routes.match":         "the routes of a listener come and go",
 	"listen.routes.prefix":        "the routes of a listener come and go",
 	"pools.*.servers.address":     "servers come and go",
-	"pools.*.servers.discover":    "the lists of sources change without a reload: see internal/instance/servers_test.go",
-	"pools.*.servers.every":       "as pools.*.servers.discover",
-	"pools.*.servers.keep":        "as pools.*.servers.discover",
-	"pools.*.servers.max_change":  "as pools.*.servers.discover",
-	"pools.*.servers.weights.*":   "as pools.*.servers.discover",
-	"pools.*.warm_from":           "it only matters for instances that start; TestWarmFrom in this package and in internal/fleet restart instances",
-	"pools.*.fill_from.pool":      "a pool can't fill and eject servers; TestFillFrom begins and ends it",
-	"pools.*.fill_from.rate":      "as pools.*.fill_from.pool",
-	"pools.*.fill_from.remember":  "as pools.*.fill_from.pool",
 	"admin.address":               "the test reads the counters there; TestReloadOfLogAndAdmin moves it",
 	"defaults.failover.gutter":    "the pool that is the gutter would inherit it",
-	"pools.*.tls.ca":              "the servers of the test do not use TLS; TestServersWithTLS changes certificates",
-	"pools.*.tls.cert":            "as pools.*.tls.ca",
-	"pools.*.tls.key":             "as pools.*.tls.ca",
-	"pools.*.tls.name":            "as pools.*.tls.ca",
-	"pools.*.tls.verify":          "as pools.*.tls.ca",
-	"pools.*.auth.user":           "the servers of the test need no login; TestServersWithLogin changes the password",
-	"pools.*.auth.password_file":  "as pools.*.auth.user",
-	"defaults.auth.user":          "as pools.*.auth.user",
-	"defaults.auth.password_file": "as pools.*.auth.user",
-	"defaults.tls.ca":             "as pools.*.tls.ca",
-	"defaults.tls.cert":           "as pools.*.tls.ca",
-	"defaults.tls.key":            "as pools.*.tls.ca",
-	"defaults.tls.name":           "as pools.*.tls.ca",
-	"defaults.tls.verify":         "as pools.*.tls.ca",
+	"defaults.auth.user":          "only the pool secure has a server with TLS and a login",
+	"defaults.auth.password_file": "as defaults.auth.user",
+	"defaults.tls.ca":             "as defaults.auth.user",
+	"defaults.tls.cert":           "as defaults.auth.user",
+	"defaults.tls.key":            "as defaults.auth.user",
+	"defaults.tls.name":           "as defaults.auth.user",
+	"defaults.tls.verify":         "as defaults.auth.user",
 }
 
-// chaosSettingsOf returns the settings and their values. users is the path for auth_file, and
-// traces is the directory for the files of traces.
-func chaosSettingsOf(users, traces string) (list []chaosSetting) {
+// chaosNames replaces names in the paths of settings by those in the schema.
+var chaosNames = strings.NewReplacer("pools.main.", "pools.*.", "pools.secure.", "pools.*.", "users.chaos.", "users.*.", "[]", "")
+
+// chaosSettingsOf returns the settings and their values. The files that they name are in the directory dir.
+func chaosSettingsOf(dir string) (list []chaosSetting) {
+	file := func(name string) string { return filepath.Join(dir, name) }
+	users := file("users")
 	add := func(path string, values ...any) { list = append(list, chaosSetting{path, values}) }
 	off := false
 
@@ -111,13 +96,24 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("pools.*.servers[].weight", 1, 2, 3)
 	add("pools.*.servers[].host", "left", "right")
 	add("pools.*.servers[].zone", "z1", "z2")
+	source := tree{"discover": "file+" + file("source"), "every": "1s"}
+	add("pools.main.servers", []any{source}, []any{tree{"discover": "file+" + file("source"), "every": "1s", "keep": "1s", "max_change": "100%", "weights": tree{"*": 2}}})
+	add("pools.*", tree{"warm_from": "former", "resize": tree{"mode": "warm"}})
+	fills := func(from any) tree {
+		return tree{"failover": tree{"mode": "fail_fast", "consistency": nil}, "resize": nil, "fill_from": from}
+	}
+	add("pools.*", fills(tree{"pool": "far", "rate": 100, "remember": "1m"}), fills("far"))
+	add("pools.secure.tls", tree{"ca": file("ca.crt"), "name": "memcached.example"}, tree{"name": "other.example"}, tree{"verify": off, "ca": nil, "name": nil},
+		tree{"cert": file("tls.crt"), "key": file("tls.key")})
+	add("pools.secure", tree{"tls": nil, "auth": nil})
+	add("pools.secure.auth", tree{"user": "app", "password_file": file("password")}, tree{"user": "other"}, tree{"password_file": file("wrong")})
 
 	route := func(path string, values ...any) {
 		add("routes[]."+path, values...)
 		add("listen[].routes[]."+path, values...)
 	}
 	poolOf := func(path string, value func(main string) any) { // the routes of a listener use another pool than the global routes
-		add("routes[]."+path, value("main"), value("far"))
+		add("routes[]."+path, value("main"), value("far"), value("secure"))
 		add("listen[].routes[]."+path, value("own"))
 	}
 	copies := func(more tree) tree {
@@ -145,6 +141,10 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 
 	add("listen[].mode", "0600", "0666")
 	add("listen[].auth_file", users)
+	add("listen[]", tree{"auth_file": nil})
+	add("listen[].tls", tree{"cert": file("tls.crt"), "key": file("tls.key")})
+	add("listen[].tls", tree{"cert": file("tls.crt"), "key": file("tls.key"), "client_ca": file("ca.crt"), "handshake": "5s"})
+	add("users.chaos", tree{"may": []any{"read", "write"}}, tree{"may": []any{"read"}}, tree{"may": []any{"read", "write", "admin"}, "routes": []any{"r:", "g:"}})
 	add("listen[]", tree{"auth_file": users, "allow_plaintext": true})
 
 	add("admin.allow_faults", true)
@@ -173,7 +173,7 @@ func chaosSettingsOf(users, traces string) (list []chaosSetting) {
 	add("log.slow", off, "1ms")
 	add("tags.command", "drop:")
 	add("tags.namespace", "other")
-	add("traces", []any{tree{"keys": []any{"g:*"}, "file": traces + "/one", "keep": 0, "max": "64KiB"}}, []any{tree{"keys": []any{"*k1", "r:*"}, "file": traces + "/two"}})
+	add("traces", []any{tree{"keys": []any{"g:*"}, "file": file("one"), "keep": 0, "max": "64KiB"}}, []any{tree{"keys": []any{"*k1", "r:*"}, "file": file("two")}})
 	add("watch", true)
 	add("zone", "z1", "z2")
 
@@ -189,8 +189,9 @@ type chaosFile struct {
 }
 
 // chaosBase returns a file with all listeners, pools, servers and routes, without the settings
-// of chaosSettingsOf. The listener at the last address has its own routes.
-func chaosBase(addresses []string, admin string, servers []string) tree {
+// of chaosSettingsOf. The listener at the second address needs a login, and that at the last address has its own routes. The
+// last server speaks TLS and needs a login.
+func chaosBase(addresses []string, admin string, servers []string, dir string) tree {
 	pool := func(addresses []string) tree {
 		list := []any{}
 		for _, a := range addresses {
@@ -219,16 +220,35 @@ func chaosBase(addresses []string, admin string, servers []string) tree {
 	for _, a := range addresses {
 		listeners = append(listeners, tree{"address": a})
 	}
+	listeners[1].(tree)["auth_file"] = filepath.Join(dir, "users")
 	listeners[len(listeners)-1].(tree)["routes"] = routes("own")
+	secure := pool(servers[9:10])
+	secure["tls"] = tree{"ca": filepath.Join(dir, "ca.crt"), "name": "memcached.example"}
+	secure["auth"] = tree{"user": "app", "password_file": filepath.Join(dir, "password")}
 	return tree{
-		"listen":   listeners,
-		"admin":    tree{"address": admin},
-		"pools":    tree{"main": pool(servers[:3]), "spare": pool(servers[3:4]), "far": pool(servers[4:5]), "also": pool(servers[5:6]), "own": pool(servers[6:])},
+		"listen": listeners,
+		"admin":  tree{"address": admin},
+		"pools": tree{"main": pool(servers[:3]), "spare": pool(servers[3:4]), "far": pool(servers[4:5]), "also": pool(servers[5:6]), "own": pool(servers[6:8]),
+			"secure": secure, "former": pool(servers[8:9])},
 		"routes":   routes("main"),
 		"tags":     tree{"namespace": "chaos"},
 		"zone":     "z1",
 		"defaults": tree{"distribution": "ketama", "failover": tree{"mode": "rehash"}, "timeouts": tree{"connect": "5s", "request": "5s", "deadline": "5s"}},
 	}
+}
+
+// chaosServers is the number of memcacheds.
+const chaosServers = 10
+
+// chaosFiles returns a directory with the files that the settings name.
+func chaosFiles(t *testing.T) (dir string) {
+	dir = shortDir(t)
+	ca := testenv.NewCA(t, "ca")
+	ca.Named(t, "memcached.example").Write(t, dir, "tls")
+	for name, text := range map[string]string{"ca.crt": string(ca.PEM), "users": "chaos:secret\n", "password": "s3cret\n", "wrong": "other\n", "logins": "app:s3cret\n", "source": "127.0.0.1:5\n"} {
+		testenv.WriteFile(t, filepath.Join(dir, name), []byte(text))
+	}
+	return dir
 }
 
 // chaosPrefixes are the prefixes of the routes. The first route has no prefix. The route of m:
@@ -305,6 +325,9 @@ func put(v any, place []any, value any) any {
 		return into
 	}
 	if i, ok := place[0].(int); ok {
+		if list := v.([]any); i >= len(list) { // an earlier setting has replaced the list
+			return v
+		}
 		v.([]any)[i] = put(v.([]any)[i], place[1:], value)
 		return v
 	}
@@ -320,8 +343,8 @@ func put(v any, place []any, value any) any {
 // has stored it.
 func (c *chaosFile) try(place []any, value any) bool {
 	next := put(cloneTree(c.root), place, value).(tree)
-	if next["listen"].([]any)[0].(tree)["auth_file"] != nil {
-		return false // the clients of the first listener do not log in
+	if first := next["listen"].([]any)[0].(tree); first["auth_file"] != nil || first["tls"] != nil {
+		return false // the clients of the first listener do not log in, and do not use TLS
 	}
 	if _, err := config.Parse("chaos", chaosText(next)); err != nil {
 		return false
@@ -460,15 +483,20 @@ func TestChaosHasAllSettings(t *testing.T) {
 	}
 	known, switched := map[string]bool{}, map[string]bool{}
 	leavesOfSchema("", s, known)
-	base := chaosBase([]string{"127.0.0.1:1", "127.0.0.1:2", "unix:/tmp/3"}, "127.0.0.1:4", []string{"127.0.0.1:5", "127.0.0.1:6", "127.0.0.1:7", "127.0.0.1:8", "127.0.0.1:9", "127.0.0.1:10", "127.0.0.1:11", "127.0.0.1:12"})
-	for _, s := range chaosSettingsOf("/users", "/traces") {
+	var servers []string
+	for i := range chaosServers {
+		servers = append(servers, fmt.Sprintf("127.0.0.1:%d", 5+i))
+	}
+	dir := chaosFiles(t)
+	base := chaosBase([]string{"127.0.0.1:1", "127.0.0.1:2", "unix:/tmp/3"}, "127.0.0.1:4", servers, dir)
+	for _, s := range chaosSettingsOf(dir) {
 		for _, value := range s.values {
 			c := &chaosFile{rng: rand.New(rand.NewPCG(1, 2)), root: cloneTree(base).(tree)}
 			if !c.tryAny(chaosSetting{s.path, []any{value}}) {
 				_, err := config.Parse("chaos", chaosText(put(cloneTree(base), placesOf(base, strings.Split(s.path, "."))[0], value).(tree)))
 				t.Errorf("%s: %v is accepted nowhere: %v", s.path, value, err)
 			}
-			leavesOf(strings.ReplaceAll(strings.TrimSuffix(s.path, "."), "[]", ""), value, switched)
+			leavesOf(strings.TrimSuffix(chaosNames.Replace(strings.TrimSuffix(s.path, ".")+"."), "."), value, switched)
 		}
 	}
 	for path := range known {

@@ -372,6 +372,12 @@ func TestListsChange(t *testing.T) {
 	if s.names() != "a" || len(s.sources.States()) != 1 {
 		t.Error(s.names(), s.sources.States())
 	}
+	from.set(nil, nil, "127.0.0.8:9 name=x") // it does not fit the rest of the file
+	s.write(strings.Replace(fmt.Sprintf(discovering, "off"), "file+/servers", "file+/fewer", 1) + "routes: [{pool: main, replicas: 2}]\n")
+	_, errs = s.reloads(78)
+	wants(t, errs, "pools.main: the servers are not known: file+/fewer: ", "replicas")
+	from.set(nil, errors.New("no such host"))
+	s.write(strings.Replace(fmt.Sprintf(discovering, "off"), "file+/servers", "file+/others", 1))
 	hang := make(chan struct{})
 	from.set(nil, nil, "127.0.0.8:9 name=x", "127.0.0.9:9 name=y")
 	from.mu.Lock()

@@ -119,6 +119,19 @@
 //   - mg N grants the right to fill in WARM although the substitute server has the value. For a
 //     placeholder the reply is EN.
 //
+// # Keys that move in a resize
+//
+// A key whose server rejoins has two places, like a key that moves in a resize (replicate.Relocate). The states of
+// the key are the same. Only the old place has it, or the new place has a placeholder, or both have it, or only the
+// new place. Copies follow the same rule in both cases (replicate.Mend). The commands follow different rules, for
+// three reasons:
+//
+//   - Here, other instances may know F as IN. Their commands do not look for placeholders. In a resize, no
+//     instance that does not look for placeholders sends a command to the new place while there may be one.
+//   - So here only an instance in WARM stores a placeholder, and other instances may remove it. In a resize, each
+//     write stores one, and other commands wait until it is gone.
+//   - A set takes one round trip here, and three in a resize: placeholder, removal at the old place, value.
+//
 // # What it promises
 //
 // With strict consistency, a client gets no reply that other instances may contradict. A
