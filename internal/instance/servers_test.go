@@ -193,17 +193,15 @@ func TestPodsRestart(t *testing.T) {
 	from.text = strings.Join([]string{a.Addr().String() + " name=mc-0", again.Addr().String() + " name=mc-1", c.Addr().String() + " name=mc-2"}, "\n")
 	from.mu.Unlock()
 	// No request for a lookup here: the refused connection causes it.
-	eventually(t, "all keys can be written", func() bool {
+	// On a busy machine, the other servers may have its keys before the lookup.
+	eventually(t, "all keys can be written, some on the pod that has restarted", func() bool {
 		for i := range 30 {
 			if client.Set(&memcache.Item{Key: fmt.Sprint("key", i), Value: []byte("w")}) != nil {
 				return false
 			}
 		}
-		return true
+		return len(again.Keys()) > 0
 	})
-	if len(again.Keys()) == 0 {
-		t.Error("the pod that has restarted has no keys")
-	}
 	if is := owners(); !slices.Equal(is, before) {
 		t.Error("keys have moved")
 	}
