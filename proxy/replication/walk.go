@@ -90,7 +90,6 @@ type walk struct {
 	over    bool
 
 	progress stats.ResizeWork // of this instance, or of the one that does the work; without Left
-	earlier  stats.ResizeWork // of the walk that this one continues after a reload
 	began    int64            // when this instance began the work
 	listedAt int64            // when the present listing began
 	loggedAt int64            // when it logged the progress last
@@ -102,10 +101,10 @@ type walk struct {
 // change is not due any more.
 func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]uint32, due bool) {
 	k := e.walks[w.Pool]
-	var before stats.ResizeWork // of this instance, before a reload that does not end the change
+	var before stats.ResizeWork // the progress before a reload that does not end the change
 	due = due && bp != nil && bp.Next != nil && bp.View.Resize().N == change[0]
 	if k != nil && (!due || k.change != change || k.bp != bp || k.w != w) {
-		if k.ours && k.change == change {
+		if k.change == change {
 			before = k.progress
 		}
 		k.end()
@@ -116,7 +115,7 @@ func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]ui
 	}
 	if k == nil {
 		is := bp.View.Resize()
-		k = &walk{e: e, w: w, bp: bp, change: change, is: is, earlier: before}
+		k = &walk{e: e, w: w, bp: bp, change: change, is: is, progress: before}
 		k.from, k.to = bp.Ends(is)
 		k.rest = k.servers()
 		if e.walks == nil {
@@ -575,11 +574,12 @@ func (k walkClaim) Answered(id int, r *upstream.Result) {
 	}
 }
 
-// begin begins the progress of the work of this instance, and logs it.
+// begin begins the progress of the work of this instance, and logs it. Keys that were moved in this stage before count: before a reload, or by
+// another instance.
 func (k *walk) begin() {
 	now := k.e.Now
-	k.progress = stats.ResizeWork{Of: len(k.rest), Done: k.earlier.Done, Rejected: k.earlier.Rejected}
-	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, k.earlier.Done
+	k.progress = stats.ResizeWork{Of: len(k.rest), Done: k.progress.Done, Rejected: k.progress.Rejected}
+	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, k.progress.Done
 	if k.is.Stage() == resize.Move {
 		what := "keys begin to move to other servers"
 		if k.is.Reversed() {

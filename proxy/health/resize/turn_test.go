@@ -203,7 +203,8 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 		change("drops a list", func(_ *turnWorld, p *turner) { p.Status = p.Status.dropped() })
 		return
 	}
-	r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0 && p.Wish != 3, Retreats: i == 0 && p.Replaced()} // announce_test.go explores commands in an announcement
+	r := Resize{Status: p.Status, swept: p.swept, wished: 1, Announce: i == 0 && p.Wish != 3} // announce_test.go explores commands in an announcement
+	r.Retreats = i == 0 && p.Replaced()
 	if o == turnUnknown && i == 1 && p.Stage() != Stable {
 		r.Later = 0
 	}
@@ -214,7 +215,7 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 	case stepped:
 		change(fmt.Sprintf("begins stage %d of change %d, from list %d to list %d", r.Stage(), r.Change(), r.List, r.Next), func(w *turnWorld, p *turner) {
 			w.record = Merge(w.record, r.State)
-			r.Later = p.Later
+			r.Later, r.Retreats = p.Later, false
 			p.Status = r.Status.settled()
 		})
 	case !sweeps:
