@@ -3,6 +3,7 @@ package proxy
 // This file defines the state that all engines of a process share.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/maphash"
@@ -22,6 +23,7 @@ import (
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
 	"ringside/proxy/tags"
+	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
 	"ringside/proxy/watch"
 	"ringside/proxy/watch/missreason"
@@ -259,34 +261,72 @@ func sorted[T any](l *learned, m map[string]T) (list []T) {
 // InvalidateTags invalidates tags on all servers that may have values with them, or
 // only on those of one pool. It returns the answer of each server. ErrUnsure means that
 // the servers may have been asked; any other error means that none was. The caller must
-// have checked the names (table.CheckTagNames).
-func (p *Proxy) InvalidateTags(names []string, pool string) ([]tags.Answer, error) {
+// have checked the names (table.CheckTagNames). Many tags are invalidated in parts, one after the
+// other, because each needs requests in the queues of servers that keepers need, too.
+func (p *Proxy) InvalidateTags(names []string, pool string) (all []tags.Answer, err error) {
 	list, err := p.Table().TagsOf(names)
 	if err != nil {
 		return nil, err
 	}
-	told := make(chan []tags.Answer, 1)
+	until := time.Now().Add(invalidationPatience)
+	for part := range slices.Chunk(list, invalidationPart) {
+		answers, full := p.invalidate(part, pool)
+		for ; full != "" && time.Now().Before(until); answers, full = p.invalidate(part, pool) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		switch {
+		case full != "":
+			return nil, fmt.Errorf("%s: %w", full, ErrUnsure)
+		case answers == nil:
+			return nil, fmt.Errorf("the servers have not answered: %w", ErrUnsure)
+		case len(answers) == 0:
+			return nil, fmt.Errorf("no pool %q has routes with tags", pool)
+		}
+		for _, a := range answers {
+			i := slices.IndexFunc(all, func(o tags.Answer) bool { return o.Pool == a.Pool && o.Server == a.Server })
+			if i < 0 {
+				all = append(all, a)
+			} else {
+				all[i].Why, all[i].Skipped = cmp.Or(all[i].Why, a.Why), all[i].Skipped && a.Skipped
+			}
+		}
+	}
+	bad := slices.DeleteFunc(slices.Clone(all), func(a tags.Answer) bool { return a.Why == "" })
 	p.keeperLoop().Post(func(e *Engine) {
+		e.LogLimited(slog.LevelInfo, "", "operator invalidated tags", "tags", names, "servers", len(all), "failed", len(bad))
+	})
+	return all, nil
+}
+
+// invalidate invalidates a part of the tags of InvalidateTags. It returns why they must wait, or nil if the servers have not
+// answered.
+func (p *Proxy) invalidate(list []stamp.Tag, pool string) (answers []tags.Answer, full string) {
+	told, waits := make(chan []tags.Answer, 1), make(chan string, 1)
+	p.keeperLoop().Post(func(e *Engine) {
+		if why := e.tags.Crowded(); why != "" {
+			waits <- why
+			return
+		}
 		pools, most := []*routing.BoundPool{}, time.Duration(0)
 		for _, bp := range e.tags.Pools {
 			if pool == "" || bp.Pool.Name == pool {
 				pools, most = append(pools, bp), max(most, bp.Pool.Timeouts.Deadline)
 			}
 		}
-		e.tags.Invalidate(list, pools, e.Now+int64(most), func(answers []tags.Answer, _ bool) { told <- answers })
+		e.tags.Invalidate(list, pools, e.Now+int64(most), func(answers []tags.Answer, _ bool) { told <- append([]tags.Answer{}, answers...) })
 	})
 	select {
-	case answers := <-told:
-		if len(answers) == 0 {
-			return nil, fmt.Errorf("no pool %q has routes with tags", pool)
-		}
-		bad := slices.DeleteFunc(slices.Clone(answers), func(a tags.Answer) bool { return a.Why == "" })
-		p.Log.Info("operator invalidated tags", "tags", names, "servers", len(answers), "failed", len(bad))
-		return answers, nil
+	case answers = <-told:
+		return answers, ""
+	case full = <-waits:
+		return nil, full
 	case <-time.After(invalidationPatience):
-		return nil, fmt.Errorf("the servers have not answered: %w", ErrUnsure)
+		return nil, ""
 	}
 }
+
+// invalidationPart is how many tags InvalidateTags invalidates at the same time.
+const invalidationPart = 100
 
 // invalidationPatience is longer than any practical deadline of a pool.
 const invalidationPatience = time.Minute

@@ -51,9 +51,9 @@ func (t *Tags) Handle(k *task.Task) {
 //
 // While too many of Ringside's own requests wait for a server, the command waits, before it sends anything.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
-	if why := t.crowded(); why != "" || t.MustQueue(k) {
+	if why := t.Crowded(); why != "" || t.MustQueue(k) {
 		why = cmp.Or(why, "other invalidations wait for a server")
-		if k.WaitReason = why; t.Now < k.Deadline && t.ParkForRoom(k, t.crowded) {
+		if k.WaitReason = why; t.Now < k.Deadline && t.ParkForRoom(k, t.Crowded) {
 			return
 		}
 		k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; no server has invalidated it: repeat until DELETED", name, why)))
@@ -78,8 +78,8 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 	})
 }
 
-// crowded returns why invalidations should wait, because of any server; "": they need not.
-func (t *Tags) crowded() string {
+// Crowded returns why invalidations should wait, because of any server; "": they need not.
+func (t *Tags) Crowded() string {
 	for _, p := range t.Pools {
 		for _, srv := range p.Servers {
 			if why := srv.Crowded(); why != "" {

@@ -389,8 +389,8 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestAblations leaves out one rule at a time, and must find which guarantee breaks.
-func TestAblations(t *testing.T) {
+// TestOrdersFindAblations leaves out one rule at a time, and must find which guarantee breaks.
+func TestOrdersFindAblations(t *testing.T) {
 	for _, a := range []struct {
 		name, breaks, in string
 		ablation
