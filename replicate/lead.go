@@ -165,6 +165,7 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 		}
 		r.follow()
 	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write has changed the primary's item between the look and the store
+		r.reply = -1 // the client must not get the reply to the request with a cas, which its command does not have
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
 			r.settle(Unmet, -1)
 			r.giveBack()
