@@ -224,8 +224,11 @@ func (x *explorer) check(r *Rule) {
 	if s.Undo&^s.Dirty != 0 || s.Clean&s.Dirty != 0 {
 		x.fail(r, "masks contradict each other")
 	}
-	if s.Verdict == Answered && s.Answer >= 0 && r.asks[s.Answer].kind == Exists && !x.c.If && x.c.Op != Cas {
-		x.fail(r, "a command without a token is answered Exists")
+	if s.Verdict == Answered && s.Answer >= 0 && !x.c.If && x.c.Op != Cas {
+		switch k := r.asks[s.Answer].kind; {
+		case k == Exists, k == NotFound && (x.c.Op == Set || x.c.Op == Add || x.c.Op == Replace || r.joins()):
+			x.fail(r, "a command without a token is answered %s", kindNames[k])
+		}
 	}
 	if s.Repair != 0 && (s.Source < 0 || s.Repair.Has(s.Source) || s.Dirty.Has(s.Source)) || s.Repair == 0 && s.Source >= 0 {
 		x.fail(r, "repair without a source")
