@@ -125,9 +125,7 @@ func (p *Pool) build(unknown bool) (*table.Pool, error) {
 	if preset, _ := FindPreset(p.Distribution); preset.Dead == DeadRebuilds && p.Failover.Mode == table.Rehash {
 		built.Without = p.without()
 	}
-	if built.Resize != table.ResizePlain {
-		built.Text, built.ReadList = p.text(), p.readList
-	}
+	built.Text, built.ReadList = p.text(), p.readList
 	if p.Fill.From != nil {
 		source, err := p.Fill.From.build(false)
 		if err != nil {

@@ -127,7 +127,7 @@ func (s *sidecar) table() *table.Table {
 		Strict: f.strict, OnRejoin: f.rejoin, EjectAfter: health.EjectAfter{Refused: min(refusedFor, f.eject), Silent: f.eject, Restart: max(f.restart, f.eject)},
 		Ping: 250 * time.Millisecond, Lease: lease, Request: f.request, AfterFailures: 3}}
 	p.Resize, p.ResizeRate, p.ResizeUsual = f.resize, f.rate, f.usual
-	if p.Resize != table.ResizePlain && !f.ablate.items {
+	if !f.ablate.items {
 		p.ReadList = f.readList(p)
 	}
 	if f.fill {

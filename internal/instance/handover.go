@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -68,8 +69,8 @@ func takeOver(ctx context.Context, f *config.File, login *cli.Login, signals <-c
 				waits = true
 				stopping()
 			}
-		case errors.Is(err, errClosed) && ended < 3: // try again, because the next error says why the connection was closed
-			ended++
+		case ended < 3 && (errors.Is(err, errClosed) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)):
+			ended++ // try again, because the next error says why the connection was closed; if the old process has crashed, this one starts
 		case answered || !waits: // a refusal, or an error although the old process is not stopping
 			return nil, takeOverError(f, err)
 		}

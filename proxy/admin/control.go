@@ -476,9 +476,10 @@ type Invalidated struct {
 
 func (s *Server) postInvalidate(r *http.Request) (int, any, error) {
 	var what Invalidate
-	d := json.NewDecoder(r.Body)
-	d.DisallowUnknownFields()
-	if err := d.Decode(&what); err != nil || len(what.Names) == 0 {
+	if err := decodeJSON(r, &what); err != nil {
+		return 0, nil, err
+	}
+	if len(what.Names) == 0 {
 		return 0, nil, refuse(http.StatusBadRequest, `the body must be {"names": ["NAME"]}, and may have a "pool"`)
 	}
 	if err := table.CheckTagNames(what.Names); err != nil {

@@ -109,6 +109,11 @@ func readJSON(r *http.Request, to any) error {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		return refuse(http.StatusUnsupportedMediaType, "the body must be of Content-Type application/json")
 	}
+	return decodeJSON(r, to)
+}
+
+// decodeJSON reads the body of r, which must be one JSON object.
+func decodeJSON(r *http.Request, to any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	err := d.Decode(to)

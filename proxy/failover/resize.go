@@ -295,7 +295,7 @@ func lists(pool *table.Pool) (l resize.Lists) {
 // texts returns the lists of a pool as texts, for its keeper. They are not on the servers of a pool that does not coordinate
 // changes.
 func texts(pool *table.Pool) *health.Texts {
-	if pool.ReadList == nil {
+	if pool.Resize == table.ResizePlain || pool.ReadList == nil {
 		return &health.Texts{}
 	}
 	return &health.Texts{Lists: pool.Texts(), Hash: func(text []byte) (uint32, error) {

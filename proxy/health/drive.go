@@ -117,6 +117,7 @@ func (k *Keeper) judge(now int64) {
 		k.event(-1, k.pool, pool, cause)
 		k.pool = pool
 	}
+	hangs := k.resize.Stage() != resize.Stable && !k.off.Hang && k.hangs(now)
 	for g := range k.open {
 		suspect, all := 0, 0
 		for i := range k.servers {
@@ -129,7 +130,7 @@ func (k *Keeper) judge(now int64) {
 		}
 		// While keys move, the servers of each list count for themselves, because they may all hang for the same reason. After a
 		// while they do not, because the change must end.
-		open := 2*suspect > all || g == 0 && k.resize.Stage() != resize.Stable && !k.off.Hang && (k.mostlyHang(inUse, now) || k.mostlyHang(inNext, now))
+		open := 2*suspect > all || g == 0 && hangs
 		if open {
 			k.closed[g] = now
 		}

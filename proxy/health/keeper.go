@@ -91,16 +91,17 @@ type Keeper struct {
 	events   []Event
 
 	next         int64
-	stepped      int64 // when the last step was made
-	voteAt       int64 // when the next vote is due
-	foreignUntil int64 // until this time, a view record with another server list that was read has an effect: see foreignPings
-	unlikeUntil  int64 // until this time, a view record with other settings that was read has an effect: see foreignPings
-	wishUntil    int64 // until this time, a view record with another wish that was read has an effect: see foreignPings
-	opposedUntil int64 // the same, but a proxy that is cut off does not change it
-	unlike       bool  // other proxies have recently had other settings of consistency or ping
-	began        int64 // when this keeper first read a view record
-	copies       bool  // routes keep replicas on the pool's servers
-	parting      bool  // the pool no longer moves keys: see Part
+	stepped      int64    // when the last step was made
+	voteAt       int64    // when the next vote is due
+	foreignUntil int64    // until this time, a view record with another server list that was read has an effect: see foreignPings
+	unlikeUntil  int64    // until this time, a view record with other settings that was read has an effect: see foreignPings
+	wishUntil    int64    // until this time, a view record with another wish that was read has an effect: see foreignPings
+	opposedUntil int64    // the same, but a proxy that is cut off does not change it
+	unlike       bool     // other proxies have recently had other settings of consistency or ping
+	began        int64    // when this keeper first read a view record
+	silentAt     [2]int64 // when most servers of the list in use, and of the next one, were last silent; 0: never
+	copies       bool     // routes keep replicas on the pool's servers
+	parting      bool     // the pool no longer moves keys: see Part
 	asWhole
 	roll     rollCall
 	told     removal

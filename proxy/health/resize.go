@@ -316,19 +316,32 @@ func (k *Keeper) isDead(i int, now int64) bool {
 	return k.servers[i].suspect && k.servers[i].suspectSince <= now-deadTime
 }
 
-// mostlyHang reports whether most servers for which in returns true are silent, and may still answer: they are silent for less than deadTime, or
-// another one has begun to answer.
-func (k *Keeper) mostlyHang(in func(m *Server) bool, now int64) bool {
-	hang, all, recovers := 0, 0, k.recovers(in, now)
+// hangs reports whether most servers in use, or most servers of the next list, hang, and may still answer.
+func (k *Keeper) hangs(now int64) bool {
+	one, other := k.mostlyHang(inUse, &k.silentAt[0], now), k.mostlyHang(inNext, &k.silentAt[1], now)
+	return one || other
+}
+
+// mostlyHang reports whether most servers for which in returns true are silent, and may still answer: for less than deadTime, or for any time
+// if one of them has begun to answer. Then the others have returnTime, also if they are not the most any more. last is when
+// most of them were silent.
+func (k *Keeper) mostlyHang(in func(m *Server) bool, last *int64, now int64) bool {
+	silent, hang, all := 0, 0, 0
 	for i := range k.members {
 		if in(&k.members[i]) {
 			all++
-			if s := &k.servers[i]; s.suspect && s.refused.since == 0 && (recovers || !k.isDead(i, now)) {
-				hang++
+			if s := &k.servers[i]; s.suspect && s.refused.since == 0 {
+				silent++
+				if !k.isDead(i, now) {
+					hang++
+				}
 			}
 		}
 	}
-	return 2*hang > all
+	if 2*silent > all {
+		*last = now
+	}
+	return 2*hang > all || silent > 0 && *last > 0 && *last > now-returnTime && k.recovers(in, now)
 }
 
 // mostlyDead reports whether this proxy has suspected more than half of the servers for which in returns true since the given time. A

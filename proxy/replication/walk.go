@@ -90,7 +90,7 @@ type walk struct {
 	over    bool
 
 	progress stats.ResizeWork // of this instance, or of the one that does the work; without Left
-	began    int64            // when this instance began the work
+	began    int64            // when this instance first knew the stage
 	listedAt int64            // when the present listing began
 	loggedAt int64            // when it logged the progress last
 	ratedAt  int64            // when progress.Rate was computed
@@ -102,10 +102,11 @@ type walk struct {
 func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]uint32, due bool) {
 	k := e.walks[w.Pool]
 	var before stats.ResizeWork // the progress before a reload that does not end the change
+	began := e.Now
 	due = due && bp != nil && bp.Next != nil && bp.View.Resize().N == change[0]
 	if k != nil && (!due || k.change != change || k.bp != bp || k.w != w) {
 		if k.change == change {
-			before = k.progress
+			before, began = k.progress, k.began
 		}
 		k.end()
 		k = nil
@@ -115,7 +116,7 @@ func (e *Replicator) Walk(w *failover.Agent, bp *routing.BoundPool, change [2]ui
 	}
 	if k == nil {
 		is := bp.View.Resize()
-		k = &walk{e: e, w: w, bp: bp, change: change, is: is, progress: before}
+		k = &walk{e: e, w: w, bp: bp, change: change, is: is, progress: before, began: began}
 		k.from, k.to = bp.Ends(is)
 		k.rest = k.servers()
 		if e.walks == nil {
@@ -579,10 +580,13 @@ func (k walkClaim) Answered(id int, r *upstream.Result) {
 func (k *walk) begin() {
 	now := k.e.Now
 	k.progress = stats.ResizeWork{Of: len(k.rest), Done: k.progress.Done, Rejected: k.progress.Rejected}
-	k.began, k.loggedAt, k.ratedAt, k.rated = now, now, now, k.progress.Done
+	k.loggedAt, k.ratedAt, k.rated = now, now, k.progress.Done
 	if k.is.Stage() == resize.Move {
 		what := "keys begin to move to other servers"
-		if k.is.Reversed() {
+		switch {
+		case k.progress.Done > 0:
+			what = "this instance goes on moving keys"
+		case k.is.Reversed():
 			what = "keys begin to move back"
 		}
 		k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, event.Other.Attr(), "pool", k.w.Pool, "servers", len(k.rest), "rate", k.bp.Pool.MoveRate())
@@ -608,13 +612,16 @@ func (k *walk) rate() {
 // logEnd logs the work of a stage that has ended.
 func (k *walk) logEnd() {
 	what, reports, p := "keys have moved to other servers", event.KeysMoved, &k.progress
+	if k.is.Reversed() {
+		what = "keys have moved back"
+	}
 	switch {
 	case k.is.Stage() == resize.Move && p.Rejected == 0 && len(k.away) > 0:
-		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but not from servers that are out", event.KeysLeft.Attr(), "pool", k.w.Pool,
+		k.e.LogLimited(slog.LevelWarn, k.w.Pool, what+", but not from servers that are out", event.KeysLeft.Attr(), "pool", k.w.Pool,
 			"keys", p.Done, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
 		return
 	case k.is.Stage() == resize.Move && p.Rejected > 0:
-		k.e.LogLimited(slog.LevelWarn, k.w.Pool, "keys have moved to other servers, but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
+		k.e.LogLimited(slog.LevelWarn, k.w.Pool, what+", but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
 			"keys", p.Done, "lost", p.Rejected, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
 		return
 	case k.is.Stage() != resize.Move:

@@ -145,16 +145,14 @@ func (p *Pool) Successor() *Pool {
 	return &next
 }
 
-// follow makes the list Later of p its list Next.
+// follow makes the list Later of p its list Next. The mode that the configuration requires then applies, but ResizePlain not
+// before p is at its last list: without that, each instance would begin to use it at another time.
 func (p *Pool) follow() {
-	p.Resize, p.Next, p.Later = p.ResizeLater, p.Later, nil
-	switch {
-	case p.Next == nil:
-	case p.Resize == ResizePlain:
-		p.use(p.Next)
+	if p.Next, p.Later = p.Later, nil; p.Next != nil && p.Next.Print() == p.List().Print() {
 		p.Next = nil
-	case p.Next.Print() == p.List().Print():
-		p.Next = nil
+	}
+	if p.Next == nil || p.ResizeLater != ResizePlain {
+		p.Resize = p.ResizeLater
 	}
 }
 
@@ -183,7 +181,10 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		switch {
 		case was == nil || p.Unknown || was.Unknown:
 		case p.Required().Print() == was.Required().Print():
-			if p.Resize != ResizePlain && was.Next != nil {
+			switch {
+			case was.Next != nil && p.Resize == ResizePlain:
+				list = append(list, fmt.Sprintf("pool %s: if keys move already, the change of its servers ends first, and mode plain applies then; otherwise keys with one copy move at once and miss", p.Name))
+			case was.Next != nil:
 				list = append(list, fmt.Sprintf("pool %s: the change of its servers has not ended; ringside server list shows its progress", p.Name))
 			}
 		case p.Resize != ResizePlain && was.Next != nil && p.Required().Print() == was.List().Print():
@@ -193,7 +194,10 @@ func (t *Table) Resizes(old *Table) (list []string) {
 		case p.Resize != ResizePlain && was.Resize != ResizePlain:
 			list = append(list, fmt.Sprintf("pool %s: keys move when all instances have this configuration, after the servers that gain keys are flushed%s", p.Name, also))
 		default:
-			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: warm} prevents that)", p.Name))
+			if also = ""; was.Resize != ResizePlain && was.Next != nil {
+				also = "; if keys of an earlier change move already, that change ends first, this one is made in the same mode, and mode plain applies then"
+			}
+			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: warm} prevents that)%s", p.Name, also))
 		}
 	}
 	return list

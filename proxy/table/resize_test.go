@@ -7,7 +7,8 @@ import (
 )
 
 // TestSuccessor reloads a pool while its keys move to the list Next. The new file has a third list and mode plain. While
-// keys move, they must be served by the first and by the second list. The third one follows at the end of the change.
+// keys move, they must be served by the first and by the second list. The instances change to the third one together, too, and mode
+// plain applies then.
 func TestSuccessor(t *testing.T) {
 	list := func(name string, servers ...string) *List {
 		l := &List{Place: ring.Placement{Fingerprint: name}}
@@ -30,8 +31,12 @@ func TestSuccessor(t *testing.T) {
 	if p.List().Print() != first.Print() || p.Successor().List().Print() != second.Print() || len(p.Successor().Servers) != 3 {
 		t.Errorf("while keys move: %v and %v", p.Servers, p.Successor().Servers)
 	}
-	ended := reloaded.Advance(func(*Pool) (due, drops bool) { return true, false }).Pools[0]
-	if ended.List().Print() != third.Print() || ended.Next != nil || ended.Later != nil || ended.Resize != ResizePlain {
-		t.Errorf("at the end: %v, mode %v", ended.Servers, ended.Resize)
+	due := func(*Pool) (due, drops bool) { return true, false }
+	between := reloaded.Advance(due)
+	if p := between.Pools[0]; p.List().Print() != second.Print() || p.Next.Print() != third.Print() || p.Later != nil || p.Resize != ResizeWarm {
+		t.Errorf("after the first change: %v, mode %v", p.Servers, p.Resize)
+	}
+	if p := between.Advance(due).Pools[0]; p.List().Print() != third.Print() || p.Next != nil || p.Later != nil || p.Resize != ResizePlain {
+		t.Errorf("at the end: %v, mode %v", p.Servers, p.Resize)
 	}
 }

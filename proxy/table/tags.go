@@ -5,6 +5,8 @@ package table
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"unicode/utf8"
 
 	"ringside/proxy/tags/stamp"
 )
@@ -16,9 +18,13 @@ type TagSettings struct {
 	Read   bool   // understand values that other instances have stored with tags, but store none
 }
 
-// CheckTagNames returns an error for the first of names that is not a valid tag name.
+// CheckTagNames returns an error for the first of names that is not a valid tag name. The names are from JSON, which has U+FFFD in place of each
+// byte that is not UTF-8. So names with it are not accepted: another tag could be meant.
 func CheckTagNames(names []string) error {
 	for _, name := range names {
+		if strings.ContainsRune(name, utf8.RuneError) {
+			return fmt.Errorf("%.100q: the name of a tag must be UTF-8 here: use delete with the name as its client writes it", name)
+		}
 		if err := stamp.CheckName([]byte(name)); err != nil {
 			return fmt.Errorf("%.100q: %w", name, err)
 		}

@@ -81,13 +81,26 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 // Crowded returns why invalidations should wait, because of any server; "": they need not.
 func (t *Tags) Crowded() string {
 	for _, p := range t.Pools {
-		for _, srv := range p.Servers {
+		for i := range members(p) {
+			if why := p.Server(i).Crowded(); why != "" {
+				return why
+			}
+		}
+		for _, srv := range p.Incoming() {
 			if why := srv.Crowded(); why != "" {
 				return why
 			}
 		}
 	}
 	return ""
+}
+
+// members returns the number of servers of a pool, with those that only its view has, such as gutter servers.
+func members(p *routing.BoundPool) int {
+	if p.View != nil {
+		return p.View.Len()
+	}
+	return len(p.Servers)
 }
 
 // gens returns a number that changes when the phase of any server changes, and when a
@@ -125,14 +138,10 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 				n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": instances have different lists of servers, so it may not have reached all of them"})
 			}
 		}
-		members := len(p.Servers)
-		if p.View != nil {
-			members = p.View.Len()
-		}
 		if p.Outdated() {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Outdated})
 		}
-		for i := range members {
+		for i := range members(p) {
 			n.ask(tags, p, i, deadline)
 		}
 		for _, srv := range p.Incoming() {

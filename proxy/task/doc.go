@@ -6,7 +6,7 @@
 //   - Its server is suspect, out or rejoining, or stores its keys under other names.
 //   - Its route keeps replicas, buffers increments or creates missing counters. A text get that is
 //     a hit needs no task on a route with replicas.
-//   - Its route has a guard or tags, and it is not text read that is a hit.
+//   - Its route has a guard or tags, and it is not a text read that is a hit.
 //   - It is a read that waits for the reply to another read, to be stored in the near cache.
 //   - The route requires certainty (consistency strict).
 //   - It follows another task of its client on the same key.
