@@ -109,3 +109,51 @@ func TestResizeStop(t *testing.T) {
 		}
 	}
 }
+
+// TestResizeReloadInAnnouncement restarts an instance with the list in force while a pause is announced. As soon as it has read the
+// record, it is reloaded with a third list. It must go on to serve, although it does not know the next list yet.
+func TestResizeReloadInAnnouncement(t *testing.T) {
+	f := filled(true)
+	f.rate = 4
+	f.run(f.now + 7*second) // until all instances have read the list of instances
+	before, flushes := f.items(), f.flushes
+	f.reload(func(l *layout) { l.gone = 2 })
+	announced := func(is resize.Status) bool { return is.Announced }
+	f.every(20*milli, t, "no pause is announced", func() bool { return f.all(announced) })
+	last := f.sidecars[2]
+	last.die()
+	f.gone = -1
+	f.after(10*milli, last.start)
+	f.run(f.now + 10*milli)
+	f.every(milli/4, t, "it does not read the record", func() bool { return f.stages()[2].Announced })
+	f.gone = 3
+	f.edition++
+	last.reload()
+	none := 0
+	f.every(milli/4, t, "keys do not move", func() bool {
+		if f.stages()[2].Serves() == resize.Nothing {
+			none++
+		}
+		return f.all(func(is resize.Status) bool { return is.Stage() == resize.Move })
+	})
+	if none > 0 {
+		t.Errorf("it serves no keys for %d quarters of a millisecond", none)
+	}
+	f.gone = 2
+	f.edition++
+	last.reload()
+	f.until(t, "the change has not ended", f.changed)
+	if f.flushes != flushes || f.items() < before || f.broken != "" {
+		t.Errorf("%d flushes, %d items of %d. %s", f.flushes-flushes, f.items(), before, f.broken)
+	}
+}
+
+// every runs f until a condition holds, which it checks after each step.
+func (f *fleet) every(step int64, t *testing.T, not string, holds func() bool) {
+	t.Helper()
+	for end := f.now + 60*second; !holds(); f.run(f.now + step) {
+		if f.now >= end || f.broken != "" {
+			t.Fatalf("%s: %+v %s", not, f.stages(), f.broken)
+		}
+	}
+}

@@ -89,11 +89,11 @@ func (p *Pool) IsLearned(t Target) bool {
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
-// next one. A list is nil if the configuration has it, or if there is none. The list of the configuration follows. turned says that
+// next one. A list is nil if p has it, or if there is none. The list of the configuration follows. turned says that
 // the keys move back, so the peers had the next list first.
 func (p *Pool) learn(list, next *List, turned bool) {
 	wish := p.Required()
-	from, to := cmp.Or(list, wish), cmp.Or(next, wish)
+	from, to := cmp.Or(list, p.List()), cmp.Or(next, wish)
 	if turned {
 		from, to = to, from
 	}

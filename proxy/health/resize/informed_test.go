@@ -48,14 +48,18 @@ func (s Status) learned() Status {
 	if s.Lacks() == nil {
 		return s
 	}
-	own := s.Mine
+	own := s.Required()
 	if s.Mine, s.Wish, s.Later = s.List, own, 0; s.Next != 0 && s.Next != own {
 		s.Wish, s.Later = s.Next, own
 	}
 	return s
 }
 
-const informedLists = 3
+// The hashes of the lists. No list has the hash announcing.
+const (
+	informedFirst = announcing + 1
+	informedLast  = announcing + 3
+)
 
 type peer struct {
 	Status
@@ -101,7 +105,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 			}
 			add(next, fmt.Sprintf("p%d %s", i, what), broken)
 		}
-		for list := uint32(1); list <= informedLists && w.forced > 0; list++ {
+		for list := uint32(informedFirst); list <= informedLast && w.forced > 0; list++ {
 			if list != p.Required() && p.N != 0 {
 				change(func(w *peers, p *peer) {
 					w.forced--
@@ -111,13 +115,14 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 						p.Status = p.Status.reloaded(list)
 					}
 					p.anew = p.anew || !p.Holds() // it was outdated already
+					p.Status = o.settle(p.Status)
 				}, fmt.Sprint("is reloaded with list ", list), "")
 			}
 			change(func(w *peers, p *peer) {
 				w.forced--
 				*p = peer{Status: Status{Lists: Lists{Mine: list, Wish: list, Warm: true}}, anew: true}
 			}, fmt.Sprint("restarts with list ", list), "")
-			for from := uint32(1); from <= informedLists; from++ { // the setting warm_from: see table.Table.Begin
+			for from := uint32(informedFirst); from <= informedLast; from++ { // the setting warm_from: see table.Table.Begin
 				if from != list {
 					change(func(w *peers, p *peer) {
 						w.forced--
@@ -164,7 +169,7 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 			if o.learns && p.Serves() == Nothing {
 				broken = "values are lost, although all instances can know the lists"
 			}
-			if informed && p.Serves() == Nothing {
+			if informed && p.Mine == p.Wish { // it flushes all servers
 				broken = "values are lost"
 			}
 			change(func(w *peers, p *peer) { p.swept = what }, "does the work", broken)
@@ -174,9 +179,9 @@ func (w peers) next(o unless, add func(w peers, what, broken string)) {
 
 // exploreInformed returns the number of states, and the events that lead to a violation.
 func exploreInformed(o unless, forced uint8) (states int, trace []string) {
-	first := peers{record: First(1), forced: forced}
+	first := peers{record: First(informedFirst), forced: forced}
 	for i := range first.at {
-		first.at[i].Status = Status{State: First(1), Lists: Lists{Mine: 1, Wish: 1, Warm: true}}
+		first.at[i].Status = Status{State: first.record, Lists: Lists{Mine: informedFirst, Wish: informedFirst, Warm: true}}
 	}
 	return breadthFirst(first, func(w peers, add func(w peers, what, broken string)) { w.next(o, add) }, func(w peers) string {
 		a := w.at

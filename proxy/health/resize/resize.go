@@ -58,6 +58,9 @@
 // A proxy that is started with the list in force and the next one (table.Pool.From) is like one that was reloaded.
 // If other lists turn out to be in use, it forgets the first one, and is like one that was started with the second one only.
 //
+// In an announcement, all keys are served by the list in force. So a proxy that knows this list keeps it, also if it is reloaded, and serves by it. It
+// learns the next list meanwhile, flushes nothing, and can take the announcement back.
+//
 // A proxy that is started with another list than that of its peers learns the lists that are in use from the servers
 // (Status.Lacks, package health). It is then like one that had these lists and was reloaded with its own.
 //
@@ -362,14 +365,14 @@ func (s Status) UsesOwn() bool {
 // Forgets reports whether the lists Mine and Wish are not those by which the pool is served, and the loops must
 // use only the list Wish. The process is then like one that was started with that list.
 func (s Status) Forgets() bool {
-	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && !s.Reversed() && (s.List != s.Mine || s.Stage() != Stable && s.Next != s.Wish)
+	return s.N != 0 && s.Mine != s.Wish && !s.Superseded() && !s.Reversed() && (s.List != s.Mine || !s.usual() && s.Next != s.Wish)
 }
 
 // Lacks returns the hashes of the lists by which the peers of this process serve, and which it does not know: the list in
 // force and, while keys move, the next one. It returns none if the process serves keys, or can't serve them by these lists.
-// When the process has learned them, its list Mine is the list in force, and it votes for its former list Mine.
+// When the process has learned them, its list Mine is the list in force, and it votes for the same list as before.
 func (s Status) Lacks() (lists []uint32) {
-	if s.N == 0 || s.Mine == 0 || s.Mine != s.Wish || s.Serves() != Nothing && !s.Announced || s.Next == s.List {
+	if s.N == 0 || s.Mine == 0 || s.Mine != s.Wish && !s.misses() || s.Serves() != Nothing && !s.Announced || s.Next == s.List {
 		return nil
 	}
 	if s.List != s.Mine {
@@ -380,6 +383,10 @@ func (s Status) Lacks() (lists []uint32) {
 	}
 	return lists
 }
+
+// misses reports whether a pause is announced for another list than Wish. This process serves by the list in force, but
+// it needs the announced one when the pause begins.
+func (s Status) misses() bool { return s.Announced && s.List == s.Mine && s.Next != s.Wish }
 
 // Holds reports whether the keys of this process have their servers by the list Mine, or move to them. If they do,
 // a reload must not use another list at once.
@@ -509,7 +516,7 @@ func (r *Resize) Step(now int64, agreed, ready bool, replicated func(time.Durati
 		if r.List == r.Next && !replicated(placeholders) { // other proxies may have moved keys until they knew this stage
 			return false
 		}
-	case stage != Stable && r.Mine == r.Wish: // perhaps no proxy knows both lists
+	case stage != Stable && r.Mine == r.Wish && r.Serves() == Nothing: // perhaps no proxy knows both lists
 		switch {
 		case !agreed || now < max(r.Since, r.wished)+aloneTimes*waitPings*int64(ping):
 			return false

@@ -1,6 +1,9 @@
 package resize
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestChanging(t *testing.T) {
 	const mine, next = 7, 8
@@ -56,5 +59,43 @@ func TestOpposed(t *testing.T) {
 	r.Opposed = false
 	if r.Set(Lists{Mine: 1, Wish: 2, Later: 3}, 1); !r.Opposed {
 		t.Error("the later list is known to be that of the others")
+	}
+}
+
+// TestReloadInAnnouncement reloads an instance that serves by the list in force, and does not know the next one yet, while a
+// pause is announced. It must go on to serve, learn the next list, and then take part in the change.
+func TestReloadInAnnouncement(t *testing.T) {
+	const inForce, next, other = 7, 8, 9
+	announced := State{N: stable(1) + uint32(Pause), List: inForce, Next: next, Announced: true}
+	started := Status{State: announced, Lists: Lists{Mine: inForce, Wish: inForce, Warm: true}}
+	for name, c := range map[string]struct{ is, want Status }{
+		"another list":            {started.reloaded(other), Status{State: announced, Lists: Lists{Mine: inForce, Wish: next, Later: other, Warm: true}}},
+		"the next list":           {started.reloaded(next), Status{State: announced, Lists: Lists{Mine: inForce, Wish: next, Warm: true}}},
+		"started with both lists": {Status{State: announced, Lists: Lists{Mine: inForce, Wish: other, Warm: true}}, Status{State: announced, Lists: Lists{Mine: inForce, Wish: next, Later: other, Warm: true}}},
+	} {
+		is := c.is.settled()
+		if is.Serves() != All {
+			t.Errorf("%s: it serves no keys: %+v", name, is)
+		}
+		if is = is.learned(); is != c.want {
+			t.Errorf("%s: it has learned %+v", name, is)
+		}
+	}
+}
+
+// TestNoFlushInAnnouncement checks that an instance which serves by the list in force flushes nothing while a pause is announced for a list that it
+// does not know. It waits until the announcement is taken back.
+func TestNoFlushInAnnouncement(t *testing.T) {
+	const inForce, next = 7, 8
+	announced := State{N: stable(1) + uint32(Pause), List: inForce, Next: next, Announced: true}
+	r := Resize{Status: Status{State: announced, Lists: Lists{Mine: inForce, Wish: inForce, Warm: true}}, wished: 1}
+	if r.Step(int64(time.Hour), true, true, func(time.Duration) bool { return true }, time.Second); r.State != announced {
+		t.Errorf("it begins %+v", r.State)
+	}
+	if _, sweeps := r.Sweeps(); sweeps {
+		t.Error("it flushes all servers")
+	}
+	if r.Recalls = true; !r.Recall(announced, int64(time.Hour), true, time.Second) {
+		t.Error("it does not take the announcement back")
 	}
 }
