@@ -78,13 +78,16 @@ func (c *chaosClient) body(key string) string {
 	return "<" + key[len(key)-2:] + strings.Repeat("x", []int{0, 1, 500, 6000}[c.rng.IntN(4)]) + ">"
 }
 
-var chaosValue = regexp.MustCompile(`^(<(k\d)x*>)*$`)
+var (
+	chaosValue = regexp.MustCompile(`^(<(k\d)x*>)*$`)
+	chaosName  = regexp.MustCompile(`<k\d`)
+)
 
 // judge returns what is wrong with a value of key, or nil. After a reload without tags, values can include the header of tags. A
 // placeholder has no bytes.
 func (c *chaosClient) judge(key string, value []byte) error {
 	if isCounter(key) {
-		if at := bytes.IndexByte(value, '<'); at >= 0 {
+		if chaosName.Match(value) { // the header of tags can have the byte < itself
 			return fmt.Errorf("%w: the counter %s has a foreign value: %.100q", errChaos, key, value)
 		}
 		return nil
@@ -92,7 +95,7 @@ func (c *chaosClient) judge(key string, value []byte) error {
 	if tagged := bytes.Contains(value, []byte("\xd7\x00")); !tagged && !chaosValue.Match(value) {
 		return fmt.Errorf("%w: %s has the value %.100q", errChaos, key, value)
 	}
-	for _, part := range regexp.MustCompile(`<k\d`).FindAll(value, -1) {
+	for _, part := range chaosName.FindAll(value, -1) {
 		if string(part[1:]) != key[len(key)-2:] {
 			return fmt.Errorf("%w: %s has a foreign value: %.100q", errChaos, key, value)
 		}

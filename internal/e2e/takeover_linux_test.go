@@ -122,7 +122,7 @@ func TestTakeOverFromStranger(t *testing.T) {
 		{what: "name", more: "/run/dbus/system_bus_socket", root: "which is not of a Ringside instance"},
 		{what: "name", more: "@ringside-nothing", root: "connection refused"},
 		{what: "other", more: other.admin, root: "are not of this address"},
-		{what: "text", root: "no JSON"},
+		{what: "text", root: "not JSON"},
 	} {
 		t.Run(c.what+" "+c.more, func(t *testing.T) {
 			want := c.root
