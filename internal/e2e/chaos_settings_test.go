@@ -97,7 +97,7 @@ func chaosSettingsOf(dir string) (list []chaosSetting) {
 	add("pools.*.servers[].host", "left", "right")
 	add("pools.*.servers[].zone", "z1", "z2")
 	source := tree{"discover": "file+" + file("source"), "every": "1s"}
-	add("pools.main.servers", []any{source}, []any{tree{"discover": "file+" + file("source"), "every": "1s", "keep": "1s", "max_change": "100%", "weights": tree{"*": 2}}})
+	add("pools.main.servers", []any{source}, []any{tree{"discover": "file+" + file("source"), "every": "1s", "keep": "1s", "max_change": "100%", "weights": tree{"*": 1}}})
 	add("pools.*", tree{"warm_from": "former", "resize": tree{"mode": "warm"}})
 	fills := func(from any) tree {
 		return tree{"failover": tree{"mode": "fail_fast", "consistency": nil}, "resize": nil, "fill_from": from}
