@@ -490,6 +490,7 @@ func (c *chaosClient) frames(conn net.Conn, in *bufio.Reader) error {
 // TestReloadsOfAllFeatures reloads random files under traffic, in two instances that do so at different moments. Ringside must keep
 // running, accept each file, and send exactly one reply to each command. Meanwhile a new process takes over from the first instance.
 func TestReloadsOfAllFeatures(t *testing.T) {
+	testenv.OnlyFull(t, "files and times are random, and TestReplies and TestChaosHasAllSettings check the same in the simulation")
 	eachDriver(t, func(t *testing.T, driver string) {
 		reloads := 15
 		if testing.Short() {
@@ -692,7 +693,7 @@ func (c *chaos) override(server, what string) {
 	switch {
 	case answer.StatusCode/100 == 2:
 		c.overrides++
-	case answer.StatusCode/100 != 4:
+	case answer.StatusCode/100 != 4 && answer.StatusCode != http.StatusServiceUnavailable: // a reload may just replace the keeper of the pool
 		c.t.Errorf("%s: %s", what, answer.Status)
 	}
 }
