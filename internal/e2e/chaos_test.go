@@ -490,7 +490,6 @@ func (c *chaosClient) frames(conn net.Conn, in *bufio.Reader) error {
 // TestReloadsOfAllFeatures reloads random files under traffic, in two instances that do so at different moments. Ringside must keep
 // running, accept each file, and send exactly one reply to each command. Meanwhile a new process takes over from the first instance.
 func TestReloadsOfAllFeatures(t *testing.T) {
-	testenv.OnlyFull(t, "files and times are random, and TestReplies and TestChaosHasAllSettings check the same in the simulation")
 	eachDriver(t, func(t *testing.T, driver string) {
 		reloads := 15
 		if testing.Short() {

@@ -322,9 +322,8 @@ func (k *Keeper) hangs(now int64) bool {
 	return one || other
 }
 
-// mostlyHang reports whether most servers for which in returns true are silent, and may still answer: for less than deadTime, or for any time
-// if one of them has begun to answer. Then the others have returnTime, also if they are not the most any more. last is when
-// most of them were silent.
+// mostlyHang reports whether most servers for which in returns true are silent, and may still answer. They may for deadTime. When one of them
+// has begun to answer, the others may for returnTime, even if these are fewer than half. last is the last time at which most were silent.
 func (k *Keeper) mostlyHang(in func(m *Server) bool, last *int64, now int64) bool {
 	silent, hang, all := 0, 0, 0
 	for i := range k.members {

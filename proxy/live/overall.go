@@ -74,7 +74,7 @@ func overall(pools []*table.Pool, ticks []*Tick, list []Health) Overall {
 		}
 	}
 	if len(pools) == 0 {
-		is.Health = Health{Bad, "There is not a pool", "Nothing can be stored."}
+		is.Health = Health{Bad, "There is no pool", "Nothing can be stored."}
 		return is
 	}
 	is.Worst, is.Health = pools[worst].Name, list[worst]

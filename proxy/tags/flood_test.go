@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"ringside/internal/memnode"
 	"ringside/proxy/client"
 	"ringside/proxy/conversation"
 	"ringside/proxy/task"
@@ -41,122 +42,41 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// stored is an item of a model server.
-type stored struct {
-	cas          int
-	flags, value string
-	leased, old  bool
-}
-
-// model is a server that executes the meta commands of routes with tags, a limited number in each step.
+// model is a server that executes a limited number of commands in each step.
 type model struct {
 	*conversation.Endpoint
-	items map[string]*stored
-	cas   int
-	done  int // number of commands that were executed
+	node *memnode.Node
+	line *memnode.Line
+	done int // number of commands that were executed
+}
+
+func newModel(t *testing.T, s *conversation.Harness) *model {
+	node, err := memnode.New(memnode.Options{Now: func() time.Time { return time.Unix(conversation.Wall(s.Now), 0) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &model{Endpoint: s.Endpoint("s1"), node: node, line: node.Line()}
 }
 
 // step executes n commands, and sends their replies.
 func (m *model) step(s *conversation.Harness, n int) {
-	var out bytes.Buffer
+	var out []byte
 	for ; n > 0; n-- {
-		line, err := m.Got.ReadString('\n')
+		command, err := m.Got.ReadString('\n')
 		if err != nil {
-			m.Got.WriteString(line)
+			m.Got.WriteString(command)
 			break
 		}
-		m.done++
-		f := strings.Fields(line)
-		body := ""
-		if f[0] == "ms" {
+		if f := strings.Fields(command); f[0] == "ms" {
 			size, _ := strconv.Atoi(f[2])
-			body = string(m.Got.Next(size + 2)[:size])
-			f = append(f[:2], f[3:]...)
+			command += string(m.Got.Next(size + 2))
 		}
-		m.execute(&out, f[0], f[1], f[2:], body)
+		m.done++
+		out = append(out, m.line.Do([]byte(command))...)
 	}
-	if out.Len() > 0 {
-		s.Wakeup(func() { s.Engine.Bytes(m.Link, out.Bytes()) })
+	if len(out) > 0 {
+		s.Wakeup(func() { s.Engine.Bytes(m.Link, out) })
 	}
-}
-
-// execute executes one command.
-func (m *model) execute(out *bytes.Buffer, command, key string, flags []string, body string) {
-	args := map[byte]string{}
-	for _, flag := range flags {
-		args[flag[0]] = flag[1:]
-	}
-	is := m.items[key]
-	change := func() { m.cas++; is.cas, is.leased, is.old = m.cas, false, false }
-	result, more := "HD", ""
-	cas, compares := args['C']
-	switch _, creates := args['N']; {
-	case is == nil && command == "mg" && creates:
-		is = &stored{}
-		m.items[key] = is
-		change()
-	case is == nil && (command == "mg" || compares || command == "md"):
-		out.WriteString(map[bool]string{true: "EN", false: "NF"}[command == "mg"] + own(args, command != "mg") + "\r\n")
-		return
-	case compares && cas != strconv.Itoa(is.cas):
-		result = "EX"
-	case command == "ms":
-		if is == nil {
-			is = &stored{}
-			m.items[key] = is
-		}
-		is.value, is.flags = body, args['F']
-		change()
-	case command == "md" && has(args, 'I'):
-		change()
-		is.old = true
-	case command == "md":
-		delete(m.items, key)
-	}
-	for _, flag := range flags {
-		switch flag[0] {
-		case 'f':
-			more += " f" + max(is.flags, "0")
-		case 'c':
-			more += " c" + strconv.Itoa(is.cas)
-		case 't':
-			more += " t-1"
-		case 's':
-			more += " s" + strconv.Itoa(len(is.value))
-		case 'k':
-			more += " k" + key
-		case 'O':
-			more += " " + flag
-		case 'v':
-			result = "VA " + strconv.Itoa(len(is.value))
-		}
-	}
-	if command == "mg" {
-		switch placeholder := is.value == "" && has(args, 'N'); {
-		case is.leased:
-			more += " Z"
-		case placeholder || is.old:
-			more += " W"
-			is.leased = true
-		}
-		if is.old {
-			more += " X"
-		}
-	}
-	out.WriteString(result + more + "\r\n")
-	if has(args, 'v') {
-		out.WriteString(is.value + "\r\n")
-	}
-}
-
-func has(args map[byte]string, flag byte) bool { _, ok := args[flag]; return ok }
-
-// own returns the opaque in the reply to a command that has found no item.
-func own(args map[byte]string, shown bool) string {
-	if id, ok := args['O']; ok && shown {
-		return " O" + id
-	}
-	return ""
 }
 
 // writing is a client that reads a value with tags again and again, and stores it after a miss. Before every fifth command it
@@ -236,7 +156,7 @@ func TestManyInvalidations(t *testing.T) {
 			s.Line("pool main servers=s1 deadline=2s")
 			s.Line("route - main tags=a{n}>x{n}+y{n}+all")
 			s.Begin()
-			m := &model{Endpoint: s.Endpoint("s1"), items: map[string]*stored{}}
+			m := newModel(t, s)
 			var honest []*writing
 			for i := range 8 {
 				honest = append(honest, &writing{Endpoint: s.Endpoint(fmt.Sprintf("chonest%d", i)), number: i})
@@ -289,7 +209,7 @@ func TestManyInvalidations(t *testing.T) {
 			if held > memory || used > memory {
 				t.Errorf("%d bytes are counted and %d are used, want at most %d", held, used, memory)
 			}
-			if want := m.done / 4; replies+len(m.items) < want && c.end == "" || c.end != "" && replies > 0 {
+			if want := m.done / 4; replies+len(m.node.Keys()) < want && c.end == "" || c.end != "" && replies > 0 {
 				t.Errorf("%d invalidations have ended, want %d", replies, want)
 			}
 			t.Logf("%d commands while a client waits; %d bytes counted, %d used, bound %d; %d invalidations", longest, held, used, memory, replies)

@@ -82,7 +82,7 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 func (t *Tags) Crowded() string {
 	for _, p := range t.Pools {
 		for i := range members(p) {
-			if why := p.Server(i).Crowded(); why != "" {
+			if why := p.Server(i).Crowded(); why != "" && (p.View == nil || p.View.Phase(i) != health.Out) { // a server that is out gets no invalidation
 				return why
 			}
 		}
