@@ -16,28 +16,47 @@ import (
 )
 
 // TestFlood checks that invalidations wait while too many of Ringside's own requests wait for a server, and that all of them
-// are carried out when it replies.
+// are carried out when it replies. The slow server is one of the pool, or of its gutter.
 func TestFlood(t *testing.T) {
 	const all, each = 600, 8 // each: number of commands of a client
-	s := conversation.New(t)
-	s.Line("pool main servers=s1")
-	s.Line("route - main tags=suffix,a{n}>x")
-	for i := range all {
-		s.Line(fmt.Sprintf("c%d > delete tag:t%d", i/each, i))
-	}
-	for left, round := all, 0; left > 0; round++ {
-		got := &s.Endpoints["s1"].Got
-		n := strings.Count(got.String(), "md __rs_t:")
-		if got.Reset(); n == 0 || n > 512 || round == 0 && n == all {
-			t.Fatalf("in round %d, %d of %d invalidations are sent", round, n, left)
+	for _, slow := range []string{"s1", "g1"} {
+		s := conversation.New(t)
+		s.Quiet = true
+		if s.Line("pool spare servers=g1"); slow == "g1" {
+			s.Line("pool main servers=s1 gutter=spare deadline=5s")
+		} else {
+			s.Line("pool main servers=s1")
 		}
-		left -= n
-		s.Line("s1 > " + strings.TrimSuffix(strings.Repeat(`HD\r\nHD\r\n`, n), `\r\n`))
-		s.Line("wait 20ms")
-	}
-	for i := range all / each {
-		if got, want := s.Endpoints[fmt.Sprint("c", i)].Got.String(), strings.Repeat("DELETED\r\n", each); got != want {
-			t.Errorf("client %d has got %q", i, got)
+		s.Line("route - main tags=suffix,a{n}>x")
+		answer := func(name string) int {
+			got := &s.Endpoint(name).Got
+			n := strings.Count(got.String(), "md __rs_t:")
+			if got.Reset(); n > 0 {
+				s.Line(name + " > " + strings.TrimSuffix(strings.Repeat(`HD\r\nHD\r\n`, n), `\r\n`))
+			}
+			return n
+		}
+		for i := range all {
+			s.Line(fmt.Sprintf("c%d > delete tag:t%d", i/each, i))
+			if slow == "g1" {
+				answer("s1")
+			}
+		}
+		for left, round := all, 0; left > 0; round++ {
+			if slow == "g1" {
+				answer("s1")
+			}
+			n := answer(slow)
+			if n == 0 || n > 512 || round == 0 && n == all {
+				t.Fatalf("%s: in round %d, %d of %d invalidations are sent", slow, round, n, left)
+			}
+			left -= n
+			s.Line("wait 20ms")
+		}
+		for i := range all / each {
+			if got, want := s.Endpoints[fmt.Sprint("c", i)].Got.String(), strings.Repeat("DELETED\r\n", each); got != want {
+				t.Errorf("%s: client %d has got %q", slow, i, got)
+			}
 		}
 	}
 }
