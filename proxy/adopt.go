@@ -60,11 +60,13 @@ func (e *Engine) adopt(cur *failover.Published) {
 			srv.Number = b.Number(srv.Target.Network + " " + srv.Target.Address)
 		}
 	}
+	agents := e.Agents
 	e.Agents = nil
 	e.Registrations = map[*upstream.Server][]failover.Registration{}
 	for _, bp := range e.gen.pools { // in the order of the table, because a ledger compares the pools of a server with those of an earlier time by index
 		e.tie(bp, cur.Agents[bp.Pool], bound)
 	}
+	e.TakeOrders(agents)
 	e.bindListeners(bound, writesEnd)
 	e.Clients.HasTasks = e.hasTasks()
 	e.learnItemSizes()

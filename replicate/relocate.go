@@ -94,6 +94,19 @@ type relocating struct {
 // of the value.
 func (r *Rule) Acted() bool { return r.acted }
 
+// Concludes reports whether a command of Relocate has made its last request in this round, which is the client's command at the
+// new owner. Before that, the command has had no effect: only its key may have moved.
+func (r *Rule) Concludes() bool {
+	if r.stage != relocated || r.main >= r.n || r.asks[r.main].replica != newOwner {
+		return false
+	}
+	switch r.asks[r.main].step {
+	case Forward, Store, Drop, Join, Extend:
+		return true
+	}
+	return false
+}
+
 // HasTombstone reports whether the tombstone of a command of Relocate, which its ask 0 has stored, is at the
 // new owner. A command that is dropped should remove it, so that others need not wait until it expires.
 func (r *Rule) HasTombstone() bool { return r.held != 0 }

@@ -867,6 +867,8 @@ func TestRelocateTakesEveryOutcome(t *testing.T) {
 						t.Errorf("%+v %d: %s", c, owner, history(r))
 					case r.class == relocates && changesOwner(a.Step) && owner != Empty && (!r.OldIsEmpty() || !r.Acted()):
 						t.Errorf("%+v changes the new owner before the old owner is empty: %s", c, history(r))
+					case r.class == relocates && changesOwner(a.Step) && !r.Concludes():
+						t.Errorf("%+v makes its last request unnoticed: %s", c, history(r))
 					}
 				}
 				withdraws(t, *r)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/health"
@@ -513,6 +514,39 @@ func TestHangWhileListsDiffer(t *testing.T) {
 		is := s.snapshot().Phase("main", table.Target{Name: f.nodes[2].name})
 		if is == nil || is.Phase != health.Out {
 			t.Errorf("p%d does not eject the server: %+v", i, is)
+		}
+	}
+}
+
+// TestResizeSaysWhyItWaits makes former servers hang while keys move. While no key moves, each instance must say why.
+func TestResizeSaysWhyItWaits(t *testing.T) {
+	from, to := seedRange(t)
+	for seed := from; seed < to; seed++ {
+		for silent := 1; silent <= 3; silent++ {
+			f := stocked(t, scenario{sidecars: 3, servers: 4, rate: 1, exact: true, resize: table.ResizeWarm, strict: seed%2 == 0, eject: 40 * time.Second}, 3, seed)
+			f.reload(func(l *layout) { l.spared = spared{} })
+			f.until(t, "keys do not move", func() bool { return f.all(stagesOfMove["moves"]) })
+			f.run(f.now + f.between(0, 6*second))
+			for i := range silent {
+				f.nodes[i].hang(f.now + 34*second)
+			}
+			began, done, moved := f.now, uint64(0), f.now
+			for f.run(began + 2*second); f.now < began+33*second; f.run(f.now + 500*milli) {
+				for _, s := range f.sidecars {
+					if n := s.snapshot().Resize("main").Work.Done; n > done {
+						done, moved = n, f.now
+					}
+				}
+				for _, s := range f.sidecars {
+					is := s.snapshot().Resize("main")
+					if is.Stage() == resize.Move && is.Waiting() == "" && f.now >= moved+14*second { // a listing without an answer takes 10 s
+						t.Fatalf("seed %d: %d servers are silent, and p%d does not say why it waits, after %.1f s: %+v", seed, silent, s.id, float64(f.now-began)/1e9, is.Work)
+					}
+				}
+			}
+			if f.run(f.now + 60*second); f.broken != "" {
+				t.Fatal(f.broken)
+			}
 		}
 	}
 }

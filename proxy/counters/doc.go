@@ -27,6 +27,13 @@
 // it is only sent again if no server has received a byte of the request (Result.Unsent). A command
 // that follows the sum then fails, because it would not find these increments.
 //
+// While the key of a counter moves to another server (package health/resize), the increment is the last
+// of several requests. If one before it fails, for example at the deadline because writes wait, the
+// increment was not sent (Task.SetPreparing), and the sum waits for the next interval. If a
+// stage begins before the reply to the increment, the sum counts as lost although the server has it: the
+// reply may come from a server that other proxies do not use any more for the key, and memcached can't
+// say who has incremented.
+//
 // Both rules, that of buffered increments (buffered) and that of missing counters (making), are pure
 // functions in rule.go. explore_test.go runs them in all orders of events, and checks:
 //

@@ -449,6 +449,17 @@ func (e *Keepers) Schedule(w *Agent) {
 	e.Soon(link.KeeperTimer)
 }
 
+// TakeOrders gives the new keepers the orders of operators that the former ones, of the agents `before`, have not published yet.
+func (e *Keepers) TakeOrders(before []*Agent) {
+	for _, w := range e.Agents {
+		for _, b := range before {
+			if b != w && b.Pool == w.Pool {
+				w.Keeper.TakeOrders(b.Keeper, e.Now)
+			}
+		}
+	}
+}
+
 // carryOut sends the requests of a keeper, and publishes its decisions.
 func (e *Keepers) carryOut(w *Agent) {
 	w.hasWork = false

@@ -205,7 +205,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 		return
 	}
 	s.entry = e
-	if e.overrides != was.overrides {
+	if was.override() != e.override() {
 		s.down = s.down && e.override() == Down
 		k.event(i, overrideEvent(was), overrideEvent(e), why)
 	}
@@ -528,7 +528,7 @@ func (k *Keeper) override(i int, o Override, now int64) error {
 	if o != Restore && k.present(i) {
 		e.n = k.leaving(i)
 	}
-	k.publish(i, e, "by an operator", now)
+	k.order(i, o, e, now)
 	return nil
 }
 

@@ -147,6 +147,7 @@ type server struct {
 	flush flushing
 	warm  warmth
 
+	order     order
 	inherited bool   // the server was OUT before a reload, under another name, and has not been flushed since: see Inherit
 	floor     uint32 // the phase number that the server had before a reload under another name; the next outage gets a higher number: see Inherit
 
@@ -449,7 +450,7 @@ func (k *Keeper) Flushed(server int, now int64) {
 // Override applies an operator's override o to a server. It returns an error if no other server
 // can serve the keys, or if this proxy reaches too few servers. Even then, Down makes the server
 // suspect at this proxy. All proxies read the override in the view record. An override lasts until
-// the next override of the server.
+// the next override of the server. It also replaces an earlier override that this proxy has not read yet.
 func (k *Keeper) Override(server int, o Override, now int64) error {
 	err := k.override(server, o, now)
 	k.step(now)

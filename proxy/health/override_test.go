@@ -3,6 +3,7 @@ package health
 // Tests of an operator's overrides: drain, down, restore.
 
 import (
+	"math/rand/v2"
 	"testing"
 )
 
@@ -86,5 +87,68 @@ func TestOrdersThatCannotBe(t *testing.T) {
 	few.run(few.now + 5*sec)
 	if err := few.give(0, 0, Drain); err != errFew {
 		t.Errorf("a proxy that reaches too few: %v", err)
+	}
+}
+
+// TestLastOrder gives orders at proxies that do not know the earlier ones: they have just started, a reload has just
+// replaced their keeper, or the earlier order was given a moment before. The last order must be in force.
+func TestLastOrder(t *testing.T) {
+	restart := func(w *world, p *proxy) { w.start(p) }
+	reload := func(w *world, p *proxy) {
+		before := p.k
+		w.start(p)
+		w.input(p, func() { p.k.TakeOrders(before, w.now) })
+	}
+	events := []func(w *world, p *proxy){nil, restart, reload}
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		w := whole(t, 3, 3, Settings{Strict: seed%2 == 0})
+		last := Restore
+		for range 8 {
+			p := w.proxies[r.IntN(len(w.proxies))]
+			if event := events[r.IntN(len(events))]; event != nil {
+				event(w, p)
+			}
+			if last = Override(r.IntN(int(overrideKinds))); w.give(p.id, 1, last) != nil { // a proxy that has just started has no leases
+				last = Restore
+				if err := w.give(p.id, 1, last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if r.IntN(2) == 0 {
+				reload(w, p)
+			}
+			w.run(w.now + 30*ms + r.Int64N(sec))
+			if r.IntN(3) == 0 {
+				w.run(w.now + 20*sec)
+			}
+		}
+		w.run(w.now + 40*sec)
+		for i, p := range w.proxies {
+			if v := p.k.Verdict(1); v.Override != last || last == Restore && PhaseOf(v.N) != In {
+				t.Errorf("seed %d, proxy %d: the last order was %v, and the server is %v with the order %v", seed, i, last, PhaseOf(v.N), v.Override)
+			}
+		}
+	}
+}
+
+// TestLaterOrder checks that an order ends a pending one of another proxy.
+func TestLaterOrder(t *testing.T) {
+	w := whole(t, 2, 3, Settings{})
+	w.cut[0][1], w.cut[0][2] = true, true // the order is not stored on most servers
+	if err := w.give(0, 0, Restore); err != nil {
+		t.Fatal(err)
+	}
+	w.run(w.now + 5*sec)
+	if err := w.give(1, 0, Drain); err != nil {
+		t.Fatal(err)
+	}
+	w.run(w.now + 5*sec)
+	w.cut[0][1], w.cut[0][2] = false, false
+	w.run(w.now + 5*sec)
+	for i, p := range w.proxies {
+		if v := p.k.Verdict(0); v.Override != Drain {
+			t.Errorf("proxy %d: %v", i, v.Override)
+		}
 	}
 }

@@ -271,7 +271,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	k.askMemory(i, now)
 	k.setJoined(r, now)
 	for j, e := range r.entries {
-		if m := k.adopted(j, e, first); m != k.servers[j].entry {
+		if m := k.adopted(i, j, e, first); m != k.servers[j].entry {
 			k.become(j, m, "the view record on "+k.members[i].Name+" says so", now)
 		}
 	}
@@ -279,6 +279,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	if k.barrier.Read(r.stage, r.hash, r.hash == k.hash, now) {
 		k.pingAllNow(now)
 	}
+	k.endOrders(i, sent)
 	k.readResize(r, now)
 	k.readRemoved(r.others)
 	k.hold(i, now)
@@ -292,14 +293,14 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	}
 }
 
-// adopted returns the entry of server j after this keeper has read the entry e in a view record.
+// adopted returns the entry of server j after this keeper has read the entry e in the view record on server i.
 // first means that the keeper has read no view record of the server with that record before. Such a
 // record may be older than a reload in which server j was out under another name (see Inherit). If
 // its phase number then says that server j serves its keys, adopted returns the next phase number
 // with phase OUT, so that server j is flushed first.
-func (k *Keeper) adopted(j int, e entry, first bool) entry {
+func (k *Keeper) adopted(i, j int, e entry, first bool) entry {
 	s := &k.servers[j]
-	m := merge(s.entry, e)
+	m := s.order.obey(i, merge(s.entry, e))
 	if first && s.inherited && m.n > s.n && !unflushed(PhaseOf(m.n)) {
 		m.n = NextOut(m.n)
 	}
@@ -403,6 +404,7 @@ func (k *Keeper) wrote(a ask, answer []byte, now int64) {
 		s.known = s.known && s.record.incarnation == a.written.incarnation
 		s.record = a.written
 		s.absent = 0
+		k.endOrders(a.server, a.sent)
 		k.hold(a.server, now)
 		if now >= s.lease || !covers(s.record.entries, k.servers) || s.record.stage != k.barrier.N || k.resize.Mine != 0 && s.record.resize != k.resize.State {
 			s.pingAt = now // ping again, for a lease, or for the cas that the next write needs

@@ -36,12 +36,13 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 }
 
 // Resize returns the state of a change of the server list, and when this process adopted its stage or its
-// wish. why says why keys can't begin to move; empty: no reason is known. It is about a server, unless that is -1.
+// wish. why says why the change can't go on; empty: no reason is known. It is about a server, unless that is -1.
 func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
 	switch {
 	case !k.awaits():
-		return s, began, "", server
+		why, server = k.stalls(now)
+		return s, began, why, server
 	case s.Cut:
 		return s, began, cutOffAll, server
 	}
@@ -66,7 +67,30 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	if s.Serves() != resize.Nothing && k.resize.Overdue(now, k.pace()) {
 		why = k.dissent(now)
 	}
+	if why == "" {
+		why, server = k.stalls(now)
+	}
 	return s, began, why, server
+}
+
+// stalls says which server delays a stage of a change that has begun, because it does not answer: the next stage, and the work of this
+// one, begin when most servers are in reach, and when all instances know this stage.
+func (k *Keeper) stalls(now int64) (why string, server int) {
+	r := &k.resize
+	if r.N == 0 || r.Stage() == resize.Stable || r.Serves() == resize.Nothing {
+		return "", -1
+	}
+	if k.cutOff(now) != "" {
+		return cutOffMost, -1
+	}
+	for i := range k.servers {
+		s := &k.servers[i]
+		known := r.In[i] != 0 && s.goodSent >= r.In[i]+k.wait()
+		if k.strict() && PhaseOf(s.n) == In && s.suspect && !known {
+			return "is down: " + s.suspectWhy, i
+		}
+	}
+	return "", -1
 }
 
 // awaits reports whether a change of the server list is due, and no key has begun to move, or whether one is to be reversed.
@@ -285,10 +309,13 @@ func (k *Keeper) cutOff(now int64) string {
 	case !answers && !refuse && k.resize.Opposed:
 		return cutOffAll
 	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
-		return "most servers in use do not answer, so this instance may be cut off"
+		return cutOffMost
 	}
 	return ""
 }
+
+// cutOffMost is the reason for which a change waits for a minute.
+const cutOffMost = "most servers in use do not answer, so this instance may be cut off"
 
 // cutOffAll is the reason for which a change waits until an operator says that the servers are dead: see View.DeclareDead.
 const cutOffAll = "no server in use answers, and other instances may have another server list"

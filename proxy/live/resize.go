@@ -140,6 +140,7 @@ var waitRemedies = []Word{
 	{"has not ended", "Check its load, and what listens at its address"},
 	{"lists keys again", "Find what writes to it without Ringside"},
 	{"no server in use answers", "Check the network. If the servers are dead, give all instances the same file, and use ringside reload --servers-dead on each"},
+	{"may be cut off", "Check the network and the servers. If servers are gone for good, remove them from all files"},
 	{"another configuration", "Give all instances the same file, and reload them"},
 	{"another server list", "Give all instances the same file, and reload them"},
 }

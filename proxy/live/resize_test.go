@@ -77,6 +77,8 @@ func TestResizeSentences(t *testing.T) {
 			"good: Keys move to other servers (new: d; removed: c). 3 are lost: their new server has rejected them, or was out for a minute, or their old server is out. Instance a\\x1b does it. a is out: keys that did not move from there before are lost."},
 		{"moves, but a server is out", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}, Ours: true, Work: stats.ResizeWork{Why: "server b is not in use"}},
 			"warn: Keys move to other servers (new: d; removed: c). This instance does it. a is out: keys that did not move from there before are lost. It must wait: server b is not in use."},
+		{"moves, but most servers are silent", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: both}, Waits: "most servers in use do not answer, so this instance may be cut off"},
+			"warn: Keys move to other servers (new: d; removed: c). a is out: keys that did not move from there before are lost. It must wait: most servers in use do not answer, so this instance may be cut off. Check the network and the servers. If servers are gone for good, remove them from all files."},
 		{"looks again", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Settle), Lists: both}},
 			"good: Keys have moved to other servers (new: d; removed: c). The old servers are listed once more. a is out: keys that did not move from there before are lost."},
 		{"ends", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Cool), Lists: both}},

@@ -129,6 +129,7 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service, by resize.Status) 
 	}
 	c.rule = replicate.Relocate(is, old)
 	t.Rule = c
+	t.SetPreparing(true)
 	t.Run(0, nil)
 }
 

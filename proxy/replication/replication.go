@@ -284,6 +284,9 @@ func (c *command) advance(t *task.Task) {
 				return
 			}
 		}
+		if c.moving != nil && !c.moving.create && c.rule.Concludes() {
+			t.SetPreparing(false)
+		}
 		for _, ask := range c.next {
 			c.send(t, ask)
 		}

@@ -211,8 +211,8 @@ func (k *walk) advance() {
 		k.lose(srv)
 		k.next()
 		e.At(link.ResyncTimer, e.Now)
-	case phase != health.In || k.bp.View.Suspected(i) || srv.Down:
-		k.later("server " + srv.Label() + " is not in use")
+	case !k.inUse(i):
+		k.later(k.notInUse(i))
 	case slices.ContainsFunc(e.Pools, func(o *routing.BoundPool) bool { return o != k.bp && slices.Contains(o.Servers, srv) }):
 		k.later("server " + srv.Label() + " belongs to another pool, too, and their keys can't be told apart")
 	case srv.Dedicated[dumpConn] != nil:
@@ -230,6 +230,13 @@ func (k *walk) advance() {
 		}
 	}
 }
+
+// inUse reports whether server i of the view is in use.
+func (k *walk) inUse(i int) bool {
+	return k.bp.View.Phase(i) == health.In && !k.bp.View.Suspected(i) && !k.bp.Server(i).Down
+}
+
+func (k *walk) notInUse(i int) string { return "server " + k.bp.Server(i).Label() + " is not in use" }
 
 // listed receives a key of the listed server. Keys that the stage is not about are left out, and those that
 // do not fit.
@@ -287,9 +294,12 @@ func (k *walk) lose(srv *upstream.Server) {
 	}
 }
 
-// handle handles listed keys, as fast as the rate of the pool allows.
+// handle handles listed keys, as fast as the rate of the pool allows. If their server is not in use any more, it is listed again later.
 func (k *walk) handle() {
 	e := k.e
+	if len(k.keys) > 0 && !k.inUse(k.rest[0]) {
+		k.failed, k.keys, k.reason = k.failed+len(k.keys), nil, k.notInUse(k.rest[0])
+	}
 	for len(k.keys) > 0 {
 		if k.open >= background { // the end of a move continues the work
 			return
@@ -501,7 +511,7 @@ func (k *walk) claim() {
 	for i := range k.to.Servers {
 		i = k.to.InView(i)
 		srv := k.bp.Server(i)
-		if k.bp.View.Phase(i) != health.In || k.bp.View.Suspected(i) || srv.Down {
+		if !k.inUse(i) {
 			continue
 		}
 		if k.asking {

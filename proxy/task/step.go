@@ -13,7 +13,8 @@ type step struct {
 
 	seen upstream.ConnEpoch // epoch of the reply that has shown the cas in the request; zero: not known
 
-	asked bool // a server may have received some bytes of a request of the step that has ended
+	prepares bool // the requests of the step so far have no effect on its value: see SetPreparing
+	asked    bool // a server may have received some bytes of a request of the step that has ended, and that may have had an effect
 }
 
 // Token converts a server's cas to the client's cas token. It is nil if they are the same.
@@ -42,6 +43,14 @@ func (t *Task) StepOn(seen upstream.ConnEpoch, line []byte, then func(r *upstrea
 
 // IsStep reports whether t is a step of another task.
 func (t *Task) IsStep() bool { return t.step != nil }
+
+// SetPreparing sets whether the requests of t, if it is a step, only prepare for its command from now on, for example because its
+// key moves. If t fails then, its command was not sent (Failure.Unsent). It must not be set again after the command was sent.
+func (t *Task) SetPreparing(is bool) {
+	if t.step != nil {
+		t.step.prepares = is
+	}
+}
 
 // SeenOn returns the epoch of the reply that has shown the cas in the step t; nil: not known, or t is no step.
 func (t *Task) SeenOn() *upstream.ConnEpoch {

@@ -159,6 +159,7 @@ func (e *Tasks) dispatch(t *Task) {
 		}
 		return
 	}
+	t.SetPreparing(false)
 	if t.handler != nil && t.holdsKey() {
 		t.handler.Handle(t)
 	} else {
@@ -282,7 +283,7 @@ func (t *Task) Run(id int, r *upstream.Result) {
 		t.Rule.Begin(t)
 	} else {
 		t.Open--
-		if t.step != nil && !r.Unsent {
+		if t.step != nil && !t.step.prepares && !r.Unsent {
 			t.step.asked = true
 		}
 		t.Rule.HandleReply(t, id, r)
@@ -559,7 +560,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 // Fail ends the task's part of the exchange with an error.
 func (t *Task) Fail(why string, o stats.Outcome) {
 	if t.step != nil {
-		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked && t.Open == 0}}, nil)
+		t.endStep(&upstream.Result{Failure: upstream.Failure{Why: why, Outcome: o, Unsent: !t.step.asked && (t.step.prepares || t.Open == 0)}}, nil)
 		return
 	}
 	t.conclude("", why, func(_ *Tasks, x *client.Exchange) (stats.Outcome, int) {
