@@ -25,7 +25,7 @@ type turnCommand struct {
 	kind    uint8    // 0: none; 'r' and 'w'
 	servers [2]uint8 // plus 1, in the order of the requests; 0: none
 	began   uint32   // the stage in which the command began
-	issued  uint32   // the stage in which its request was sent
+	issued  State    // that of the instance when the request was sent: an announcement has the number of the stage that follows
 	first   uint8    // the last version that was acknowledged when it began
 	still   bool     // all instances were in the stage Pause when it began
 	emptied bool     // it has emptied the old owner
@@ -73,7 +73,7 @@ func (p *turner) withoutTurns() {
 
 // begin returns the command that p begins; its kind is 0 if the command can't begin now.
 func (w turnWorld) begin(o turnWithout, p *turner, kind uint8) (c turnCommand) {
-	c = turnCommand{kind: kind, began: p.N, issued: p.N, first: w.acked}
+	c = turnCommand{kind: kind, began: p.N, issued: p.State, first: w.acked}
 	old, owner := uint8(p.List), uint8(p.Next) // the number of a list is that of its server plus 1
 	s := p.Serves()
 	if s == Turning && o == turnReads {
@@ -119,7 +119,7 @@ func (w *turnWorld) run(o turnWithout, p *turner) (what, broken string) {
 		last = true
 	}
 	if !last && goesOn {
-		p.servers, p.issued = [2]uint8{c.servers[1]}, p.N
+		p.servers, p.issued = [2]uint8{c.servers[1]}, p.State
 		return what, ""
 	}
 	switch {
@@ -197,7 +197,7 @@ func (w turnWorld) advance(o turnWithout, i int, change func(string, func(w *tur
 	agreed, all := true, true
 	for _, q := range w.at {
 		agreed = agreed && p.Agrees(q.Vote())
-		all = all && (q.cut || q.State == p.State || q.N == 0) && (q.kind == 0 || q.issued == p.N)
+		all = all && (q.cut || q.State == p.State || q.N == 0) && (q.kind == 0 || q.issued == p.State)
 	}
 	if all && p.Later != 0 && p.Stage() == Stable {
 		change("drops a list", func(_ *turnWorld, p *turner) { p.Status = p.Status.dropped() })
