@@ -539,7 +539,7 @@ func TestResizeSaysWhyItWaits(t *testing.T) {
 				}
 				for _, s := range f.sidecars {
 					is := s.snapshot().Resize("main")
-					if is.Stage() == resize.Move && is.Waiting() == "" && f.now >= moved+14*second { // a listing without an answer takes 10 s
+					if is.Stage() == resize.Move && is.Waiting() == "" && f.now >= moved+14*second { // a listing without an answer ends after 10 s
 						t.Fatalf("seed %d: %d servers are silent, and p%d does not say why it waits, after %.1f s: %+v", seed, silent, s.id, float64(f.now-began)/1e9, is.Work)
 					}
 				}

@@ -31,8 +31,8 @@
 // of several requests. If one before it fails, for example at the deadline because writes wait, the
 // increment was not sent (Task.SetPreparing), and the sum waits for the next interval. If a
 // stage begins before the reply to the increment, the sum counts as lost although the server has it: the
-// reply may come from a server that other proxies do not use any more for the key, and memcached can't
-// say who has incremented.
+// reply may come from a server that other proxies do not use any more for the key, and memcached does
+// not record which client has incremented.
 //
 // Both rules, that of buffered increments (buffered) and that of missing counters (making), are pure
 // functions in rule.go. explore_test.go runs them in all orders of events, and checks:

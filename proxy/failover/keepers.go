@@ -449,7 +449,7 @@ func (e *Keepers) Schedule(w *Agent) {
 	e.Soon(link.KeeperTimer)
 }
 
-// TakeOrders gives the new keepers the orders of operators that the former ones, of the agents `before`, have not published yet.
+// TakeOrders copies pending orders of operators from the keepers of the agents before a reload to the new keepers of their pools.
 func (e *Keepers) TakeOrders(before []*Agent) {
 	for _, w := range e.Agents {
 		for _, b := range before {

@@ -162,10 +162,11 @@
 //     renamed substitute server, a key carries the sum of that number and the epoch of the
 //     outage. After a later outage with a successful flush the keys keep that number.
 //   - Overrides by operators are stored in the record with a counter, so the last one
-//     wins at every proxy. A proxy may receive one before it has read an earlier one with
-//     a higher counter. It then counts on from that one (override.go). Down makes a server suspect only at the proxy that received
-//     the command; the others follow when they read LEAVING. Drain and Down skip the
-//     vote and EjectAfter, but not WAIT.
+//     wins at every proxy. A proxy may receive an override before it has read an earlier
+//     one with a higher counter. It then uses a still higher counter (override.go). Down
+//     makes a server suspect only at the proxy that received the command. The others
+//     follow when they read LEAVING. Drain and Down skip the vote and EjectAfter, but not
+//     WAIT.
 //   - OnRejoin Warm ends when a proxy sees that the server itself answers 90 % of at
 //     least 100 reads, or after 60 s.
 //   - A server rejoins only if no majority of the proxies reports that it can't reach

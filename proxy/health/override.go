@@ -41,7 +41,7 @@ type order struct {
 	lacks []bool // the view servers whose records have not contained the override since then; nil: no order is pending
 }
 
-// order publishes the entry e of server i, which contains the override o.
+// order publishes the entry e of server i, which contains the override o. The order is then pending.
 func (k *Keeper) order(i int, o Override, e entry, now int64) {
 	s := &k.servers[i]
 	s.order = order{is: o, at: now, lacks: make([]bool, len(k.servers))}
@@ -64,8 +64,8 @@ func (o *order) obey(i int, m entry) entry {
 	return m
 }
 
-// endOrders ends the pending orders that most view servers have. The view record on server i contained record.entries when
-// a request was executed that this proxy has sent at the given time.
+// endOrders ends the pending orders that most view servers have. It is called when this proxy has read or written the view
+// record on server i, with a request that it sent at the given time.
 func (k *Keeper) endOrders(i int, sent int64) {
 	for j := range k.servers {
 		s := &k.servers[j]
@@ -84,8 +84,7 @@ func (k *Keeper) endOrders(i int, sent int64) {
 	}
 }
 
-// TakeOrders gives k the pending orders of a former keeper of the pool, which a reload has replaced. Its view records may not
-// contain them.
+// TakeOrders copies the pending orders of the keeper that k replaces after a reload. The view records may not contain them.
 func (k *Keeper) TakeOrders(former *Keeper, now int64) {
 	for j, m := range former.members {
 		o := &former.servers[j].order

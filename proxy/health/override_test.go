@@ -90,8 +90,8 @@ func TestOrdersThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestLastOrder gives orders at proxies that do not know the earlier ones: they have just started, a reload has just
-// replaced their keeper, or the earlier order was given a moment before. The last order must be in force.
+// TestLastOrder sends orders to proxies that do not know the earlier ones: they have just started, a reload has just
+// replaced their keeper, or another proxy received the earlier order a moment before. The last order must be in force.
 func TestLastOrder(t *testing.T) {
 	restart := func(w *world, p *proxy) { w.start(p) }
 	reload := func(w *world, p *proxy) {

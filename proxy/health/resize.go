@@ -36,7 +36,7 @@ func (k *Keeper) Swept(change [2]uint32, now int64) {
 }
 
 // Resize returns the state of a change of the server list, and when this process adopted its stage or its
-// wish. why says why the change can't go on; empty: no reason is known. It is about a server, unless that is -1.
+// wish. why is the reason if the change does not continue; empty: no reason is known. It is about a server, unless that is -1.
 func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, server int) {
 	s, began, server = k.resize.Status, k.resize.Began(), -1
 	switch {
@@ -73,8 +73,8 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 	return s, began, why, server
 }
 
-// stalls says which server delays a stage of a change that has begun, because it does not answer: the next stage, and the work of this
-// one, begin when most servers are in reach, and when all instances know this stage.
+// stalls returns the reason why a stage of a change does not continue because servers do not answer. It is about a server, unless that
+// is -1. The work of a stage, and the next stage, begin when most servers answer and all instances know this stage.
 func (k *Keeper) stalls(now int64) (why string, server int) {
 	r := &k.resize
 	if r.N == 0 || r.Stage() == resize.Stable || r.Serves() == resize.Nothing {

@@ -44,11 +44,12 @@ func (t *Task) StepOn(seen upstream.ConnEpoch, line []byte, then func(r *upstrea
 // IsStep reports whether t is a step of another task.
 func (t *Task) IsStep() bool { return t.step != nil }
 
-// SetPreparing sets whether the requests of t, if it is a step, only prepare for its command from now on, for example because its
-// key moves. If t fails then, its command was not sent (Failure.Unsent). It must not be set again after the command was sent.
+// SetPreparing sets whether the next requests of t, if it is a step, only prepare for its command, for example because its key
+// moves. If t fails then, its command was not sent (Failure.Unsent), unless an earlier request may have had an effect.
 func (t *Task) SetPreparing(is bool) {
-	if t.step != nil {
-		t.step.prepares = is
+	if s := t.step; s != nil {
+		s.asked = s.asked || is && !s.prepares && t.Open > 0
+		s.prepares = is
 	}
 }
 
