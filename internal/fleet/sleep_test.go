@@ -66,10 +66,10 @@ func sleepInWarm(c scenario, seed uint64, text string, early bool) string {
 		a.next()
 	}
 	reach := func(s *sidecar, p health.Phase) {
-		for end := f.now + 100*second; f.now < end && s.snapshot().Phases[0].Phase != p && f.broken == ""; {
+		for end := f.now + 100*second; f.now < end && s.phases()[0].Phase != p && f.broken == ""; {
 			f.run(f.now + 20*milli)
 		}
-		if got := s.snapshot().Phases[0].Phase; got != p {
+		if got := s.phases()[0].Phase; got != p {
 			f.wrong(k.name, "p%d is in %v, not in %v", s.id, got, p)
 		}
 	}
