@@ -340,6 +340,8 @@ func (x *Exchange) finish() {
 		x.InOrder.send(&x.e.Buffers, x.dest(nil))
 	}
 	switch {
+	case x.Flags&wire.Binary != 0 && x.Hits > 0 && x.replies > 0 && !x.cut: // the value is the whole reply, even if the server has failed after it
+		x.Outcome = stats.Hit
 	case x.Gather != nil:
 		x.e.Line, x.Outcome = x.Gather.Answer(x.e.Line[:0])
 		x.Emit(nil, x.e.Line)

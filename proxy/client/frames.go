@@ -182,8 +182,6 @@ func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
 	switch {
 	case err != nil:
 		e.framed = x.frames.head.AppendFailure(e.framed, b, binary.Internal)
-	case r.Kind == wire.End && x.Hits > 0:
-		return
 	default:
 		e.framed = x.frames.head.AppendFrame(e.framed, x.Op, r, b, x.Miss, statusOf(x.Outcome))
 	}
