@@ -19,7 +19,7 @@ import (
 
 // connections has the open connections of the admin interface.
 //
-// If there are more than maxConnections, one that waits for its client is closed: of the host with the
+// If there are more than maxConnections, or no file descriptors are left, one that waits for its client is closed: of the host with the
 // most connections, the one that has waited longest. A connection waits for its client unless a
 // handler computes the reply to a request. A new connection of a host closes none of a host with
 // fewer connections. If it can close none, it becomes a spare. There are at most spareConnections
@@ -259,6 +259,21 @@ func compareBools(a, b bool) int {
 		return -1
 	}
 	return 1
+}
+
+// closeOne closes a connection as for a new one of an unknown host. It returns false if all open connections
+// wait for handlers.
+func (cs *connections) closeOne() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	last := cs.victim(&connection{})
+	if last == nil {
+		return false
+	}
+	cs.closed.Add(1)
+	delete(cs.open, last)
+	last.Close()
+	return true
 }
 
 // isSpare reports whether c serves only health probes.

@@ -35,7 +35,7 @@ var (
 		"Commands of clients that users of the configuration does not allow. The user is an entry of users, or (not listed).",
 		"user")
 	adminConnectionsClosed = stats.NewCounter("admin_connections_closed_total",
-		"New connections to the admin interface above its limit of 256. Each one replaces a connection that waits for its "+
+		"New connections to the admin interface above its limit of 256, or without a file descriptor. Each one replaces a connection that waits for its "+
 			"client, serves only health probes, or is closed.")
 )
 

@@ -69,14 +69,19 @@ func (r *reserve) inUse() bool {
 }
 
 // reservedListener accepts a connection even if no file descriptor is left: it then closes a file
-// of the reserve. If the reserve is empty, it waits and tries again without a log line. net/http
-// would log each attempt, and the lack of descriptors is logged elsewhere.
+// of the reserve. If the reserve is empty, it closes a connection that waits for its client, and
+// tries again without a log line. net/http would log each attempt.
 type reservedListener struct {
 	net.Listener
 	reserve *reserve
+	all     *connections
 }
 
-const acceptAgain = 100 * time.Millisecond
+// These are the times after which the listener tries again to accept a connection.
+const (
+	acceptAgain = 100 * time.Millisecond
+	closedTime  = 2 * time.Millisecond // after a connection was closed, until its descriptor is free
+)
 
 func (l reservedListener) Accept() (net.Conn, error) {
 	for {
@@ -84,7 +89,11 @@ func (l reservedListener) Accept() (net.Conn, error) {
 		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) {
 			return c, err
 		}
-		if !l.reserve.give() {
+		switch {
+		case l.reserve.give():
+		case l.all.closeOne():
+			time.Sleep(closedTime)
+		default:
 			time.Sleep(acceptAgain)
 		}
 	}

@@ -176,7 +176,7 @@ func (s *Server) Handler() http.Handler { return s.http.Handler }
 func (s *Server) Serve(l net.Listener) error {
 	s.sampler.Run()
 	s.reserve.fill()
-	if err := s.http.Serve(secureListener{limitedListener{reservedListener{l, &s.reserve}, &s.conns}, s}); !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(secureListener{limitedListener{reservedListener{l, &s.reserve, &s.conns}, &s.conns}, s}); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
