@@ -394,6 +394,9 @@ func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
 
 // whyNotWarm returns why keys of the pool can't move with their values; "": they can.
 func (f *File) whyNotWarm(p *Pool) string {
+	if p.Fill.Pool != "" {
+		return whyFillIsPlain
+	}
 	return f.whyShared(p, "the keys of both pools can't be told apart")
 }
 

@@ -396,6 +396,10 @@ func TestUsualResize(t *testing.T) {
 	if is := f.Pools[0].Resize; f.CanWarm("main") != is.Usual {
 		t.Errorf("a pool with a guard: %+v", is)
 	}
+	f = parse(t, "listen: :1\npools: {main: {distribution: ketama-points, servers: [a, b, c], fill_from: far}, far: {distribution: ketama, servers: [d]}}\nroutes: [{pool: main}]")
+	if is := f.Pools[0].Resize; f.CanWarm("main") || is.Mode != table.ResizePlain {
+		t.Errorf("a pool with fill_from: %+v", is)
+	}
 }
 
 // TestResizeNeedsAgreement checks that failover settings by which instances agree have an effect in a pool with mode

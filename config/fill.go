@@ -30,6 +30,9 @@ func wholeSeconds(d *document, n *node, path string, to *time.Duration) {
 	}
 }
 
+// whyFillIsPlain is why resize.mode is plain with fill_from.
+const whyFillIsPlain = "is not possible with fill_from: a server that gains keys does not know which of them were written"
+
 // checkFill checks the settings fill_from. Such a pool does not inherit resize.mode.
 func (d *document) checkFill(f *File) {
 	for i := range f.Pools {
@@ -40,7 +43,7 @@ func (d *document) checkFill(f *File) {
 		}
 		if at := d.where[&p.Resize.Mode]; p.Resize.Mode != table.ResizePlain {
 			if at != nil {
-				d.failAt(at, "pools.%s.resize: mode %s is not possible with fill_from: a server that gains keys does not know which of them were written", p.Name, p.Resize.Mode)
+				d.failAt(at, "pools.%s.resize: mode %s %s", p.Name, p.Resize.Mode, whyFillIsPlain)
 			}
 			p.Resize.Mode = table.ResizePlain
 		}

@@ -37,6 +37,8 @@ func (d *document) checkFormer(f *File) {
 			fail("pools.%s has warm_from itself, but keys move once: end that change first", from.Name)
 		case from.Fill.Pool != "":
 			fail("pools.%s has fill_from itself: remove that first", from.Name)
+		case p.Fill.Pool != "":
+			fail("%s; remove one of both settings", whyFillIsPlain)
 		case other >= 0 && other < i:
 			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, f.Pools[other].Name)
 		case gutter >= 0:

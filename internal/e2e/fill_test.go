@@ -116,3 +116,56 @@ func TestFillFrom(t *testing.T) {
 		t.Errorf("at the end, %d reads missed", o.misses)
 	}
 }
+
+// TestFillFromWhileOut sets `fill_from` while a server is out that the pool has ejected before. Every delete that
+// succeeds after that must hide the value of the source, also when the server is back.
+func TestFillFromWhileOut(t *testing.T) {
+	t.Parallel()
+	const keys = 60
+	servers := startMemcacheds(t, 4)
+	own := func(more ...string) string {
+		return strings.Replace(front(servers[1:], append(more, "get_errors: error", "resize: {mode: plain}")...), "distribution: ketama", "distribution: ketama-points", 1)
+	}
+	r := startRingside(t, "auto", own("failover: {mode: rehash}"))
+	source := dial(t, servers[0].address)
+	key := func(i int) string { return fmt.Sprint("k", i) }
+	for i := range keys {
+		source.store(key(i), "source")
+	}
+	out := servers[1].address
+	servers[1].Kill()
+	eventually(t, "the server is out", func() bool { return r.phase(out) == "OUT" })
+	done := r.metric(t, reloadsDone)
+	r.reload(t, own("failover: {mode: fail_fast}", "fill_from: {pool: region-a, rate: 1000000, remember: 1h}")+
+		strings.Replace(strings.TrimPrefix(front(servers[:1]), "pools:\n"), "main:", "region-a:", 1))
+	r.reloaded(t, reloadsDone, done)
+	c := dial(t, r.address)
+	var deleted []string
+	for i := range keys {
+		switch said := c.question("delete " + key(i)); {
+		case said == "DELETED":
+			deleted = append(deleted, key(i))
+		case said != "SERVER_ERROR server "+out+" is not in use: OUT":
+			t.Fatalf("delete %s: %s", key(i), said)
+		}
+	}
+	if n := len(deleted); n < keys/3 || n == keys {
+		t.Fatalf("%d of %d keys were deleted", n, keys)
+	}
+	gone := func() {
+		for _, key := range deleted {
+			if got, _ := c.get(key); len(got) > 0 {
+				t.Fatalf("%s was deleted, and is %v", key, got)
+			}
+		}
+	}
+	gone()
+	servers[1].restart(t)
+	eventually(t, "the server is back", func() bool { return r.phase(out) == "IN" })
+	gone()
+	for i := range keys {
+		if said := c.question("delete " + key(i)); said != "DELETED" && said != "NOT_FOUND" {
+			t.Fatalf("delete %s: %s", key(i), said)
+		}
+	}
+}

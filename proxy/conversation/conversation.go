@@ -89,7 +89,7 @@ import (
 //	wait 500ms      the clock advances
 //	handover pauses   all instances have the table and pause writes to keys that move;
 //	                or: handover is done
-//	list moves      the instances change to the pools' next server lists; list unknown: the list in force is not known
+//	list moves      the instances change to the pools' next server lists; list unknown: the list in force is not known; list known: it is
 //	list warms      keys move with their values, in a pool with resize=warm; list stays, pauses, settles and cools: other stages of that
 //	order POOL s1 drain   an operator sets an override on s1 of POOL: drain, down or restore
 //	marks met other 2, taken add 1   the counters of replica tombstones so far, by event and user; none: all are 0
@@ -306,6 +306,7 @@ func (s *Harness) Line(line string) {
 				"cools":   {State: resize.State{N: 16, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2, Warm: true}},
 				"moves":   {State: resize.State{N: 11, List: 1, Next: 2}, Lists: resize.Lists{Mine: 1, Wish: 2}},
 				"unknown": {State: resize.State{N: 12, List: 3}, Lists: resize.Lists{Mine: 1, Wish: 1}},
+				"known":   {State: resize.State{N: 12, List: 1}, Lists: resize.Lists{Mine: 1, Wish: 1}},
 			}[rest], false)
 			w.View.Done(w.View.Gen()+1, true)
 		}

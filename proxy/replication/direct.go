@@ -46,7 +46,7 @@ func (e directReader) Conn(x *client.Exchange, rt *routing.Route, owner *upstrea
 		return nil
 	}
 	if rt.Copies.Copies == 0 { // the pool fills from another one
-		if owner == nil || !fills(rt) {
+		if owner == nil || !rt.Serves(owner) {
 			return nil
 		}
 		c, _, _ := owner.Pick(x.Session.ID, false)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"ringside/proxy/failover"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
@@ -28,11 +29,9 @@ const (
 // filling says whether the command is on a key of a pool that fills.
 func (c *command) filling() bool { return c.moving != nil && c.moving.fills }
 
-// fills reports whether commands on the keys of rt may ask the source of its pool. A pool that has just stopped to
-// eject servers may still have one that is out. Then its keys are served as without a source.
-func fills(rt *routing.Route) bool { return rt.Source != nil && (rt.View == nil || rt.View.AllIn()) }
-
-// fill runs t, a command on a key of a pool that fills.
+// fill runs t, a command on a key of a pool that fills. The pool ejects no servers, but one that was out when a
+// reload set fill_from may still be. Commands on its keys fail until it is in use: it will be flushed, and
+// would then not know what was written.
 func (e *Replicator) fill(t *task.Task) {
 	if e.unfit(t) {
 		return
@@ -47,17 +46,14 @@ func (e *Replicator) fill(t *task.Task) {
 		is = task.CommandOf(t)
 	}
 	rt := t.Route
-	_, _, owner := rt.Pool.Place.Locate(t.Key)
-	if owner < 0 {
-		t.Fail(routing.NoServer, stats.Unavailable)
+	var at failover.Spot
+	if trouble, parked := at.Locate(t, is.Reads()); trouble.Why != "" {
+		t.Fail(trouble.Why, trouble.Outcome)
+		return
+	} else if parked {
 		return
 	}
-	if why := rt.Refusal(owner); why != "" {
-		rt.Servers[owner].Count.Overridden++
-		t.Fail(why, stats.Unavailable)
-		return
-	}
-	c := e.fillCommand(rt, t.Key, owner)
+	c := e.fillCommand(rt, t.Key, &at)
 	if before, ok := t.Rule.(*command); ok && !t.ClientDone {
 		c.first, c.firstFrom = before.first, before.firstFrom
 	}
@@ -73,7 +69,11 @@ func (e *Replicator) fill(t *task.Task) {
 		c.writes = !reads
 	}
 	if token, has := t.Token(); has && is.Op != replicate.Add { // memcached ignores the token of an add
-		c.token = strconv.AppendUint(nil, token, 10)
+		cas, ok := divert.UntagCas(token, c.moving.tag)
+		if !ok { // the token is of another name of the key
+			cas = wire.NoMatch
+		}
+		c.token = strconv.AppendUint(nil, cas, 10)
 	}
 	source := replicate.Asked
 	if rt.Pool.Fill.Rate == 0 {
@@ -87,14 +87,15 @@ func (e *Replicator) fill(t *task.Task) {
 	t.Run(0, nil)
 }
 
-// fillCommand returns a command on a key of a pool that fills, without its rule. owner is the index of the
-// server that owns the key.
-func (e *Replicator) fillCommand(rt *routing.Route, key []byte, owner int) *command {
+// fillCommand returns a command on a key of a pool that fills, without its rule. at is the server that owns the
+// key, and the name of the key there.
+func (e *Replicator) fillCommand(rt *routing.Route, key []byte, at *failover.Spot) *command {
 	_, _, from := rt.Source.Pool.Place.Locate(key)
 	c := &command{e: e, primary: -1, stage: e.stage}
-	c.moving = &moving{fills: true, names: [3][]byte{key, key, divert.AppendMark(nil, key)}}
+	name := at.Keys[0]
+	c.moving = &moving{fills: true, names: [3][]byte{name, key, divert.AppendMark(nil, name)}, tag: at.First.Number}
 	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
-	own := movingReplica(rt.BoundPool, owner)
+	own := movingReplica(rt.BoundPool, at.First.Server)
 	source := replica{Holder: routing.Holder{Pool: rt.Source, Index: max(from, 0), Server: rt.Source.Servers[max(from, 0)]}}
 	c.replicas = append(c.room.replicas[:0], own, source, own)
 	return c

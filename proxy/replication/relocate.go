@@ -52,7 +52,7 @@ const mostPlaceholder = resize.PlaceholderLife
 
 // Handle serves t.
 func (m Moving) Handle(t *task.Task) {
-	if fills(t.Route) {
+	if t.Route.Source != nil {
 		m.fill(t)
 		return
 	}

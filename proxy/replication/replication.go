@@ -365,7 +365,7 @@ func (c *command) send(t *task.Task, ask replicate.Ask) {
 		t.InjectResult(id, r)
 		return
 	}
-	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && (c.filling() || c.replicas[ask.Replica].Pool.View.Renamed(c.replicas[ask.Replica].Index) == 0) {
+	if c.first != nil && ask.Step == replicate.Forward && srv.Target == c.firstFrom && bytes.Equal(c.keyAt(t, ask.Replica), t.Key) {
 		c.first.Server = srv // the get before the task may have used the server object of another loop
 		t.InjectResult(id, c.first)
 		c.first = nil

@@ -197,7 +197,10 @@ func (t *Table) Resizes(old *Table) (list []string) {
 			if also = ""; was.Resize != ResizePlain && was.Next != nil {
 				also = "; if keys of an earlier change move already, that change ends first, this one is made in the same mode, and mode plain applies then"
 			}
-			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back (resize: {mode: warm} prevents that)%s", p.Name, also))
+			if p.Fill == nil {
+				also = " (resize: {mode: warm} prevents that)" + also
+			}
+			list = append(list, fmt.Sprintf("pool %s: keys with one copy move at once and miss; their old values stay on the former servers, and a later change can bring them back%s", p.Name, also))
 		}
 	}
 	return list

@@ -27,6 +27,8 @@
 //     accepts no base64 without padding. Servers before 1.6.10 don't understand base64.
 //     With these, the reply to a key with a space, a line end or a zero byte has the
 //     status Unsupported.
+//   - A touch or gat is sent to servers as mg with T. So on a stale item (md with I) it
+//     takes the right to rebuild the value (W). memcached's does not.
 //   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
 //   - If a server finds a value too large, the old value is removed for add,
 //     replace, append and prepend too. memcached removes it only for set.
