@@ -161,7 +161,7 @@ func plain(err error) error {
 // mostBytes is the largest size of an answer of a source.
 const mostBytes = 1 << 20
 
-// readFile reads the file of a source.
+// readFile reads the file of a source, or one with which a source is asked.
 func readFile(path string) ([]byte, error) {
 	text, err := config.ReadFile(path, mostBytes+1) // does not block at a pipe
 	switch {
