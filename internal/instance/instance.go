@@ -125,7 +125,6 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, lines: lines, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
-	r.watch.adopted(f)
 	r.follow(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
@@ -522,7 +521,6 @@ func (r *Instance) adopt(f *config.File, moves bool, err error) (admin.Reloaded,
 		r.lines.LogOrder(slog.LevelWarn, reloads, "some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
 	r.file = f
-	r.watch.adopted(f)
 	return done, nil
 }
 
