@@ -351,7 +351,8 @@ func (w *Watch) Lists() (list []admin.SourceServers) {
 	defer w.mu.Unlock()
 	for _, f := range w.feeds {
 		servers, _ := f.list.Servers()
-		list = append(list, admin.SourceServers{Pool: f.pool, Source: f.source.Text, MaxChange: f.source.MaxChange, Servers: servers})
+		_, problem := f.state()
+		list = append(list, admin.SourceServers{Pool: f.pool, Source: f.source.Text, MaxChange: f.source.MaxChange, Servers: servers, Problem: cmp.Or(problem, f.misfit)})
 	}
 	return list
 }

@@ -422,6 +422,7 @@ type SourceServers struct {
 	Source    string              `json:"source"`
 	MaxChange float64             `json:"max_change"` // the setting max_change of the source, in percent
 	Servers   []serverlist.Server `json:"servers"`
+	Problem   string              `json:"problem,omitempty"` // why the last answer of the source is not in force; empty: it is
 }
 
 func (s *Server) getConfig(*http.Request) (int, any, error) {
