@@ -3,6 +3,7 @@ package admin
 // Access to the control API, rejected requests, and that these change nothing.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -359,6 +360,28 @@ func TestStatesAreThoseSinceTheStart(t *testing.T) {
 	for _, s := range live.States(p, s) {
 		if ms := s.Failover.SinceMS; ms < later.Milliseconds() || ms > 2*later.Milliseconds() {
 			t.Errorf("%s is in for %d ms, the loop runs for %v", s.Server, ms, later)
+		}
+	}
+}
+
+// TestClientLimitsAnswers checks that what is sent without an end is an error that says so.
+func TestClientLimitsAnswers(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: ")
+		for text := bytes.Repeat([]byte("a"), 1<<16); r.Context().Err() == nil; {
+			w.Write(text)
+		}
+	}))
+	defer h.Close()
+	c := NewClient("tcp", h.Listener.Addr().String())
+	defer c.Close()
+	_, ready := c.Ready(t.Context())
+	_, servers := c.Servers(t.Context())
+	trace := c.Trace(t.Context(), []string{"a"}, time.Minute, func(string, []byte) error { return nil })
+	for i, got := range []error{ready, servers, trace} {
+		parts := []string{"an answer of more than 1 MiB", "an answer of more than 16 MiB", "a line of more than 16 MiB"}
+		if want := "the admin interface at " + c.Address() + " sends " + parts[i] + ": is it a Ringside instance?"; got == nil || got.Error() != want {
+			t.Errorf("%v, want %s", got, want)
 		}
 	}
 }
