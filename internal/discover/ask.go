@@ -126,7 +126,7 @@ func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.
 	for i, r := range found {
 		port := strconv.Itoa(int(r.Port))
 		if s.Scheme == "dnssrvnoa" {
-			at := net.JoinHostPort(r.Target, port)
+			at := net.JoinHostPort(strings.ToLower(r.Target), port) // DNS may return any case, which must not move keys
 			lists[i] = []serverlist.Server{{Name: at, Address: at, Weight: 1}}
 			continue
 		}
