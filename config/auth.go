@@ -94,10 +94,8 @@ const largestNamed = 1 << 20
 // error if that is not possible, or if every user of the machine may change the file. If secret is not
 // empty, it describes the content, and readNamed warns if every user of the machine can read it.
 func (d *document) readNamed(at *node, what, path, secret string) (text []byte, ok bool) {
+	d.from.reads(path)
 	text, info, err := readRegular(path, largestNamed+1)
-	if err == nil {
-		d.named = append(d.named, Named{path, info})
-	}
 	switch {
 	case errors.Is(err, errNotRegular), err == nil && len(text) > largestNamed:
 		err = fmt.Errorf("%s must be a file of %d bytes at most", path, largestNamed)

@@ -55,7 +55,7 @@ func TestPoolAuth(t *testing.T) {
 	two := "listen: 127.0.0.1:1\ndefaults: {tls: on, auth: {user: app, password_file: " + good + "}}\nroutes: [{prefix: a, pool: a}, {pool: b}]\n" +
 		"pools: {a: {distribution: ketama, servers: [10.0.0.1]}, b: {distribution: ketama, servers: [10.0.0.1, 10.0.0.2]}}\n"
 	before, err := f.load(two)
-	if err != nil || before.Pools[1].Login.Password != "s3cret" || len(before.Named) != 1 {
+	if err != nil || before.Pools[1].Login.Password != "s3cret" || len(f.reads) != 1 {
 		t.Fatalf("two pools that inherit their login: %v", err)
 	}
 	f.write("password", []byte("other"))

@@ -71,7 +71,6 @@
 package config
 
 import (
-	"io/fs"
 	"log/slog"
 	"time"
 
@@ -102,14 +101,7 @@ type File struct {
 	Variables map[string]string // environment variables that the file uses, with their values
 	secrets   secrets
 	read      *document // how the file was read
-	Named     []Named   // the files with certificates, keys, CAs and passwords that the file names, as far as they were read
 	Warnings  []string  // settings that are valid but probably not intended, each with its position
-}
-
-// Named is a file whose contents belong to the configuration. A change of it needs a reload.
-type Named struct {
-	Path string
-	Info fs.FileInfo // its state when it was read
 }
 
 // Address is an address to listen on or to connect to.

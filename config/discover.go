@@ -82,7 +82,6 @@ func (f *File) With(lists Lists) (*File, error) {
 		g.Pools[i].Security, g.Pools[i].Login = f.Pools[i].Security, f.Pools[i].Login
 	}
 	g.Admin.Users, g.Admin.TLS.Material = f.Admin.Users, f.Admin.TLS.Material
-	g.Named = f.Named
 	return g, nil
 }
 

@@ -79,8 +79,6 @@ type document struct {
 	lists  Lists  // the servers of sources; nil: none is known
 	errs   Errors
 
-	named []Named // the files with certificates, keys, CAs and passwords that were read
-
 	secured map[PoolTLS]table.Security // the TLS of servers that was read, by its settings
 	logins  map[PoolAuth]table.Login   // the logins to servers that were read, by their settings
 

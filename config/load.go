@@ -74,7 +74,7 @@ func (d *document) file() (*File, error) {
 	if err := d.errs.orNil(); err != nil {
 		return nil, err
 	}
-	s.File.Source, s.File.Variables, s.File.secrets, s.File.Named = d.data, d.used, d.secrets, d.named
+	s.File.Source, s.File.Variables, s.File.secrets = d.data, d.used, d.secrets
 	s.File.read = &document{name: d.name, data: d.data, from: d.from, variables: d.variables, used: d.used, secrets: d.secrets} // without the tree, to free its memory
 	for _, w := range d.warnings.sorted() {
 		s.File.Warnings = append(s.File.Warnings, w.Error())

@@ -17,12 +17,15 @@ import (
 
 // tlsFiles has a directory with certificates.
 type tlsFiles struct {
-	t   *testing.T
-	dir string
-	ca  *testenv.CA
+	t     *testing.T
+	dir   string
+	ca    *testenv.CA
+	reads []string // the files that the last configuration named, once for each time that they were read
 }
 
-func newTLSFiles(t *testing.T) *tlsFiles { return &tlsFiles{t, t.TempDir(), testenv.NewCA(t, "ca")} }
+func newTLSFiles(t *testing.T) *tlsFiles {
+	return &tlsFiles{t: t, dir: t.TempDir(), ca: testenv.NewCA(t, "ca")}
+}
 
 func (f *tlsFiles) write(name string, text []byte) string {
 	path := filepath.Join(f.dir, name)
@@ -32,7 +35,10 @@ func (f *tlsFiles) write(name string, text []byte) string {
 
 // load loads a configuration with these lines.
 func (f *tlsFiles) load(text string) (*File, error) {
-	return Load(f.write("ringside.yaml", []byte(text)))
+	f.reads = nil
+	from := Environment()
+	from.Reads = func(path string) { f.reads = append(f.reads, path) }
+	return LoadWith(f.write("ringside.yaml", []byte(text)), from)
 }
 
 const onePool = "\npools: {main: {distribution: ketama, servers: [10.0.0.1]}}\n"
@@ -164,7 +170,7 @@ func TestPoolTLS(t *testing.T) {
 	}
 	file, err := f.load("listen: 127.0.0.1:1\ndefaults: {tls: {ca: " + ca + ", cert: " + cert + ", key: " + key + "}}\nroutes: [{prefix: a, pool: a}, {pool: b}]\n" +
 		"pools: {a: {distribution: ketama, servers: [10.0.0.1]}, b: {distribution: ketama, servers: [10.0.0.1, 10.0.0.2]}}\n")
-	if err != nil || file.Pools[0].Security != file.Pools[1].Security || file.Pools[0].Security.Settings().Expires < time.Now().Unix() || len(file.Named) != 3 {
+	if err != nil || file.Pools[0].Security != file.Pools[1].Security || file.Pools[0].Security.Settings().Expires < time.Now().Unix() || len(f.reads) != 3 {
 		t.Errorf("two pools that inherit their TLS: %v", err)
 	}
 	for text, want := range map[string]string{

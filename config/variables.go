@@ -26,7 +26,14 @@ import (
 type Variables struct {
 	Lookup     func(name string) (value string, set bool) // value of ${name}; nil: all names are unset
 	ReadFile   func(path string) ([]byte, error)          // content for ${file:path}; nil: no file can be read
+	Reads      func(path string)                          // called before a file of a variable, a certificate, a key, a CA or passwords are read; may be nil
 	AllowUnset bool                                       // a variable without a value is a warning, and not an error
+}
+
+func (v *Variables) reads(path string) {
+	if v.Reads != nil {
+		v.Reads(path)
+	}
 }
 
 // Environment returns the variables of this process and the files of this machine.
@@ -209,6 +216,7 @@ func (d *document) secret(path string) (string, error) {
 	if d.from.ReadFile == nil {
 		return "", fmt.Errorf("${file:%s} is not read here", path)
 	}
+	d.from.reads(path)
 	data, err := d.from.ReadFile(path)
 	if err != nil {
 		if e := (*fs.PathError)(nil); errors.As(err, &e) {

@@ -5,10 +5,15 @@ package proxy_test
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"ringside/proxy/conversation"
+	"ringside/proxy/link"
 )
 
 // TestBrokenProtocol checks a server that breaks the protocol with every reply. It gets
@@ -99,6 +104,87 @@ func TestLogLimited(t *testing.T) {
 	if got, want := fmt.Sprint(said()[2:]), "[broken server=a n=4 count=4 broken server=b n=4 count=4]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
+}
+
+// TestLogOrder checks that the first lines about orders are written at once, so that the log has each
+// order of a person. In a flood, each ten seconds have one line. The last lines of a server show its state.
+func TestLogOrder(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	order := func(n int, what string) {
+		s.Wakeup(func() { s.Engine.LogOrder(0, "s1", what, "n", n) })
+	}
+	said := func() (list []string) {
+		for line := range strings.Lines(logs.String()) {
+			_, text, _ := strings.Cut(line, "msg=")
+			list = append(list, strings.TrimSpace(text))
+		}
+		logs.Reset()
+		return list
+	}
+	check := func(want ...string) {
+		t.Helper()
+		if got := said(); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for n := range 2 {
+		order(n, "drained")
+		order(n, "restored")
+	}
+	check("drained n=0", "restored n=0", "drained n=1", "restored n=1")
+	for n := range 3000 {
+		order(n, "drained")
+		s.Line("wait 10ms")
+	}
+	if got := said(); len(got) != 3+3 {
+		t.Errorf("30 seconds of orders: %q", got)
+	}
+	order(3000, "drained")
+	order(3000, "restored") // in another kind of line, which is not limited yet: the drain must not follow it
+	if got := said(); len(got) != 2 || !strings.HasPrefix(got[0], "drained n=3000") || got[1] != "restored n=3000" {
+		t.Errorf("the last orders: %q", got)
+	}
+	s.Line("wait 21s")
+	check()
+	for n := range 5 {
+		order(n, "drained")
+	}
+	check("drained n=0", "drained n=1", "drained n=2", "drained n=3", "drained n=4")
+}
+
+// TestLimitedLog checks that lines outside of loops are limited, too, and that the last one is written when its
+// time has come.
+func TestLimitedLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logs bytes.Buffer
+		l := link.LimitedLog{Log: slog.New(slog.NewTextHandler(&logs, nil))}
+		check := func(after time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			var got []string
+			for line := range strings.Lines(logs.String()) {
+				_, text, _ := strings.Cut(line, "msg=")
+				got = append(got, strings.TrimSpace(text))
+			}
+			if logs.Reset(); !slices.Equal(got, want) {
+				t.Errorf("%q, want %q", got, want)
+			}
+		}
+		for n := range 100 {
+			l.LogLimited(slog.LevelInfo, "s1", "down", "n", n)
+			l.LogOrder(slog.LevelInfo, "s2", "drained", "n", n)
+		}
+		check(9*time.Second, "down n=0", "drained n=0", "drained n=1", "drained n=2", "drained n=3", "drained n=4")
+		check(time.Second, "down n=99 count=99", "drained n=99 count=95")
+		check(time.Minute)
+		l.LogLimited(slog.LevelInfo, "s1", "down")
+		check(0, "down")
+	})
 }
 
 // TestLogErrorsOfReads checks that the log shows the text of a server's SERVER_ERROR to

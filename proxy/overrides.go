@@ -14,7 +14,6 @@ package proxy
 // eject servers, handOverrides moves the overrides of this process to the keeper.
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,8 +57,8 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 	here := p.OverrideOf(pool, server).Override
 	// An order in the view record of a pool that does not eject servers is from another time, or from an instance with another mode.
 	if w := cur.Agent(pool); w != nil && (!w.Stays() || o == health.Restore && here == health.Restore) {
-		p.setOverride(pool, server, health.Restore) // delete an override set while the pool had no keeper
-		if err := p.overrideByKeeper(w, server, o); err != errReplaced {
+		_, changed := p.setOverride(pool, server, health.Restore) // delete an override set while the pool had no keeper
+		if err := p.overrideByKeeper(w, server, o, changed); err != errReplaced {
 			return err
 		}
 		return p.Override(pool, server, o)
@@ -68,12 +67,14 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 	if !changed {
 		return nil
 	}
-	p.logOverride(o, "pool", pool, "server", server, "order", o.String(), "before", before.String())
 	engines := p.Engines()
 	obeyed := make(chan struct{}, len(engines))
-	for _, e := range engines {
+	for i, e := range engines {
 		e.Post(func(e *Engine) {
 			e.takeOverrides()
+			if i == 0 {
+				e.logOverride(o, pool, server, before)
+			}
 			obeyed <- struct{}{}
 		})
 	}
@@ -100,15 +101,15 @@ var (
 
 // logOverride writes an operator's override to the log. The end of an override is a return
 // to normal, so its level is INFO.
-func (p *Proxy) logOverride(o health.Override, args ...any) {
-	level, what, e := slog.LevelInfo, "operator restored server", event.Restored
+func (e *Engine) logOverride(o health.Override, pool, server string, before health.Override) {
+	level, what, is := slog.LevelInfo, "operator restored server", event.Restored
 	switch o {
 	case health.Drain:
-		level, what, e = slog.LevelWarn, "operator drained server", event.Drained
+		level, what, is = slog.LevelWarn, "operator drained server", event.Drained
 	case health.Down:
-		level, what, e = slog.LevelWarn, "operator took server down", event.TakenDown
+		level, what, is = slog.LevelWarn, "operator took server down", event.TakenDown
 	}
-	p.Log.Log(context.Background(), level, what, append(args, e.Attr())...)
+	e.LogOrder(level, pool+" "+server, what, "pool", pool, "server", server, "order", o.String(), "before", before.String(), is.Attr())
 }
 
 // setOverride stores o as the override of a server in a pool that does not eject servers. It does
@@ -137,7 +138,7 @@ func (p *Proxy) setOverride(pool, server string, o health.Override) (before heal
 // overrideByKeeper passes o to the keeper of a pool. The keeper publishes it to all
 // other instances in the view record, where it is also stored. So it survives reloads
 // and restarts.
-func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override) error {
+func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Override, changed bool) error {
 	i := slices.IndexFunc(w.Servers, func(t table.Target) bool { return t.Name == server })
 	done := make(chan error, 1)
 	p.keeperLoop().Post(func(e *Engine) {
@@ -145,9 +146,10 @@ func (p *Proxy) overrideByKeeper(w *failover.Agent, server string, o health.Over
 			done <- errReplaced
 			return
 		}
+		before := w.Keeper.Verdict(i).Override
 		err := w.Keeper.Override(i, o, e.Now)
-		if err == nil {
-			p.logOverride(o, "pool", w.Pool, "server", server, "order", o.String())
+		if err == nil && (changed || before != o) {
+			e.logOverride(o, w.Pool, server, before)
 		}
 		done <- err
 		e.Schedule(w)
@@ -176,7 +178,7 @@ func (e *Engine) handOverrides(w *failover.Agent) {
 		}
 		e.Schedule(w)
 		e.Shared.setOverride(w.Pool, m.Name, health.Restore)
-		e.Shared.Log.Warn("override applies to all instances from now on: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
+		e.LogOrder(slog.LevelWarn, w.Pool+" "+m.Name, "override applies to all instances from now on: the pool moves keys now", "pool", w.Pool, "server", m.Name, "order", o.String())
 	}
 }
 

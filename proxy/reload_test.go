@@ -6,6 +6,7 @@ package proxy_test
 import (
 	"bytes"
 	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,12 +110,16 @@ func TestReloadOfPlacement(t *testing.T) {
 // TestReloadHandsOrders adds a keeper to a pool while a server is drained. The keeper
 // must get the override, and a restore must end it.
 func TestReloadHandsOrders(t *testing.T) {
+	var logs bytes.Buffer
 	s := conversation.New(t)
+	s.Logs = &logs
 	s.ShowOpaques = true
 	s.Pool([]string{"main", "servers=s1,s2,s3"})
 	s.Begin()
-	if err := s.Proxy.Override("main", "s1", health.Drain); err != nil {
-		t.Fatal(err)
+	for range 3 {
+		if err := s.Proxy.Override("main", "s1", health.Drain); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.Line("reload")
 	s.Pool([]string{"main", "servers=s1,s2,s3", "failover=rehash"})
@@ -148,10 +153,17 @@ func TestReloadHandsOrders(t *testing.T) {
 	if o := s.Proxy.OverrideOf("main", "s1").Override; o != health.Restore {
 		t.Errorf("the order stands outside of the keeper, too: %v", o)
 	}
-	if err := s.Proxy.Override("main", "s1", health.Restore); err != nil {
-		t.Fatal(err)
+	for range 3 {
+		if err := s.Proxy.Override("main", "s1", health.Restore); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s.Wakeup(func() {})
+	for _, order := range []string{"operator drained server", "operator restored server"} {
+		if n := strings.Count(logs.String(), order); n != 1 {
+			t.Errorf("%d lines with %q: an order that changes nothing has none\n%s", n, order, logs.String())
+		}
+	}
 	if srv := s.Engine.ByAddress["tcp s1"]; srv.Draining() || w.Keeper.Verdict(0).Override != health.Restore {
 		t.Error("the restore did not reach the server")
 	}

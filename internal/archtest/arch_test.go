@@ -317,6 +317,70 @@ func TestOnlyTestsAblate(t *testing.T) {
 	}
 }
 
+// unlimitedLines are the functions that may write lines to the log without a limit, and why.
+var unlimitedLines = map[string]string{
+	"internal/instance.announce":     "at the start",
+	"internal/instance.firstServers": "at the start",
+	"internal/instance.start":        "at the start",
+	"internal/instance.Command":      "at the start, or one line for half a queue of dropped lines",
+	"internal/instance.confirm":      "once in a take-over",
+	"internal/instance.drainClients": "at the end",
+	"internal/instance.Stop":         "at the end",
+	"internal/instance.Serve":        "at the end",
+	"internal/instance.one":          "it has a limit",
+	"proxy/client.LogSlow":           "it has a limit",
+	"proxy/link.write":               "it is the limit",
+}
+
+// TestLinesOfTheLogAreLimited checks that no package of the product writes lines to the log that a client, a
+// server, an instance, a source of servers or an operator can cause without a limit. Lines of the level
+// DEBUG have none.
+func TestLinesOfTheLogAreLimited(t *testing.T) {
+	unused := maps.Clone(unlimitedLines)
+	for _, p := range list(t, systems[0]) {
+		if strings.HasPrefix(p.name(), "internal/bench") {
+			continue
+		}
+		for _, file := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {
+			f, err := parser.ParseFile(token.NewFileSet(), filepath.Join(p.Dir, file), nil, 0)
+			if err != nil || strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			for _, d := range f.Decls {
+				fn, ok := d.(*ast.FuncDecl)
+				if !ok {
+					continue
+				}
+				name := p.name() + "." + fn.Name.Name
+				ast.Inspect(fn, func(n ast.Node) bool {
+					call, ok := n.(*ast.SelectorExpr)
+					if !ok || !slices.Contains([]string{"Info", "Warn", "Error", "Log", "LogAttrs"}, call.Sel.Name) || !isLogger(call.X) {
+						return true
+					}
+					if delete(unused, name); unlimitedLines[name] == "" {
+						t.Errorf("%s in %s writes to the log without a limit: use LogLimited or LogOrder of package link", name, file)
+					}
+					return true
+				})
+			}
+		}
+	}
+	for name := range unused {
+		t.Errorf("%s writes no such line", name)
+	}
+}
+
+// isLogger reports whether e is a logger, by its name.
+func isLogger(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name == "log" || e.Name == "slog" || e.Name == "Log"
+	case *ast.SelectorExpr:
+		return e.Sel.Name == "log" || e.Sel.Name == "Log"
+	}
+	return false
+}
+
 func TestEveryFileSaysItsIntent(t *testing.T) {
 	for _, p := range list(t, systems[0]) {
 		for _, file := range slices.Concat(p.GoFiles, p.IgnoredGoFiles) {

@@ -126,7 +126,7 @@ func (a *Asker) records(ctx context.Context, s serverlist.Source) ([]serverlist.
 	for i, r := range found {
 		port := strconv.Itoa(int(r.Port))
 		if s.Scheme == "dnssrvnoa" {
-			at := net.JoinHostPort(r.Target, port)
+			at := net.JoinHostPort(strings.ToLower(r.Target), port) // DNS may return any case, which must not move keys
 			lists[i] = []serverlist.Server{{Name: at, Address: at, Weight: 1}}
 			continue
 		}
@@ -161,7 +161,7 @@ func plain(err error) error {
 // mostBytes is the largest size of an answer of a source.
 const mostBytes = 1 << 20
 
-// readFile reads the file of a source.
+// readFile reads the file of a source, or one with which a source is asked.
 func readFile(path string) ([]byte, error) {
 	text, err := config.ReadFile(path, mostBytes+1) // does not block at a pipe
 	switch {

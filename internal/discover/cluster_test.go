@@ -2,9 +2,11 @@ package discover
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -237,6 +240,73 @@ func TestKubernetes(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := (&Asker{}).Ask(t.Context(), mustParse(t, "k8s+prod/mc:1")); err == nil || !strings.Contains(err.Error(), "runs in no Kubernetes pod") {
 		t.Error(err)
+	}
+}
+
+// TestKubernetesFiles checks that the token and the CA are read for each request. So an error of them is not
+// final, and a renewed CA counts. A pipe or a device in their place is an error at once.
+func TestKubernetesFiles(t *testing.T) {
+	k := &kubernetes{token: "secret"}
+	k.set(slice("IPv4", "11211", "mc-1 10.0.0.2"))
+	before, after := testenv.NewCA(t, "before"), testenv.NewCA(t, "after")
+	var shown atomic.Pointer[tls.Certificate]
+	show := func(ca *testenv.CA) {
+		is := ca.Named(t, "127.0.0.1").Certificate(t)
+		shown.Store(&is)
+	}
+	show(before)
+	s := httptest.NewUnstartedServer(k)
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // rejected handshakes
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: []tls.Certificate{*shown.Load()}}, nil
+	}}
+	s.StartTLS()
+	defer s.Close()
+	dir := t.TempDir()
+	token, ca := filepath.Join(dir, "token"), filepath.Join(dir, "ca.crt")
+	link := func(to, path string) func() {
+		return func() {
+			os.Remove(path)
+			if err := os.Symlink(to, path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	write := func(path, text string) func() {
+		return func() {
+			os.Remove(path)
+			testenv.WriteFile(t, path, []byte(text))
+		}
+	}
+	a := &Asker{Cluster: &Cluster{URL: s.URL, TokenFile: token, CAFile: ca}}
+	pipe := fifo(t)
+	for i, c := range []struct {
+		change func()
+		wrong  string // a part of the error; empty: none
+	}{
+		{func() {}, "no such file"},
+		{write(ca, ""), "ca.crt has no certificate"},
+		{link(pipe, ca), "it is not a regular file"},
+		{link("/dev/zero", ca), "it is not a regular file"},
+		{write(ca, strings.Repeat("a", mostBytes+1)), "has more than"},
+		{write(ca, string(before.PEM)), "token: no such file"},
+		{link(pipe, token), "it is not a regular file"},
+		{link("/dev/zero", token), "it is not a regular file"},
+		{write(token, strings.Repeat("a", mostBytes+1)), "has more than"},
+		{write(token, "secret\n"), ""},
+		{func() { show(after); s.CloseClientConnections() }, "signed by unknown authority"},
+		{write(ca, string(after.PEM)), ""},
+		{write(ca, "none"), "ca.crt has no certificate"},
+		{write(ca, string(after.PEM)), ""},
+	} {
+		c.change()
+		list, err := a.Ask(t.Context(), mustParse(t, "k8s+prod/mc:memcached"))
+		switch {
+		case c.wrong != "" && (err == nil || !strings.Contains(err.Error(), c.wrong)):
+			t.Errorf("%d: %v, want %q", i, err, c.wrong)
+		case c.wrong == "" && (err != nil || inForce(list) != "mc-1.mc.prod:11211=10.0.0.2:11211"):
+			t.Errorf("%d: %s, %v", i, inForce(list), err)
+		}
 	}
 }
 

@@ -140,6 +140,7 @@ func TestDNS(t *testing.T) {
 	ns.set("mc.example. A", "10.0.0.10", "10.0.0.9", "10.0.0.2")
 	ns.set("mc.example. AAAA", "fd00::1")
 	ns.set("_memcached._tcp.mc.example. SRV", "0 5 11211 mc-10.mc.", "9 1 11211 mc-2.mc.", "0 0 11212 mc-0.mc.")
+	ns.set("_case._tcp.mc.example. SRV", "0 5 11211 MC-0.Mc.", "0 0 11211 mc-1.mc.")
 	ns.set("_metrics._tcp.mc.example. SRV", "0 5 9150 mc-10.mc.", "0 5 9150 mc-2.mc.")
 	ns.set("mc-0.mc. A", "10.0.0.1")
 	ns.set("mc-2.mc. A", "10.0.0.3")
@@ -154,6 +155,7 @@ func TestDNS(t *testing.T) {
 		{"dnssrv+_memcached._tcp.mc.example", "10.0.0.1:11212 10.0.0.3:11211 10.0.0.22:11211"},
 		{"dnssrvnoa+_memcached._tcp.mc.example", "mc-0.mc.:11212 mc-2.mc.:11211 mc-10.mc.:11211"},
 		{"dnssrv+half._tcp.example.", "10.0.0.1:11211"},
+		{"dnssrvnoa+_case._tcp.mc.example", "mc-0.mc.:11211 mc-1.mc.:11211"},
 		{"dnssrvnoa+_memcached._tcp.mc.example.", "mc-0.mc.:11212 mc-2.mc.:11211 mc-10.mc.:11211"},
 	} {
 		list, err := a.Ask(t.Context(), mustParse(t, c.source))

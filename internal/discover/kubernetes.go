@@ -29,11 +29,11 @@ import (
 type Cluster struct {
 	URL       string // such as https://10.96.0.1:443
 	TokenFile string // read for each request, because Kubernetes renews the token
-	CAFile    string // certificates that the server's certificate is checked against
+	CAFile    string // certificates that the server's certificate is checked against; read for each request, too
 
-	once   sync.Once
-	client *http.Client
-	err    error // why there is no client
+	mu     sync.Mutex
+	client *http.Client // nil: no request was possible yet
+	ca     []byte       // the text of CAFile that client uses
 }
 
 // Paths of the files that Kubernetes puts into each pod.
@@ -309,42 +309,55 @@ func (a *Asker) cluster() (*Cluster, error) {
 	return ownCluster()
 }
 
-// connect creates the HTTP client.
-func (c *Cluster) connect() {
+// connect returns the HTTP client. If CAFile has changed, it is a new one: Kubernetes renews the CA while
+// pods run.
+func (c *Cluster) connect() (*http.Client, error) {
+	var ca []byte
+	if c.CAFile != "" {
+		var err error
+		if ca, err = readFile(c.CAFile); err != nil {
+			return nil, err
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.client != nil && bytes.Equal(ca, c.ca) {
+		return c.client, nil
+	}
 	t := &http.Transport{TLSHandshakeTimeout: askTime, IdleConnTimeout: time.Minute, MaxIdleConns: 4, MaxResponseHeaderBytes: 64 << 10}
 	if c.CAFile != "" {
-		pem, err := os.ReadFile(c.CAFile)
-		pool := x509.NewCertPool()
-		if err == nil && !pool.AppendCertsFromPEM(pem) {
-			err = fmt.Errorf("%s has no certificate", c.CAFile)
+		t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+		if !t.TLSClientConfig.RootCAs.AppendCertsFromPEM(ca) {
+			return nil, fmt.Errorf("%s has no certificate", c.CAFile)
 		}
-		if err != nil {
-			c.err = err
-			return
-		}
-		t.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	if c.client != nil {
+		c.client.CloseIdleConnections()
 	}
 	c.client = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c.ca = ca
+	return c.client, nil
 }
 
 // get requests the EndpointSlices of a namespace. The caller closes the body.
 func (c *Cluster) get(ctx context.Context, s serverlist.Source, query url.Values) (io.ReadCloser, error) {
-	if c.once.Do(c.connect); c.err != nil {
-		return nil, c.err
+	client, err := c.connect()
+	if err != nil {
+		return nil, err
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.URL+"/apis/discovery.k8s.io/v1/namespaces/"+s.Namespace+"/endpointslices?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
 	if c.TokenFile != "" {
-		token, err := os.ReadFile(c.TokenFile)
+		token, err := readFile(c.TokenFile)
 		if err != nil {
 			return nil, err
 		}
 		r.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	}
 	r.Header.Set("Accept", "application/json")
-	reply, err := c.client.Do(r)
+	reply, err := client.Do(r)
 	if err != nil {
 		return nil, err
 	}

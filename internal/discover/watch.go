@@ -16,6 +16,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/admin"
+	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/serverlist"
 )
@@ -36,7 +37,7 @@ type Watch struct {
 	Changed chan struct{} // receives after the servers of a source have changed, or have become known
 
 	asker *Asker
-	log   *slog.Logger
+	log   link.LimitedLog
 	mu    sync.Mutex
 	feeds []*feed // in the order of the configuration
 
@@ -73,7 +74,7 @@ type feed struct {
 
 // NewWatch returns a Watch without sources. log receives warnings about them.
 func NewWatch(a *Asker, log *slog.Logger) *Watch {
-	return &Watch{Changed: make(chan struct{}, 1), asker: a, log: log}
+	return &Watch{Changed: make(chan struct{}, 1), asker: a, log: link.LimitedLog{Log: log}}
 }
 
 // Use starts to ask the sources of the pools of f that are not asked yet, and applies the settings of the
@@ -274,7 +275,7 @@ func (s *fitting) settle(inForce bool) {
 	}
 	if s.accepted && inForce && f.list.Accept(time.Now(), f.source.Settings) {
 		f.version++
-		f.log.Info("operator accepted the servers of a source", "pool", f.pool, "source", f.text.Text)
+		f.log.LogOrder(slog.LevelInfo, f.subject(), "operator accepted the servers of a source", "pool", f.pool, "source", f.text.Text)
 		poke(f.Changed) // the source may have answered since
 	}
 	switch {
@@ -293,7 +294,7 @@ func (s *fitting) settle(inForce bool) {
 		}
 		if f.unfit != s.unfit.Error() { // else the log has it already
 			f.unfit, f.unfitIs = s.unfit.Error(), f.list.State
-			f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.text.Text, "servers", len(s.good), "error", s.unfit)
+			f.log.LogOrder(slog.LevelWarn, f.subject(), "the servers of a source stay as they are", "pool", f.pool, "source", f.text.Text, "servers", len(s.good), "error", s.unfit)
 		}
 	}
 }
@@ -303,10 +304,13 @@ func serversOf(l *serverlist.List) []serverlist.Server {
 	return servers
 }
 
+// subject returns what lines in the log about the source are about.
+func (f *feed) subject() string { return f.pool + " " + f.text.Text }
+
 // answersAgain logs that the servers of the source are in force again. The caller holds mu.
 func (f *feed) answersAgain() {
 	f.unfit = ""
-	f.log.Info("a source of servers answers again", "pool", f.pool, "source", f.text.Text)
+	f.log.LogOrder(slog.LevelInfo, f.subject(), "a source of servers answers again", "pool", f.pool, "source", f.text.Text)
 }
 
 // First returns channels that are closed when the first lookup of each source of f has ended. Use must
@@ -347,7 +351,8 @@ func (w *Watch) Lists() (list []admin.SourceServers) {
 	defer w.mu.Unlock()
 	for _, f := range w.feeds {
 		servers, _ := f.list.Servers()
-		list = append(list, admin.SourceServers{Pool: f.pool, Source: f.source.Text, MaxChange: f.source.MaxChange, Servers: servers})
+		_, problem := f.state()
+		list = append(list, admin.SourceServers{Pool: f.pool, Source: f.source.Text, MaxChange: f.source.MaxChange, Servers: servers, Problem: cmp.Or(problem, f.misfit)})
 	}
 	return list
 }
@@ -534,10 +539,10 @@ func (f *feed) take(now time.Time, a answer) (changed bool) {
 	f.lookups[is]++
 	if warn != "" {
 		servers, _ := f.list.Servers()
-		f.log.Warn("the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)
+		f.log.LogOrder(slog.LevelWarn, f.subject(), "the servers of a source stay as they are", "pool", f.pool, "source", f.source.Text, "servers", len(servers), "error", warn)
 	}
 	if f.list.Early > 0 {
-		f.log.Warn("servers that a source no longer has are removed before keep ends: too many would be in use", "pool", f.pool, "source", f.source.Text, "removed", f.list.Early, "most", serverlist.MostServers)
+		f.log.LogOrder(slog.LevelWarn, f.subject(), "servers that a source no longer has are removed before keep ends: too many would be in use", "pool", f.pool, "source", f.source.Text, "removed", f.list.Early, "most", serverlist.MostServers)
 		f.list.Early = 0
 	}
 	f.once.Do(func() { close(f.tried) })

@@ -210,6 +210,9 @@ func TestUnfitSource(t *testing.T) {
 	if is := w.States(); is[0].State != "failing" || is[0].Problem == "" || is[1].State != "ok" {
 		t.Errorf("%+v", is)
 	}
+	if list := w.Lists(); !strings.Contains(list[0].Problem, "10.0.0.9:1") || list[1].Problem != "" {
+		t.Errorf("%+v", list)
+	}
 	w.feeds[0].source.MaxChange, w.feeds[1].source.MaxChange = 100, 100
 	three := serverlist.Server{Name: "10.0.0.3:1", Address: "10.0.0.3:1"}
 	w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three}})

@@ -94,6 +94,7 @@ type poolChange struct {
 	Removed []string `json:"removed"` // after the setting keep
 	Moved   []string `json:"moved"`   // known servers with another address
 	Held    string   `json:"held,omitempty"`
+	Problem string   `json:"problem,omitempty"` // why the instance does not use the answer that it has got last
 }
 
 func newDiscover() *cobra.Command {
@@ -168,7 +169,7 @@ func (is *discovered) compare(cmd *cobra.Command, to *cli.Admin) error {
 
 // change returns what the servers would change in a pool of an instance.
 func (is *discovered) change(before *admin.SourceServers) poolChange {
-	p := poolChange{Pool: before.Pool, Added: []string{}, Removed: []string{}, Moved: []string{}}
+	p := poolChange{Pool: before.Pool, Problem: before.Problem, Added: []string{}, Removed: []string{}, Moved: []string{}}
 	var l serverlist.List
 	settings := serverlist.Settings{MaxChange: before.MaxChange}
 	l.Answer(time.Now(), before.Servers, settings)
@@ -233,6 +234,9 @@ func (is *discovered) print(out io.Writer) error {
 			fmt.Fprintf(out, "  this is held: %s\n", p.Held)
 		case len(p.Added)+len(p.Removed)+len(p.Moved) == 0:
 			fmt.Fprintln(out, "  no change")
+		}
+		if p.Problem != "" && p.Problem != p.Held {
+			fmt.Fprintf(out, "  the instance does not use the last answer that it has got: %s\n", p.Problem)
 		}
 	}
 	return nil

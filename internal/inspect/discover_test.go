@@ -109,7 +109,7 @@ func TestDiscoverCommand(t *testing.T) {
 	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"file":"x.yaml","text":%q,"sources":[{"pool":"main","source":"file+/a","max_change":50,"servers":[
 			{"name":"b","address":"10.0.0.1:7","weight":2},{"name":"10.0.0.3:11211","address":"10.0.0.3:11211","weight":1},{"name":"10.0.0.4:11211","address":"10.0.0.4:11211","weight":1}]},
-			{"pool":"other","source":"file+/b","max_change":50,"servers":[]}]}`, discovering)
+			{"pool":"other","source":"file+/b","max_change":50,"servers":[],"problem":"pools.main and pools.other share the server b"}]}`, discovering)
 	}))
 	defer admin.Close()
 	at := strings.TrimPrefix(admin.URL, "http://")
@@ -119,6 +119,11 @@ func TestDiscoverCommand(t *testing.T) {
 	wantsAll(t, out+errs, "+server 10.0.0.8:11211", "this is held: it would add 1 and remove 3 of 3 servers; max_change allows 1.")
 	_, out, errs = runWith(t, map[string]string{"/a": "10.0.0.1:7 name=b weight=2\n10.0.0.3\n10.0.0.4"}, "discover", "file+/a", "--admin", at)
 	wantsAll(t, out+errs, "pool main\n  no change\n")
+	const rejected = "pools.main and pools.other share the server b"
+	_, out, errs = runWith(t, map[string]string{"/b": "10.0.0.1:7 name=b"}, "discover", "file+/b", "--admin", at)
+	wantsAll(t, out+errs, "pool other\n  +server b\n  the instance does not use the last answer that it has got: "+rejected+"\n")
+	_, out, errs = runWith(t, map[string]string{"/b": "10.0.0.1:7 name=b"}, "discover", "file+/b", "--admin", at, "--json")
+	wantsAll(t, out+errs, `"problem":"`+rejected+`"`)
 	if code, _, errs = runWith(t, files, "discover", "file+/c", "--admin", at); code == 0 {
 		t.Error(errs)
 	}

@@ -13,6 +13,7 @@ import (
 	"ringside/config"
 	"ringside/internal/discover"
 	"ringside/proxy/admin"
+	"ringside/proxy/link"
 	"ringside/proxy/loop"
 	"ringside/proxy/table"
 )
@@ -54,7 +55,7 @@ func filesBeside(f *config.File, t *table.Table, loops, files int) int {
 
 // fitClients lowers limits.clients in the table t of the configuration f if the process may not open enough
 // files for so many clients.
-func fitClients(f *config.File, t *table.Table, loops int, log *slog.Logger) error {
+func fitClients(f *config.File, t *table.Table, loops int, log *link.LimitedLog) error {
 	files, known := openFiles()
 	if !known {
 		return nil
@@ -67,7 +68,7 @@ func fitClients(f *config.File, t *table.Table, loops int, log *slog.Logger) err
 	if fit < 1 {
 		return fmt.Errorf("the process may open %d files, and needs %d beside its clients: raise the limit (ulimit -n, LimitNOFILE)", files, beside)
 	}
-	log.Warn("limits.clients lowered to the limit of open files: raise that limit (ulimit -n, LimitNOFILE)",
+	log.LogOrder(slog.LevelWarn, "limits.clients", "limits.clients lowered to the limit of open files: raise that limit (ulimit -n, LimitNOFILE)",
 		"clients", fit, "limits.clients", t.Limits.Clients, "open_files", files, "reserved", beside)
 	t.Limits.Clients = fit
 	return nil

@@ -45,7 +45,8 @@ import (
 
 // Instance is one running Ringside process.
 type Instance struct {
-	log          *slog.Logger
+	log          *slog.Logger     // for lines that are written once
+	lines        *link.LimitedLog // for all other lines
 	logging      *logSettings
 	watch        fileWatch    // detects changes of the configuration file; without a path, there is no file
 	started      *config.File // the configuration with which the process was started
@@ -102,6 +103,7 @@ type reloadAnswer struct {
 func start(f *config.File, w fileWatch, version string, log *slog.Logger, logging *logSettings, taken *takeover) (*Instance, error) {
 	events := &live.Events{}
 	log = slog.New(events.Tee(log.Handler()))
+	lines := &link.LimitedLog{Log: log}
 	sources := discover.NewWatch(asker, log)
 	wait := firstAnswers
 	if taken != nil {
@@ -116,14 +118,13 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 		sources.Stop()
 		return nil, err
 	}
-	if err := fitClients(f, t, f.Engine.Loops, log); err != nil {
+	if err := fitClients(f, t, f.Engine.Loops, lines); err != nil {
 		return nil, err
 	}
 	limitMemory(f)
 	files, _ := openFiles()
-	r := &Instance{files: files, log: log, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
+	r := &Instance{files: files, log: log, lines: lines, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
 		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
-	r.watch.adopted(f)
 	r.follow(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
@@ -293,7 +294,7 @@ func (r *Instance) serveAdmin(l net.Listener, access admin.Access) {
 	r.admin, r.adminAddr = s, l.Addr()
 	go func() {
 		if err := s.Serve(l); err != nil {
-			r.log.Error("admin interface ended", "error", err)
+			r.lines.LogLimited(slog.LevelError, "", "admin interface ended", "error", err)
 		}
 	}()
 }
@@ -356,11 +357,16 @@ func (r *Instance) announce() {
 
 // warn logs the settings of f that are valid but probably not intended.
 func (r *Instance) warn(f *config.File) {
+	bySource := f != r.file && bytes.Equal(f.Source, r.file.Source) // the servers of a source have changed, and not the file
 	for _, w := range f.Warnings {
-		if f != r.file && slices.Contains(r.file.Warnings, w) && bytes.Equal(f.Source, r.file.Source) {
-			continue // the servers of a source have changed, and not the file
+		of := w
+		if bySource {
+			if slices.Contains(r.file.Warnings, w) {
+				continue
+			}
+			of = "source" // the warnings can have any text
 		}
-		r.log.Warn("configuration accepted with a warning", "warning", w)
+		r.lines.LogOrder(slog.LevelWarn, of, "configuration accepted with a warning", "warning", w)
 	}
 }
 
@@ -442,6 +448,9 @@ func (r *Instance) readAgain(accepts admin.Consent) (admin.Reloaded, error) {
 	}
 }
 
+// reloads is the subject of lines in the log about reloads, which therefore keep their order.
+const reloads = "reloads"
+
 // reread reloads the configuration and sends the result to all that have requested it. While
 // instances may be in different stages of the handover of an earlier reload, no reload is possible. In
 // this case reread returns a channel that fires when the reload must be tried again. again means that
@@ -450,7 +459,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
 		r.watch.reading()
 		if !again {
-			r.log.Info("reload delayed: instances may still be in different stages of the handover of the previous reload")
+			r.lines.LogOrder(slog.LevelInfo, reloads, "reload delayed: instances may still be in different stages of the handover of the previous reload")
 		}
 		return time.After(is.Unsettled)
 	}
@@ -458,7 +467,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	f, settle, pending, err := r.load(accept)
 	if pending != nil {
 		if !again {
-			r.log.Info("reload delayed: new sources of servers are asked first")
+			r.lines.LogOrder(slog.LevelInfo, reloads, "reload delayed: new sources of servers are asked first")
 		}
 		return pending
 	}
@@ -477,7 +486,7 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 	for _, q := range r.askers {
 		one := a
 		if a.err == nil && len(q.dead) > 0 {
-			r.log.Warn("an operator says that the servers in use are dead", "pools", strings.Join(q.dead, ", "))
+			r.lines.LogOrder(slog.LevelWarn, reloads, "an operator says that the servers in use are dead", "pools", strings.Join(q.dead, ", "))
 			r.proxy.DeclareDead(q.dead)
 			one.done.Dead = q.dead
 		}
@@ -497,22 +506,21 @@ func (r *Instance) adopt(f *config.File, moves bool, err error) (admin.Reloaded,
 	r.reload.At, r.reload.Err = time.Now(), err
 	if err != nil {
 		r.reload.Failed++
-		r.log.Error("new configuration rejected; the old one stays in force", event.ConfigRejected.Attr(), "file", r.watch.path, "error", err)
+		r.lines.LogOrder(slog.LevelError, reloads, "new configuration rejected; the old one stays in force", event.ConfigRejected.Attr(), "file", r.watch.path, "error", err)
 		return admin.Reloaded{}, err
 	}
 	r.reload.Succeeded++
 	r.reload.Generation++
 	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Resize: r.resizes, Moves: moves}
-	r.log.Info("new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
+	r.lines.LogOrder(slog.LevelInfo, reloads, "new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
 	r.warn(f)
-	for _, what := range r.resizes {
-		r.log.Info("servers of a pool change", "what", what)
+	if len(r.resizes) > 0 {
+		r.lines.LogOrder(slog.LevelInfo, reloads, "servers of a pool change", "what", strings.Join(r.resizes, "; "))
 	}
 	if len(done.NextStart) > 0 {
-		r.log.Warn("some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
+		r.lines.LogOrder(slog.LevelWarn, reloads, "some changes take effect at the next start only", "changes", strings.Join(done.NextStart, "; "))
 	}
 	r.file = f
-	r.watch.adopted(f)
 	return done, nil
 }
 
@@ -529,7 +537,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 			return nil, false, err
 		}
 	}
-	if err := fitClients(f, t, r.started.Engine.Loops, r.log); err != nil {
+	if err := fitClients(f, t, r.started.Engine.Loops, r.lines); err != nil {
 		return nil, false, err
 	}
 	take, err := r.open(f, t)
@@ -545,7 +553,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	r.warnSame(f, t)
 	is, err := r.proxy.Snapshot() // wait until all loops use the new table: each loop adopts it before it replies
 	if err != nil {
-		r.log.Warn("new configuration in force, but not all loops use it yet", "error", err)
+		r.lines.LogOrder(slog.LevelWarn, reloads, "new configuration in force, but not all loops use it yet", "error", err)
 		return f, false, nil
 	}
 	return f, is.Moving, nil
@@ -581,13 +589,13 @@ func (r *Instance) refit() {
 	r.files = files
 	t, err := r.file.Build()
 	if err == nil {
-		err = fitClients(r.file, t, r.started.Engine.Loops, r.log)
+		err = fitClients(r.file, t, r.started.Engine.Loops, r.lines)
 	}
 	if err != nil {
-		r.log.Error("limits.clients not adapted to the new limit of open files", "open_files", files, "error", err)
+		r.lines.LogOrder(slog.LevelError, "limits.clients", "limits.clients not adapted to the new limit of open files", "open_files", files, "error", err)
 		return
 	}
-	r.log.Info("limit of open files changed", "open_files", files, "clients", t.Limits.Clients)
+	r.lines.LogOrder(slog.LevelInfo, "limits.clients", "limit of open files changed", "open_files", files, "clients", t.Limits.Clients)
 	r.proxy.SetTable(t)
 }
 
@@ -674,7 +682,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 				r.log.Info("stopping", "signal", s.String(), "linger", r.file.Limits.Linger.String(), "at_most", (r.file.Limits.Linger + r.file.Limits.Drain).String())
 				return r.Stop(signals, r.file.Limits.Linger)
 			case r.watch.path == "":
-				r.log.Warn("reload ignored: the process was started without a configuration file")
+				r.lines.LogOrder(slog.LevelWarn, reloads, "reload ignored: the process was started without a configuration file")
 			default:
 				later = r.reread(later != nil)
 			}

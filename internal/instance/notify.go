@@ -5,6 +5,7 @@ package instance
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -16,7 +17,7 @@ import (
 // fails: without the state, systemd considers the start failed after its timeout.
 func (r *Instance) tellSupervisor(states ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(states, "\n")); err != nil {
-		r.log.Warn("cannot notify the supervisor", "of", strings.Join(states, " "), "error", err)
+		r.lines.LogLimited(slog.LevelWarn, "", "cannot notify the supervisor", "of", strings.Join(states, " "), "error", err)
 	}
 }
 

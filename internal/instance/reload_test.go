@@ -377,6 +377,25 @@ func TestWatchOfSecrets(t *testing.T) {
 	}
 }
 
+// TestWatchOfNamedFiles checks that watch: on follows the files that a rejected configuration names, also if
+// they do not exist yet.
+func TestWatchOfNamedFiles(t *testing.T) {
+	dir := t.TempDir()
+	users := filepath.Join(dir, "users")
+	text := func(listen string) string {
+		return "watch: on\nlisten: [127.0.0.1:0" + listen + "]\nadmin: {address: \"127.0.0.1:0\"}\npools: {main: {distribution: ketama, servers: [\"127.0.0.1:9\"]}}\n"
+	}
+	s := serveFile(t, filepath.Join(dir, "ringside.yaml"), text(""))
+	s.write(text(", {address: \"127.0.0.2:0\", auth_file: " + users + "}"))
+	eventually(t, "it names a file that does not exist", func() bool { return s.reloaded().Failed == 1 })
+	testenv.WriteFile(t, users, []byte("nonsense"))
+	eventually(t, "the file is wrong", func() bool { return s.reloaded().Failed == 2 })
+	testenv.WriteFile(t, users, []byte("app:s3cret\n"))
+	eventually(t, "the file is right", func() bool { return s.reloaded().Succeeded == 1 })
+	testenv.WriteFile(t, users, []byte("app:other\n"))
+	eventually(t, "the file in force changes", func() bool { n := s.reloaded(); return n.Succeeded == 2 && n.Failed == 2 })
+}
+
 // TestFileWatchSettles checks that a file is ignored while it is being written.
 func TestFileWatchSettles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f")

@@ -165,7 +165,7 @@ func (r *Instance) follow(f *config.File) {
 		}
 	}
 	if len(moved) > 0 {
-		r.log.Info("servers have other addresses", "servers", strings.Join(texts, ", "))
+		r.lines.LogLimited(slog.LevelInfo, "", "servers have other addresses", "servers", strings.Join(texts, ", "))
 		r.driver.Redial(moved)
 	}
 }
@@ -179,7 +179,7 @@ func (r *Instance) warnSame(f *config.File, t *table.Table) {
 		defer r.mu.Unlock()
 		for _, w := range list {
 			if !slices.Contains(r.same, w) {
-				r.log.Warn(f.Hide(w))
+				r.lines.LogOrder(slog.LevelWarn, "", "a pool has a server twice", "warning", f.Hide(w))
 			}
 		}
 		r.same = list

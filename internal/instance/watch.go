@@ -10,17 +10,17 @@ import (
 	"ringside/config"
 )
 
-// fileWatch detects changes of the configuration file at a path, of the files of its
-// variables ${file:…}, and of the certificates, keys, CAs and passwords that it names. It polls, with
+// fileWatch detects changes of the configuration file at a path, and of the files that it names: those of
+// variables ${file:…}, certificates, keys, CAs and passwords. A file that was rejected is followed like
+// one that is in force, because a change of a file that it names can correct it. fileWatch polls, with
 // one stat of each file per second. A poll follows all symbolic links as they are now, for
 // example after Kubernetes has replaced the link of a parent directory. It also finds changes that another machine has made on a shared file
 // system. inotify would need a watch on each parent directory, and finds no changes by
 // other machines.
 type fileWatch struct {
-	path  string
-	read  map[string]fs.FileInfo // by path, the state of each file when it was last read as configuration; nil: it did not exist
-	named map[string]fs.FileInfo // by path, the same for the certificates, keys, CAs and passwords of the configuration in force
-	seen  map[string]fs.FileInfo // by path, the state of each file at the previous poll; nil: it did not exist
+	path string
+	read map[string]fs.FileInfo // by path, the state of each file when it was last read as configuration; nil: it did not exist
+	seen map[string]fs.FileInfo // by path, the state of each file at the previous poll; nil: it did not exist
 }
 
 // lookEvery is the time between two polls. A changed file must also stay unchanged for
@@ -42,38 +42,22 @@ func (w *fileWatch) reading() {
 	if w.read == nil {
 		w.read = map[string]fs.FileInfo{w.path: nil}
 	}
-	for _, files := range []map[string]fs.FileInfo{w.read, w.named} {
-		for path := range files {
-			files[path] = stateOf(path)
-		}
+	for path := range w.read {
+		w.read[path] = stateOf(path)
 	}
 }
 
-// adopted records the certificates, keys, CAs and passwords of the configuration that is in force now, in the
-// states in which they were read.
-func (w *fileWatch) adopted(f *config.File) {
-	w.named, w.seen = map[string]fs.FileInfo{}, nil
-	for _, named := range f.Named {
-		w.named[named.Path] = named.Info
-	}
-}
-
-// load reads the configuration. It records which files the variables read, also if the
-// configuration is rejected, because a change of such a file can correct it.
+// load reads the configuration. It records which files it names.
 func (w *fileWatch) load() (*config.File, error) {
 	w.read = nil
 	w.reading()
 	return config.LoadWith(w.path, w.variables())
 }
 
-// variables returns the variables of this process. It records which files they read.
+// variables returns the variables of this process. It records which files the configuration names.
 func (w *fileWatch) variables() config.Variables {
 	from := config.Environment()
-	read := from.ReadFile
-	from.ReadFile = func(path string) ([]byte, error) {
-		w.read[path] = stateOf(path)
-		return read(path)
-	}
+	from.Reads = func(path string) { w.read[path] = stateOf(path) }
 	return from
 }
 
@@ -82,17 +66,15 @@ func (w *fileWatch) variables() config.Variables {
 // is probably being replaced. If it stays missing, the next start reports that.
 func (w *fileWatch) changed() bool {
 	still, differs, seen := true, false, map[string]fs.FileInfo{}
-	for _, files := range []map[string]fs.FileInfo{w.read, w.named} {
-		for path, read := range files {
-			is := stateOf(path)
-			if is == nil {
-				still = still && read == nil // a file that was missing before does not delay a reload
-				continue
-			}
-			still = still && sameFile(is, w.seen[path])
-			differs = differs || !sameFile(is, read)
-			seen[path] = is
+	for path, read := range w.read {
+		is := stateOf(path)
+		if is == nil {
+			still = still && read == nil // a file that was missing before does not delay a reload
+			continue
 		}
+		still = still && sameFile(is, w.seen[path])
+		differs = differs || !sameFile(is, read)
+		seen[path] = is
 	}
 	w.seen = seen
 	return still && differs

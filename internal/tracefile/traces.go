@@ -12,6 +12,7 @@ import (
 
 	"ringside/config"
 	"ringside/proxy/event"
+	"ringside/proxy/link"
 	"ringside/proxy/live"
 	"ringside/proxy/watch"
 )
@@ -39,12 +40,14 @@ func unwritable(t *config.Trace, err error) error {
 // Traces contains the traces that are being written into files.
 type Traces struct {
 	tracer *live.Tracer
-	log    *slog.Logger
+	log    link.LimitedLog
 	list   []*writing
 }
 
 // New returns an empty Traces. tracer is the source of the events that its traces write.
-func New(tracer *live.Tracer, log *slog.Logger) *Traces { return &Traces{tracer: tracer, log: log} }
+func New(tracer *live.Tracer, log *slog.Logger) *Traces {
+	return &Traces{tracer: tracer, log: link.LimitedLog{Log: log}}
+}
 
 // writing is one trace that is being written into a file.
 type writing struct {
@@ -91,8 +94,8 @@ func (t *Traces) Open(list []config.Trace) (take func(bool), err error) {
 		}
 		for _, w := range opened {
 			w.follower = t.tracer.Record(watch.Patterns(w.Keys))
-			t.log.Info("trace started", event.TraceStarted.Attr(), "keys", keys(&w.Trace), "file", w.File)
-			go w.run(t.log)
+			t.log.LogOrder(slog.LevelInfo, w.File, "trace started", event.TraceStarted.Attr(), "keys", keys(&w.Trace), "file", w.File)
+			go w.run(&t.log)
 		}
 		t.list = now
 	}, nil
@@ -112,7 +115,7 @@ func (w *writing) end() {
 	<-w.ended
 }
 
-func (w *writing) run(log *slog.Logger) {
+func (w *writing) run(log *link.LimitedLog) {
 	defer close(w.ended)
 	defer w.to.close()
 	for more := true; more; {
@@ -127,7 +130,7 @@ func (w *writing) run(log *slog.Logger) {
 
 // put writes the events in `is` into the file of the trace w. It returns false if that fails,
 // which ends the trace.
-func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
+func (w *writing) put(is *live.Traced, log *link.LimitedLog) bool {
 	lines := Lines(is)
 	if len(lines) == 0 {
 		return true
@@ -135,7 +138,7 @@ func (w *writing) put(is *live.Traced, log *slog.Logger) bool {
 	err := w.to.write(lines)
 	if err != nil {
 		w.failed.Store(true)
-		log.Error("trace stopped: repair its file, and reload", event.TraceStopped.Attr(), "keys", keys(&w.Trace), "file", w.File, "error", err)
+		log.LogOrder(slog.LevelError, w.File, "trace stopped: repair its file, and reload", event.TraceStopped.Attr(), "keys", keys(&w.Trace), "file", w.File, "error", err)
 	}
 	return err == nil
 }

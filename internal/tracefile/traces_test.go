@@ -153,7 +153,7 @@ func TestFullDiskAndReload(t *testing.T) {
 	}
 	first.to.f.Close()
 	first.to.f = full
-	if first.put(&live.Traced{Rows: []live.Row{{Key: []byte("home:a"), Letter: "H", Times: 1}}}, traces.log) {
+	if first.put(&live.Traced{Rows: []live.Row{{Key: []byte("home:a"), Letter: "H", Times: 1}}}, &traces.log) {
 		t.Error("it goes on though its disk is full")
 	}
 	if is := said.String(); strings.Count(is, "trace stopped") != 1 || !strings.Contains(is, "no space left") || !strings.Contains(is, path) {

@@ -139,11 +139,11 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 	}
 	defer w.Body.Close()
 	if w.StatusCode >= 300 {
-		answer, _ := io.ReadAll(io.LimitReader(w.Body, 1<<20))
+		answer, _ := io.ReadAll(io.LimitReader(w.Body, largestPage))
 		return c.refused(w, answer)
 	}
 	lines := bufio.NewScanner(w.Body)
-	lines.Buffer(nil, 16<<20)
+	lines.Buffer(nil, largestAnswer)
 	topic := ""
 	for lines.Scan() {
 		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
@@ -154,7 +154,10 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 			}
 		}
 	}
-	if err := lines.Err(); err != nil {
+	switch err := lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return c.tooLong("a line", largestAnswer)
+	case err != nil:
 		return err
 	}
 	return io.ErrUnexpectedEOF
@@ -209,7 +212,7 @@ func (c *Client) Alive(ctx context.Context) (string, error) { return c.probe(ctx
 
 // probe requests a page of the admin interface that is one line of text.
 func (c *Client) probe(ctx context.Context, path string) (string, error) {
-	w, line, err := c.answer(ctx, "GET", path, nil)
+	w, line, err := c.answer(ctx, "GET", path, nil, largestPage)
 	said := strings.TrimSpace(string(line))
 	switch {
 	case err != nil:
@@ -325,16 +328,30 @@ func (c *Client) refused(w *http.Response, answer []byte) error {
 	return &StatusError{w.StatusCode, said.Error}
 }
 
-// answer sends a request with body as JSON, and returns the reply with its text.
-func (c *Client) answer(ctx context.Context, method, path string, body any) (*http.Response, []byte, error) {
+// Largest sizes in bytes of what an instance sends.
+const (
+	largestAnswer = 16 << 20 // JSON
+	largestPage   = 1 << 20  // text
+)
+
+// tooLong returns the error for a reply of which a part has more than `most` bytes.
+func (c *Client) tooLong(part string, most int) error {
+	return fmt.Errorf("the admin interface at %s sends %s of more than %d MiB: is it a Ringside instance?", c.address, part, most>>20)
+}
+
+// answer sends a request with body as JSON, and returns the reply with its text, which has at most `most` bytes.
+func (c *Client) answer(ctx context.Context, method, path string, body any, most int) (*http.Response, []byte, error) {
 	w, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer w.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(w.Body, 16<<20))
-	if err != nil {
+	text, err := io.ReadAll(io.LimitReader(w.Body, int64(most)+1))
+	switch {
+	case err != nil:
 		err = cut(method, true, fmt.Errorf("the admin interface at %s: %w", c.address, err))
+	case len(text) > most:
+		err = cut(method, true, c.tooLong("an answer", most))
 	}
 	return w, text, err
 }
@@ -342,7 +359,7 @@ func (c *Client) answer(ctx context.Context, method, path string, body any) (*ht
 // ask sends a request with body as JSON, and decodes the reply into `to`. If `to` is nil, the reply
 // is ignored.
 func (c *Client) ask(ctx context.Context, method, path string, body, to any) error {
-	w, text, err := c.answer(ctx, method, path, body)
+	w, text, err := c.answer(ctx, method, path, body, largestAnswer)
 	switch {
 	case err != nil:
 		return err

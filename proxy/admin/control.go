@@ -102,8 +102,7 @@ const operatorHeader = "Ringside-Operator"
 
 // logCommand writes an operator command to the log, with its origin: the address of the client, and the
 // name of the user, from the header of ringside's commands or from a reverse proxy with HTTP
-// authentication. It limits the lines of commands that were rejected, because a client can send them in any
-// number.
+// authentication.
 func (s *Server) logCommand(r *http.Request, err error) {
 	user := s.who(r)
 	args := []any{"command", fmt.Sprintf("%s %.200s", r.Method, r.URL.RequestURI()), "address", cmp.Or(strings.Trim(r.RemoteAddr, "@"), "unix socket"), "user", fmt.Sprintf("%.100s", cmp.Or(user, "unknown"))}
@@ -111,12 +110,11 @@ func (s *Server) logCommand(r *http.Request, err error) {
 		args = append(args, "error", err)
 	}
 	const what = "operator command"
-	p := s.proxy
 	if no := (*refused)(nil); errors.As(err, &no) && no.status < http.StatusInternalServerError {
-		s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelInfo, hostName(r.RemoteAddr)+" "+r.Pattern, what, args...)
+		s.log.LogLimited(slog.LevelInfo, r.Pattern+" rejected", what, args...) // without the path, which can be anything
 		return
 	}
-	p.Log.Info(what, args...)
+	s.log.LogOrder(slog.LevelInfo, r.Pattern+" "+r.PathValue("server")+" "+r.PathValue("order"), what, args...)
 }
 
 // maxBody limits the size of the body of a request, in bytes.
@@ -424,6 +422,7 @@ type SourceServers struct {
 	Source    string              `json:"source"`
 	MaxChange float64             `json:"max_change"` // the setting max_change of the source, in percent
 	Servers   []serverlist.Server `json:"servers"`
+	Problem   string              `json:"problem,omitempty"` // why the last answer of the source is not in force; empty: it is
 }
 
 func (s *Server) getConfig(*http.Request) (int, any, error) {

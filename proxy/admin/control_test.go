@@ -3,6 +3,7 @@ package admin
 // Access to the control API, rejected requests, and that these change nothing.
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"ringside/proxy"
@@ -215,18 +217,36 @@ func TestCommandsAreLogged(t *testing.T) {
 	}
 }
 
-// TestRejectedCommandsAreLimited checks that a client with rejected commands does not fill the log, and that
-// the log has all others.
-func TestRejectedCommandsAreLimited(t *testing.T) {
+// TestCommandsAreLimited checks that the log has each of a few commands, and that a client can't fill it with
+// more, whether they are executed or rejected.
+func TestCommandsAreLimited(t *testing.T) { synctest.Test(t, testCommandsAreLimited) }
+
+func testCommandsAreLimited(t *testing.T) {
 	var log strings.Builder
-	p, h := steered(Options{Access: Access{Faults: true}, FaultSet: &fault.Set{}})
+	p := running()
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
-	for range 100 {
-		do(h, request("POST", "/control/faults", "{"))
-		do(h, request("DELETE", "/control/faults", ""))
-	}
-	if lines, done := strings.Count(log.String(), "\n"), strings.Count(log.String(), "DELETE"); lines != 101 || done != 100 {
-		t.Errorf("%d lines, %d of commands that were executed", lines, done)
+	h := New(p, Options{Access: Access{Faults: true}, FaultSet: &fault.Set{}, HandOver: func() (HandOver, error) { return HandOver{}, nil }}).Handler()
+	for _, test := range []struct {
+		method, path, body string
+		lines              int // of 100 commands
+	}{
+		{"POST", "/control/faults", "{", 1},
+		{"POST", "/control/faults", `{"server": "a", "kind": "delay", "delay": "1ms"}`, 5 + 5},
+		{"DELETE", "/control/faults", "", 5 + 1},
+		{"POST", "/control/hand-over", "", 5},
+		{"POST", "/control/servers/a/restore", "", 5},
+		{"POST", "/control/servers/10.0.0.2:11211/restore", "", 5},
+		{"POST", "/control/servers/none/restore", "", 1},
+	} {
+		log.Reset()
+		for range 100 {
+			do(h, request(test.method, test.path, test.body))
+		}
+		if lines := strings.Count(log.String(), "\n"); lines != test.lines {
+			t.Errorf("%s %s: %d lines, want %d, in\n%s", test.method, test.path, lines, test.lines, log.String())
+		}
+		time.Sleep(time.Minute) // lines that wait are written, and none is limited any more
+		synctest.Wait()
 	}
 }
 
@@ -340,6 +360,28 @@ func TestStatesAreThoseSinceTheStart(t *testing.T) {
 	for _, s := range live.States(p, s) {
 		if ms := s.Failover.SinceMS; ms < later.Milliseconds() || ms > 2*later.Milliseconds() {
 			t.Errorf("%s is in for %d ms, the loop runs for %v", s.Server, ms, later)
+		}
+	}
+}
+
+// TestClientLimitsAnswers checks that what is sent without an end is an error that says so.
+func TestClientLimitsAnswers(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "data: ")
+		for text := bytes.Repeat([]byte("a"), 1<<16); r.Context().Err() == nil; {
+			w.Write(text)
+		}
+	}))
+	defer h.Close()
+	c := NewClient("tcp", h.Listener.Addr().String())
+	defer c.Close()
+	_, ready := c.Ready(t.Context())
+	_, servers := c.Servers(t.Context())
+	trace := c.Trace(t.Context(), []string{"a"}, time.Minute, func(string, []byte) error { return nil })
+	for i, got := range []error{ready, servers, trace} {
+		parts := []string{"an answer of more than 1 MiB", "an answer of more than 16 MiB", "a line of more than 16 MiB"}
+		if want := "the admin interface at " + c.Address() + " sends " + parts[i] + ": is it a Ringside instance?"; got == nil || got.Error() != want {
+			t.Errorf("%v, want %s", got, want)
 		}
 	}
 }

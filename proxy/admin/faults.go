@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 	"strings"
@@ -100,7 +101,7 @@ func (s *Server) postFault(r *http.Request) (int, any, error) {
 	if err != nil {
 		return 0, nil, refuse(http.StatusBadRequest, "%w", err)
 	}
-	s.proxy.Log.Warn("fault injected", event.FaultInjected.Attr(), "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
+	s.log.LogOrder(slog.LevelWarn, t.Name, "fault injected", event.FaultInjected.Attr(), "server", t.Name, "address", t.Address, "kind", string(f.Kind), "delay", f.Delay.String(), "percent", f.Percent, "for", f.For.String())
 	return http.StatusCreated, s.faultState(f), nil
 }
 
@@ -131,7 +132,7 @@ func decodeJSON(r *http.Request, to any) error {
 
 func (s *Server) deleteFaults(*http.Request) (int, any, error) {
 	if n := s.options.FaultSet.LiftAll(); n > 0 {
-		s.proxy.Log.Info("all faults removed", "faults", n)
+		s.log.LogOrder(slog.LevelInfo, "", "all faults removed", "faults", n)
 	}
 	return http.StatusOK, s.faults(), nil
 }
@@ -141,6 +142,6 @@ func (s *Server) deleteFault(r *http.Request) (int, any, error) {
 	if err != nil || !s.options.FaultSet.Lift(id) {
 		return 0, nil, refuse(http.StatusNotFound, "no fault %.100q: it has ended, or never existed", r.PathValue("id"))
 	}
-	s.proxy.Log.Info("fault removed", "id", id)
+	s.log.LogOrder(slog.LevelInfo, "", "fault removed", "id", id)
 	return http.StatusOK, s.faults(), nil
 }

@@ -36,8 +36,7 @@ func (s *Server) checkLogin(r *http.Request) error {
 	if err != errWrongLogin {
 		return err
 	}
-	p := s.proxy
-	s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin login rejected: wrong user or password", "client", r.RemoteAddr)
+	s.log.LogLimited(slog.LevelWarn, "", "admin login rejected: wrong user or password", "client", r.RemoteAddr)
 	if c, _ := r.Context().Value(connectionKey{}).(*connection); c != nil { // it may be closed meanwhile, so delayed logins keep no other client away
 		c.block(1)
 		defer c.block(-1)

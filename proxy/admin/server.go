@@ -95,7 +95,7 @@ type Server struct {
 	token   string // token that a page of the dashboard must send to change something
 	http    http.Server
 	conns   connections
-	limit   link.LogLimit // limits the log lines that net/http writes
+	log     link.LimitedLog
 
 	scrapes   scrapes
 	profiling atomic.Int64 // number of profiles that are being taken
@@ -126,7 +126,7 @@ func New(p *proxy.Proxy, o Options) *Server {
 	if o.Tracer == nil {
 		o.Tracer = live.NewTracer(p)
 	}
-	s := &Server{proxy: p, options: o, version: p.Version, process: newProcess(), token: newToken()}
+	s := &Server{proxy: p, options: o, version: p.Version, process: newProcess(), token: newToken(), log: link.LimitedLog{Log: p.Log}}
 	s.leaving, s.leave = context.WithCancel(context.Background())
 	s.heart.p = p
 	s.sampler = live.NewSampler(p, live.Options{
@@ -213,8 +213,7 @@ func (s *Server) Closed() uint64 { return s.conns.closed.Load() }
 type complaints struct{ s *Server }
 
 func (c complaints) Write(text []byte) (int, error) {
-	p := c.s.proxy
-	c.s.limit.Log(p.Log, int64(time.Since(p.Started)), slog.LevelWarn, "", "admin interface error", "error", strings.TrimSpace(string(text)))
+	c.s.log.LogLimited(slog.LevelWarn, "", "admin interface error", "error", strings.TrimSpace(string(text)))
 	return len(text), nil
 }
 

@@ -31,7 +31,6 @@ type Clients struct {
 	// OnReplyFault is called when a command would end with no reply or with two, which is a
 	// bug: see reply.go. If it is nil, a test binary panics.
 	OnReplyFault func(what string)
-	faultLogAt   int64 // time on the loop's clock before which no further reply fault is logged
 
 	Sessions   map[*Session]struct{} // the sessions of all connected clients
 	ToWake     []*Session            // sessions that stopped parsing and may continue

@@ -6,7 +6,7 @@ package client
 import (
 	"flag"
 	"fmt"
-	"time"
+	"log/slog"
 
 	"ringside/proxy/stats"
 	"ringside/proxy/wire"
@@ -17,9 +17,8 @@ import (
 // gets an error, so that its client is not affected. In a test binary a fault panics.
 
 const (
-	unexplained  = "the command failed without a reason: this is a bug in Ringside"
-	noReplyMade  = "the command ended without a reply: this is a bug in Ringside"
-	faultLogWait = 10 * time.Second // minimum time between two log lines
+	unexplained = "the command failed without a reason: this is a bug in Ringside"
+	noReplyMade = "the command ended without a reply: this is a bug in Ringside"
 )
 
 // replyFault counts and logs a reply fault of the command op.
@@ -32,15 +31,11 @@ func (e *Clients) replyFault(s *Session, op wire.Op, what string) {
 	case flag.Lookup("test.v") != nil:
 		panic("reply fault: " + what)
 	}
-	if e.Now < e.faultLogAt {
-		return
-	}
-	e.faultLogAt = e.Now + int64(faultLogWait)
 	peer := "-"
 	if s != nil {
 		peer = s.Peer()
 	}
-	e.Log.Error("reply fault: please report this bug", "client", peer, "fault", what, "faults", e.Count.ReplyFaults)
+	e.LogLimited(slog.LevelError, "", "reply fault: please report this bug", "client", peer, "fault", what, "faults", e.Count.ReplyFaults)
 }
 
 // CheckLocal returns the reply to a command that Ringside answers itself, without an exchange.

@@ -7,12 +7,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/metrics"
 	"slices"
 	"sync"
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/link"
 	"ringside/proxy/table"
 	"ringside/proxy/watch"
 )
@@ -53,6 +55,7 @@ type Reload struct {
 // Sampler takes samples of a running proxy, computes ticks from them, and sends them to watchers.
 type Sampler struct {
 	p       *proxy.Proxy
+	log     link.LimitedLog
 	options Options
 	wake    chan struct{} // receives when a watcher has started
 	ended   chan struct{} // closed by Close
@@ -99,7 +102,7 @@ func NewSampler(p *proxy.Proxy, o Options) *Sampler {
 	if o.Sources == nil {
 		o.Sources = func() []Source { return nil }
 	}
-	return &Sampler{p: p, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+	return &Sampler{p: p, log: link.LimitedLog{Log: p.Log}, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		watchers: map[*Watcher]bool{}, latest: map[string]message{}, memory: map[string]memoryOf{},
 		saidNow: map[string]*Said{}, saidOld: map[string]*Said{}}
 }
@@ -215,7 +218,7 @@ func (s *Sampler) tick(now *Sample) {
 		return
 	}
 	if err := s.past.add(since, now); err != nil {
-		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", "history", "error", err)
+		s.log.LogLimited(slog.LevelError, "history", "cannot encode an answer for the dashboard", "topic", "history", "error", err)
 	}
 }
 
@@ -282,7 +285,7 @@ func (s *Sampler) late(err error) {
 func (s *Sampler) publishJSON(pool, topic string, what any) {
 	b, err := json.Marshal(what)
 	if err != nil {
-		s.p.Log.Error("cannot encode an answer for the dashboard", "topic", topic, "error", err)
+		s.log.LogLimited(slog.LevelError, topic, "cannot encode an answer for the dashboard", "topic", topic, "error", err)
 		return
 	}
 	s.publish(pool, topic, b)

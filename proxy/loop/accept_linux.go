@@ -5,6 +5,7 @@ package loop
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"time"
 
@@ -19,7 +20,7 @@ func (d *epoll) serve(l *listener, i int) {
 	d.post(func(*proxy.Engine) {
 		f, err := ln.(interface{ File() (*os.File, error) }).File()
 		if err != nil {
-			d.engine.Shared.Log.Error("cannot accept a client", "address", l.address, "error", err)
+			d.engine.LogLimited(slog.LevelError, l.address, "cannot accept a client", "address", l.address, "error", err)
 			return
 		}
 		defer f.Close()
@@ -36,7 +37,7 @@ func (d *epoll) serve(l *listener, i int) {
 		}
 		if err != nil {
 			d.close(s)
-			d.engine.Shared.Log.Error("cannot accept a client", "address", l.address, "error", err)
+			d.engine.LogLimited(slog.LevelError, l.address, "cannot accept a client", "address", l.address, "error", err)
 		}
 	})
 }

@@ -6,6 +6,7 @@ package replication
 
 import (
 	"bytes"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -64,11 +65,11 @@ func (e *Replicator) takeArrangement() {
 	}
 	h, tooMany := newHandover(before, e.handover)
 	if e.handover = h; tooMany {
-		e.Log.Warn("replicated keys have moved too often: their first servers are not asked any more")
+		e.LogOrder(slog.LevelWarn, "", "replicated keys have moved too often: their first servers are not asked any more")
 	}
 	e.enter()
 	if e.Keepers.RunsKeepers {
-		e.Log.Info("replicated keys move to other servers when all instances have this configuration")
+		e.LogOrder(slog.LevelInfo, "", "replicated keys move to other servers when all instances have this configuration")
 	}
 }
 
@@ -164,7 +165,7 @@ func (e *Replicator) endHandover() {
 	e.handover = nil
 	e.enter()
 	if e.Moving.Add(-1) == 0 { // true: the other loops, which own other keys, have ended the handover before
-		e.Log.Info("replicated keys have all moved to the servers of this configuration")
+		e.LogOrder(slog.LevelInfo, "", "replicated keys have all moved to the servers of this configuration")
 	}
 }
 
