@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -129,6 +131,12 @@ func (a *Address) everywhere() bool {
 func (a *Address) takes(b Address) bool {
 	host, port, is := a.parts()
 	to, toPort, at := b.parts()
+	switch at = at.Unmap(); at { // a connection to the unspecified address reaches this machine
+	case netip.IPv4Unspecified():
+		at = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	case netip.IPv6Unspecified():
+		at = netip.IPv6Loopback()
+	}
 	switch {
 	case a.Network == "" || b.Network == "":
 		return false
@@ -137,13 +145,39 @@ func (a *Address) takes(b Address) bool {
 	case port != toPort:
 		return false
 	case at.IsValid() && a.everywhere():
-		return at.Unmap().IsLoopback() && (a.Network != "tcp4" || at.Unmap().Is4()) && (a.Network != "tcp6" || at.Is6())
+		return at.IsLoopback() && a.hasFamily(at)
 	case at.IsValid() && is.IsValid():
-		return at.Unmap() == is.Unmap()
+		return at == is.Unmap()
 	case strings.EqualFold(to, thisHost):
 		return a.everywhere() || is.IsLoopback()
 	}
 	return strings.EqualFold(host, to)
+}
+
+// hasFamily reports whether a listener with the address a accepts connections to addresses of the family of ip.
+func (a *Address) hasFamily(ip netip.Addr) bool {
+	return (a.Network != "tcp4" || ip.Is4()) && (a.Network != "tcp6" || ip.Is6())
+}
+
+// probablyTakes reports whether a listener with the address a accepts connections to the address b, if own reports that the host
+// of b is this machine.
+func (a *Address) probablyTakes(b Address, own func(host string) bool) bool {
+	_, port, _ := a.parts()
+	to, toPort, at := b.parts()
+	return a.everywhere() && b.Network != "unix" && port == toPort && (!at.IsValid() || a.hasFamily(at.Unmap())) && own(to)
+}
+
+// isOwnHost reports whether host is the name of this machine, or an IP address of one of its interfaces. It does not use DNS.
+func isOwnHost(host string) bool {
+	if name, err := os.Hostname(); err == nil && strings.EqualFold(host, name) {
+		return true
+	}
+	ip, _ := netip.ParseAddr(host)
+	own, _ := net.InterfaceAddrs() // without them, no address is known as this machine's
+	return slices.ContainsFunc(own, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr() == ip.Unmap().WithZone("")
+	})
 }
 
 func unixAddress(path string) (Address, error) {

@@ -59,18 +59,27 @@ func (d *document) checkAdminLogin(a *Admin) {
 }
 
 // checkCircle rejects a server with an address at which this instance itself listens, for clients
-// or for the admin interface. The instance would send requests to itself without end.
+// or for the admin interface. The instance would send requests to itself until they time out. If only the
+// host suggests that, checkCircle warns, because the file may be meant for another machine.
 func (d *document) checkCircle(f *File) {
 	for i := range f.Pools {
 		for j := range f.Pools[i].Servers {
 			s := &f.Pools[i].Servers[j]
+			listeners := []*Address{&f.Admin.Address}
 			for k := range f.Listen {
-				if l := &f.Listen[k].Address; l.takes(s.now()) {
+				l := &f.Listen[k].Address
+				if listeners = append(listeners, l); l.takes(s.now()) {
 					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.now().text(), l.text())
 				}
 			}
 			if a := &f.Admin.Address; a.takes(s.now()) {
 				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.now().text())
+			}
+			for _, l := range listeners {
+				if d.from.OwnHost != nil && l.probablyTakes(s.now(), d.from.OwnHost) {
+					d.warn(d.place(&s.Address, s), "pools.%s: the server %s is on this machine, and Ringside listens on %s, so the server is probably this instance itself: its keys fail",
+						f.Pools[i].Name, s.now().text(), l.text())
+				}
 			}
 		}
 	}

@@ -120,28 +120,18 @@ func (d *document) readPoolTLS(p *Pool) (none table.Security) {
 		return table.Secure(m)
 	}
 	if t.CA != usualCA {
-		ca, ok := d.readPEM(at(&t.CA), "tls.ca", t.CA)
+		ca, ok := d.readCA(at(&t.CA), "tls.ca", t.CA)
 		if !ok {
 			return none
 		}
-		if err := secure.CheckCA(ca, time.Now()); err != nil {
-			d.failAt(at(&t.CA), "tls.ca: %v", err)
-			return none
-		}
-		m.CA = string(ca.Text)
+		m.CA = string(ca)
 	}
 	if t.Cert != "" {
-		cert, ok := d.readPEM(at(&t.Cert), "tls.cert", t.Cert)
-		key, also := d.readPEM(at(&t.Key), "tls.key", t.Key)
-		if !ok || !also {
+		cert, key, expires, ok := d.readPair(at(&t.Cert), at(&t.Key), t.Cert, t.Key, secure.ForClient)
+		if !ok {
 			return none
 		}
-		expires, err := secure.CheckPair(cert, key, secure.ForClient, time.Now())
-		if err != nil {
-			d.failAt(at(&t.Cert), "tls: %v", err)
-			return none
-		}
-		m.Cert, m.Key, m.Expires = string(cert.Text), string(key.Text), expires.Unix()
+		m.Cert, m.Key, m.Expires = string(cert), string(key), expires.Unix()
 	}
 	return table.Secure(m)
 }
@@ -188,29 +178,44 @@ func (d *document) checkListenerTLS(t *ListenerTLS, a *Address) {
 	case !d.others:
 		return
 	}
-	cert, ok := d.readPEM(d.place(&t.Cert, t), "tls.cert", t.Cert)
-	key, also := d.readPEM(d.place(&t.Key, t), "tls.key", t.Key)
-	if !ok || !also {
-		return
-	}
-	m := &table.ListenerTLS{Cert: cert.Text, Key: key.Text, Handshake: t.Handshake}
-	var err error
-	if m.Expires, err = secure.CheckPair(cert, key, secure.ForServer, time.Now()); err != nil {
-		d.failAt(d.place(&t.Cert, t), "tls: %v", err)
+	m, ok := &table.ListenerTLS{Handshake: t.Handshake}, false
+	if m.Cert, m.Key, m.Expires, ok = d.readPair(d.place(&t.Cert, t), d.place(&t.Key, t), t.Cert, t.Key, secure.ForServer); !ok {
 		return
 	}
 	if t.ClientCA != "" {
-		ca, ok := d.readPEM(d.place(&t.ClientCA, t), "tls.client_ca", t.ClientCA)
-		if !ok {
+		if m.ClientCA, ok = d.readCA(d.place(&t.ClientCA, t), "tls.client_ca", t.ClientCA); !ok {
 			return
 		}
-		if err := secure.CheckCA(ca, time.Now()); err != nil {
-			d.failAt(d.place(&t.ClientCA, t), "tls.client_ca: %v", err)
-			return
-		}
-		m.ClientCA = ca.Text
 	}
 	t.Material = m
+}
+
+// readCA reads and checks the CAs in the file at path, which the setting `what` names at the position at.
+func (d *document) readCA(at *node, what, path string) (ca []byte, ok bool) {
+	file, ok := d.readPEM(at, what, path)
+	if !ok {
+		return nil, false
+	}
+	if err := secure.CheckCA(file, time.Now()); err != nil {
+		d.failAt(at, "%s: %v", what, err)
+		return nil, false
+	}
+	return file.Text, true
+}
+
+// readPair reads and checks the files of a certificate and its key, which the settings cert and key of tls name at the given
+// positions. It returns until when the certificate is valid.
+func (d *document) readPair(atCert, atKey *node, cert, key string, use secure.Use) (certText, keyText []byte, expires time.Time, ok bool) {
+	c, ok := d.readPEM(atCert, "tls.cert", cert)
+	k, also := d.readPEM(atKey, "tls.key", key)
+	if !ok || !also {
+		return nil, nil, expires, false
+	}
+	expires, err := secure.CheckPair(c, k, use, time.Now())
+	if err != nil {
+		d.failAt(atCert, "tls: %v", err)
+	}
+	return c.Text, k.Text, expires, err == nil
 }
 
 // readPEM reads a file with certificates or a key: see readNamed.

@@ -21,13 +21,14 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// Variables are the sources of the variables in a configuration file. With the zero Variables, all
-// names are unset and no file can be read.
+// Variables are the sources of the variables in a configuration file, and of what is known about this
+// machine. With the zero Variables, all names are unset, no file can be read, and no host is this machine.
 type Variables struct {
 	Lookup     func(name string) (value string, set bool) // value of ${name}; nil: all names are unset
 	ReadFile   func(path string) ([]byte, error)          // content for ${file:path}; nil: no file can be read
 	Reads      func(path string)                          // called before a file of a variable, a certificate, a key, a CA or passwords are read; may be nil
 	AllowUnset bool                                       // a variable without a value is a warning, and not an error
+	OwnHost    func(host string) bool                     // whether a name or an IP address is that of this machine; nil: none is
 }
 
 func (v *Variables) reads(path string) {
@@ -36,8 +37,10 @@ func (v *Variables) reads(path string) {
 	}
 }
 
-// Environment returns the variables of this process and the files of this machine.
-func Environment() Variables { return Variables{Lookup: os.LookupEnv, ReadFile: ReadSecret} }
+// Environment returns the variables of this process, and the files and the addresses of this machine.
+func Environment() Variables {
+	return Variables{Lookup: os.LookupEnv, ReadFile: ReadSecret, OwnHost: isOwnHost}
+}
 
 // From returns a function for Variables.Lookup that knows the given values.
 func From(values map[string]string) func(string) (string, bool) {

@@ -4,6 +4,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -26,13 +27,40 @@ routes: [{prefix: "user:*", pool: main}, {match: "^home:", pool: main}, {match: 
 			"f:3:19: a * in prefix is an ordinary character: for any bytes, write match: \"user:*\"", noExpression(50), noExpression(81), noExpression(119), noExpression(147)}},
 		{"admin for all, open", "listen: localhost:1\nadmin: {address: \":2\", control: on}\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:2:18: admin listens on every address, so every host that reaches it can control this instance, take profiles or see keys"}},
+		{"servers that are probably the instance itself", `listen: [{address: ":1", auth_file: /users, allow_plaintext: true}, {address: "0.0.0.0:2", auth_file: /users, allow_plaintext: true}, localhost:3]
+admin: ":9"
+pools: {main: {distribution: ketama, servers: ["Here:1", "there:1", "here:3", "10.9.9.9:2", "10.9.9.8:2", "[fd00::9]:2", "[fd00::9]:1", "here:9"]}}`, []string{
+			"f:2:8: admin listens on every address: any host that reaches it can read metrics; name one address, or use a firewall",
+			own(48, "Here:1", ":1"), own(79, "10.9.9.9:2", "0.0.0.0:2"), own(122, "[fd00::9]:1", ":1"), own(137, "here:9", ":9")}},
 	} {
-		f, err := Parse("f", []byte(c.text))
+		f, err := ParseWith("f", []byte(c.text), Variables{OwnHost: func(host string) bool {
+			return slices.Contains([]string{"Here", "here", "10.9.9.9", "fd00::9"}, host)
+		}})
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%s: %v", c.name, err)
+			continue
 		}
 		if !slices.Equal(f.Warnings, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, f.Warnings, c.want)
+		}
+	}
+}
+
+// own returns the warning about a server in column c of the third line, at which the instance probably listens.
+func own(c int, server, listener string) string {
+	return fmt.Sprintf("f:3:%d: pools.main: the server %s is on this machine, and Ringside listens on %s, so the server is probably this instance itself: its keys fail", c, server, listener)
+}
+
+// TestOwnHost checks that this machine knows its name and its addresses.
+func TestOwnHost(t *testing.T) {
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := Environment().OwnHost
+	for host, want := range map[string]bool{strings.ToUpper(name): true, "127.0.0.1": true, "::ffff:127.0.0.1": true, "192.0.2.1": false, "other.example": false, "": false} {
+		if own(host) != want {
+			t.Errorf("%q: %v, want %v", host, !want, want)
 		}
 	}
 }

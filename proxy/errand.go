@@ -45,10 +45,9 @@ func (p *Proxy) AskStats(t table.Target, what []string, done func(answers [][]by
 			return
 		}
 		q := &statsErrand{e: e, server: srv, what: what, answers: make([][]byte, len(what)), missing: len(what), done: done}
-		limit := table.Timeouts{Connect: srv.Connect, Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
 		for i, name := range what {
 			line := append([]byte("stats "), name...)
-			e.Ask(c, q, i, &limit, append(bytes.TrimRight(line, " "), wire.CRLF...), true)
+			e.Ask(c, q, i, srv.OwnTimeouts(srv.Greeting), append(bytes.TrimRight(line, " "), wire.CRLF...), true)
 		}
 	})
 }
@@ -105,22 +104,10 @@ func (e *Engine) counted(srv *upstream.Server, answer []byte) {
 	if b == nil {
 		return
 	}
-	var is missreason.Counters
-	found := 0
-	for line := range bytes.Lines(answer) {
-		for name, to := range map[string]*uint64{"STAT evictions ": &is.Evictions, "STAT cmd_flush ": &is.Flushes} {
-			text, ok := bytes.CutPrefix(line, []byte(name))
-			if !ok {
-				continue
-			}
-			if n, err := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64); err == nil {
-				*to = n
-				found++
-			}
-		}
-	}
-	if found == 2 {
-		b.Recorder.Counted(e.Now, srv.Number, is)
+	evictions, err := strconv.ParseUint(wire.StatOf(answer, "evictions"), 10, 64)
+	flushes, wrong := strconv.ParseUint(wire.StatOf(answer, "cmd_flush"), 10, 64)
+	if err == nil && wrong == nil {
+		b.Recorder.Counted(e.Now, srv.Number, missreason.Counters{Evictions: evictions, Flushes: flushes})
 	}
 }
 

@@ -124,11 +124,11 @@ func (e *nearReads) give(x *client.Exchange, share int32, rt *routing.Route, raw
 	switch {
 	case e.clients.Req.Dialect == wire.Meta:
 		e.clients.Line = v.Append(e.clients.Line[:0], raw, &e.clients.Req)
-		x.Emit(nil, e.clients.Line)
+		x.Emit(e.clients.Line)
 	case x.InOrder != nil:
 		x.InOrder.Keep(&e.clients.Buffers, string(key), v.Block)
 	default:
-		x.Emit(nil, v.Block)
+		x.Emit(v.Block)
 	}
 	e.count(rt, v)
 	if s := x.Session; rt.Guard != nil && guard.Expects(s) {

@@ -63,8 +63,7 @@ func (q *poolsErrand) Pings() {}
 
 func (q *poolsErrand) ask(id int, line []byte) {
 	if c := q.server.Conns[0]; !c.InternalFull() {
-		limit := table.Timeouts{Connect: q.server.Connect, Request: q.server.Greeting, Deadline: q.server.Connect + q.server.Greeting, Total: q.server.Connect + q.server.Greeting}
-		q.e.Ask(c, q, id, &limit, line, true)
+		q.e.Ask(c, q, id, q.server.OwnTimeouts(q.server.Greeting), line, true)
 	}
 }
 

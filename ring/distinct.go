@@ -43,7 +43,7 @@ func (d distinct) At(key []byte, h uint64, n int) int {
 			n--
 		}
 	}
-	start := int(mix(h) >> 1 % uint64(size))
+	start := int(Mix(h) >> 1 % uint64(size))
 	for i := range size {
 		s := (start + i) % size
 		if seen.add(s) {
@@ -62,7 +62,7 @@ func (d distinct) At(key []byte, h uint64, n int) int {
 // occur earlier.
 func scatter(owners []int32, servers int, owner int32, h uint64, n int) int {
 	size := uint64(len(owners))
-	x := mix(h)
+	x := Mix(h)
 	start, step := x>>32%size, 1+x&0xffffffff%size
 	for gcd(step, size) != 1 {
 		step++
@@ -110,9 +110,9 @@ func (m marked) add(s int) bool {
 	return true
 }
 
-// mix is the finalizer of the hash splitmix64. Its result does not depend on the
+// Mix is the finalizer of the hash splitmix64. Its result does not depend on the
 // remainder of h, so it can choose another server than h mod n does.
-func mix(h uint64) uint64 {
+func Mix(h uint64) uint64 {
 	h += 0x9e3779b97f4a7c15
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb

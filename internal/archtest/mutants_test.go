@@ -73,7 +73,7 @@ var mutants = []mutant{
 	{"recipes", "lock.go", "!l.s.now().Before(x.until)", "l.s.now().Before(x.until)"},
 	{"recipes/meta", "meta.go", "if len(replies) != len(keys) {", "if len(replies) == len(keys) {"},
 	{"replicate", "rule.go", "if r.verdict == Unmet {", "if r.verdict != Unmet {"},
-	{"proxy/replication", "castoken.go", "h = (h ^ h>>30)", "h = (h ^ h>>31)"},
+	{"proxy/replication", "castoken.go", "h = ring.Mix(ring.Mix(h) + n)", "h = ring.Mix(ring.Mix(h) - n)"},
 	{"ring", "circle.go", "if c.seek == AtOrBefore {", "if c.seek != AtOrBefore {"},
 }
 

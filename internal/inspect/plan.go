@@ -191,7 +191,7 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, admin.Conf
 		return nil, running, cli.AsUsage(err)
 	}
 	from := config.Environment() // the instance does not show secrets, so their files must be on this machine
-	from.Lookup = config.From(running.Variables)
+	from.Lookup, from.OwnHost = config.From(running.Variables), nil
 	f, err := config.ParseWith(running.File, []byte(running.Text), from)
 	if err != nil {
 		return nil, running, fmt.Errorf("the configuration of the instance can't be read here, because it runs another version of Ringside, or a secret file is not on this machine: use the file with --from: %w", err)

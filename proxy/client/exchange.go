@@ -155,20 +155,20 @@ func (x *Exchange) drop() {
 	}
 }
 
-// Emit sends b towards the client, as part of the reply to the attempt a. If a is nil, b is
-// part of Ringside's own reply.
-func (x *Exchange) Emit(a *upstream.Attempt, b []byte) {
+// Emit sends b towards the client, as part of Ringside's own reply.
+func (x *Exchange) Emit(b []byte) {
 	if x.Flags&wire.Binary != 0 {
-		x.emitFrames(a, b)
+		x.emitFrames(b)
 		return
 	}
-	if q := x.dest(a); q != nil && len(b) > 0 {
+	if q := x.dest(nil); q != nil && len(b) > 0 {
 		x.replies++
 		q.Append(&x.e.Buffers, b)
 	}
 }
 
-// dest returns the queue for bytes of the attempt a; nil if the client is gone.
+// dest returns the queue for bytes of the reply to the attempt a, or of Ringside's own reply if a is nil. It returns nil if the
+// client is gone.
 func (x *Exchange) dest(a *upstream.Attempt) *link.Queue {
 	switch {
 	case x.Session == nil:
@@ -267,7 +267,7 @@ func (x *Exchange) breakOff(a *upstream.Attempt) (cut bool) {
 // Answer ends x with one complete reply that Ringside makes itself.
 func (x *Exchange) Answer(b []byte, o stats.Outcome) {
 	x.Outcome = o
-	x.Emit(nil, b)
+	x.Emit(b)
 	x.FinishOne()
 }
 
@@ -344,14 +344,14 @@ func (x *Exchange) finish() {
 		x.Outcome = stats.Hit
 	case x.Gather != nil:
 		x.e.Line, x.Outcome = x.Gather.Answer(x.e.Line[:0])
-		x.Emit(nil, x.e.Line)
+		x.Emit(x.e.Line)
 	case len(x.ErrLine) > 0:
-		x.Emit(nil, x.ErrLine)
+		x.Emit(x.ErrLine)
 	case x.trouble != "":
 		x.finishTroubled(read || x.Op == wire.Debug)
 	case x.dialect == wire.Text && read:
 		if !x.ended {
-			x.Emit(nil, wire.EndLine)
+			x.Emit(wire.EndLine)
 		}
 		x.Outcome = stats.Miss
 		if x.Hits > 0 {
@@ -374,16 +374,16 @@ func (x *Exchange) finishTroubled(read bool) {
 	case read && x.MissErrors && x.trouble != NoRoute:
 		switch {
 		case x.dialect == wire.Text:
-			x.Emit(nil, wire.EndLine)
+			x.Emit(wire.EndLine)
 		case x.Op == wire.Debug || x.Flags&wire.Binary != 0:
-			x.Emit(nil, []byte(wire.AnswerMiss))
+			x.Emit([]byte(wire.AnswerMiss))
 		case x.Flags&wire.Quiet == 0:
-			x.Emit(nil, x.Miss)
+			x.Emit(x.Miss)
 		}
 	case x.dialect == wire.Text && x.Flags&wire.Quiet != 0: // noreply hides errors too
 	default:
 		x.e.Line = wire.AppendServerError(x.e.Line[:0], x.trouble)
-		x.Emit(nil, x.e.Line)
+		x.Emit(x.e.Line)
 	}
 }
 

@@ -160,9 +160,9 @@ func (x *Exchange) emitFrame(a *upstream.Attempt, r *wire.Reply, b []byte) {
 // emitFrames converts b to frames and sends them towards the client, which uses the binary
 // protocol. b is one complete reply in the dialect of the request; of a text read it is a value
 // or the end.
-func (x *Exchange) emitFrames(a *upstream.Attempt, b []byte) {
+func (x *Exchange) emitFrames(b []byte) {
 	e, r := x.e, &x.e.framedReply
-	q := x.dest(a)
+	q := x.dest(nil)
 	if q == nil || len(b) == 0 {
 		return
 	}

@@ -312,7 +312,7 @@ type Instead struct {
 }
 
 func (i *Instead) Reply(*upstream.Conn, *upstream.Attempt, *wire.Reply, []byte) (taken int) {
-	i.Emit(nil, i.Answer)
+	i.Emit(i.Answer)
 	i.Outcome = stats.ClientFault
 	return 0
 }

@@ -65,7 +65,7 @@ func (x *Exchange) checkReplies() {
 		x.e.replyFault(x.Session, x.Op, noReplyMade)
 		x.Outcome = stats.ServerFault
 		x.e.Line = wire.AppendServerError(x.e.Line[:0], noReplyMade)
-		x.Emit(nil, x.e.Line)
+		x.Emit(x.e.Line)
 	}
 }
 

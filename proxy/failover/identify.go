@@ -18,7 +18,7 @@ import (
 func (e *Keepers) Connected(c *upstream.Conn) {
 	if srv := c.Server; e.asksIdentity(c) && srv.Identifying != c {
 		srv.Identifying = c
-		c.AskFirst(&identification{e, c, srv.Heard()}, identifyTimeouts(srv), asksProcess)
+		c.AskFirst(&identification{e, c, srv.Heard()}, srv.OwnTimeouts(srv.Greeting), asksProcess)
 	}
 }
 
@@ -26,16 +26,12 @@ func (e *Keepers) Connected(c *upstream.Conn) {
 func (e *Keepers) Identify(srv *upstream.Server) {
 	if c := srv.Conns[0]; srv.Identifying != c && c.State != upstream.ConnDialing && e.asksIdentity(c) {
 		srv.Identifying = c
-		e.Ask(c, &identification{e, c, srv.Heard()}, 0, identifyTimeouts(srv), asksProcess, true)
+		e.Ask(c, &identification{e, c, srv.Heard()}, 0, srv.OwnTimeouts(srv.Greeting), asksProcess, true)
 		srv.Unidentified = srv.StartedAt != 0
 	}
 }
 
 var asksProcess = []byte("stats\r\n")
-
-func identifyTimeouts(srv *upstream.Server) *table.Timeouts {
-	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
-}
 
 // asksIdentity reports whether the process that replies on c must be identified, because a pool of
 // the server moves its keys or keeps replicas. If a pool keeps replicas, asksIdentity also reports to

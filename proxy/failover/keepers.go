@@ -505,8 +505,7 @@ func (e *Keepers) askFor(w *Agent, r health.Request) {
 		w.Keeper.Unasked(r.ID, e.Now)
 		return
 	}
-	limit := table.Timeouts{Connect: srv.Connect, Request: w.failover.Request, Deadline: srv.Connect + w.failover.Request, Total: srv.Connect + w.failover.Request}
-	e.Ask(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), &limit, r.Line, true)
+	e.Ask(c, &request{e, w, r.Server, r.Conn, r.Close}, int(r.ID), srv.OwnTimeouts(w.failover.Request), r.Line, true)
 }
 
 // Pings marks the receiver of a keeper's request for package upstream: a server without meta commands

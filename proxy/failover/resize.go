@@ -193,8 +193,7 @@ func (e *Keepers) swept(w *Agent, s *sweep) {
 
 // ask sends a request of the sweep.
 func (a *sweepAsk) ask(id int, line string) {
-	limit := table.Timeouts{Connect: a.srv.Connect, Request: a.w.failover.Request, Deadline: a.srv.Connect + a.w.failover.Request, Total: a.srv.Connect + a.w.failover.Request}
-	a.e.Ask(a.srv.DedicatedConn(sweepConn), a, id, &limit, []byte(line), true)
+	a.e.Ask(a.srv.DedicatedConn(sweepConn), a, id, a.srv.OwnTimeouts(a.w.failover.Request), []byte(line), true)
 }
 
 // note notes that the server is flushed, on the server, for other instances.

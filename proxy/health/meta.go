@@ -12,6 +12,7 @@ import (
 
 	"ringside/proxy/health/divert"
 	"ringside/proxy/health/roll"
+	"ringside/proxy/wire"
 )
 
 // keyLimit is the maximum length of a key in memcached.
@@ -147,8 +148,7 @@ var askSettings = []byte("stats settings\r\n")
 // parseMemory returns from the reply to askSettings what happens to the server's items when its
 // process ends. Servers that do not report a memory file have none.
 func parseMemory(answer []byte) memory {
-	_, rest, ok := bytes.Cut(answer, []byte("STAT memory_file "))
-	if file, _, _ := bytes.Cut(rest, []byte("\r\n")); ok && string(file) != "(null)" {
+	if file := wire.StatOf(answer, "memory_file"); file != "" && file != "(null)" {
 		return memoryKept
 	}
 	return memoryLost
@@ -156,10 +156,8 @@ func parseMemory(answer []byte) memory {
 
 // parseThreads returns the number of threads in the reply to `stats settings`.
 func parseThreads(answer []byte) int {
-	_, rest, ok := bytes.Cut(answer, []byte("STAT num_threads "))
-	value, _, _ := bytes.Cut(rest, []byte("\r\n"))
-	n, err := strconv.Atoi(string(value))
-	if !ok || err != nil || n < 1 {
+	n, err := strconv.Atoi(wire.StatOf(answer, "num_threads"))
+	if err != nil || n < 1 {
 		return usualThreads
 	}
 	return min(n, mostThreads)

@@ -5,9 +5,10 @@ package health
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
+
+	"ringside/proxy/wire"
 )
 
 // Process identifies a memcached process by the values that it reports.
@@ -19,22 +20,12 @@ type Process struct {
 
 // ParseProcess parses the reply to `stats`. It returns false if the reply has no time.
 func ParseProcess(answer []byte) (p Process, ok bool) {
-	var clock int64
-	for line := range strings.Lines(string(answer)) {
-		f := strings.Fields(line)
-		if len(f) != 3 {
-			continue
-		}
-		n, _ := strconv.ParseInt(f[2], 10, 64)
-		switch f[1] {
-		case "time":
-			clock = n
-		case "uptime":
-			p.Uptime = n
-		case "pid":
-			p.PID = n
-		}
+	number := func(name string) int64 {
+		n, _ := strconv.ParseInt(wire.StatOf(answer, name), 10, 64)
+		return n
 	}
+	clock := number("time")
+	p = Process{PID: number("pid"), Uptime: number("uptime")}
 	p.Started = clock - p.Uptime
 	return p, clock != 0
 }

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"ringside/proxy/stats"
 )
 
 // statsAsked are the arguments of the stats commands that each server gets, in this order.
@@ -25,7 +27,6 @@ type Said struct {
 	Hits, Misses        float64
 	Uptime              float64 // time since the start of the server, in seconds
 	Page                float64 // size of a slab page, in bytes
-	Version             string
 	Classes             []Class
 	evictedBy, unreadBy map[int]float64 // numbers of evicted items, and of evicted items that were never read, by number of the slab class
 	classNumbers        []int
@@ -85,15 +86,8 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
 	classes := map[int]*Class{}
 	for line := range bytes.Lines(bytes.Join(answers, nil)) {
-		word, rest, _ := strings.Cut(strings.TrimRight(string(line), "\r\n"), " ")
-		name, text, _ := strings.Cut(rest, " ")
-		if word != "STAT" {
-			continue
-		}
+		name, text, _ := stats.ParseStat(line)
 		v, err := strconv.ParseFloat(text, 64)
-		if name == "version" {
-			s.Version = text
-		}
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) || v < 0 {
 			continue
 		}

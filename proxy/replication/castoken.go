@@ -16,6 +16,8 @@ package replication
 // the server's cas is below 2^52. To be safe, seal the token first and then add the number;
 // remove the number first and then open the token.
 
+import "ringside/ring"
+
 // Identity returns the identity that seals the cas tokens of a key at one server. It is derived
 // from the server's address, the key as servers know it, and values that change whenever the
 // server may assign the same cas again: start time, process ID, number of flushes. It depends on
@@ -25,12 +27,12 @@ func Identity(address string, key []byte, incarnation ...uint64) uint64 {
 	for i := range len(address) {
 		h = (h ^ uint64(address[i])) * 1099511628211
 	}
-	h = mix(h)
+	h = ring.Mix(h)
 	for _, b := range key {
 		h = (h ^ uint64(b)) * 1099511628211
 	}
 	for _, n := range incarnation {
-		h = mix(mix(h) + n)
+		h = ring.Mix(ring.Mix(h) + n)
 	}
 	return h
 }
@@ -43,11 +45,3 @@ func sealToken(cas, identity uint64) uint64 { return cas ^ identity&sealed }
 func openToken(token, identity uint64) uint64 { return token ^ identity&sealed }
 
 const sealed = 1<<52 - 1
-
-// mix scrambles h: it is the finalizer of the splitmix64 generator.
-func mix(h uint64) uint64 {
-	h += 0x9e3779b97f4a7c15
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
-}

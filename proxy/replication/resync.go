@@ -179,8 +179,7 @@ type lister interface {
 // command in progress. The caller has checked that srv is not being listed.
 func (e *Replicator) newDump(srv *upstream.Server, to lister) *dump {
 	d := &dump{e: e, to: to, srv: srv, conn: srv.DedicatedConn(dumpConn)}
-	limit := table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting}
-	e.Ask(d.conn, d, dumpReady, &limit, []byte(dumpReadyAsk), true)
+	e.Ask(d.conn, d, dumpReady, srv.OwnTimeouts(srv.Greeting), []byte(dumpReadyAsk), true)
 	return d
 }
 

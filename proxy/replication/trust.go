@@ -41,21 +41,15 @@ func (c *command) stateOf(t *task.Task, i int, suspicion bool) replicate.Replica
 		out.State = replicate.Dirty
 	case phase == health.In && (m.incomplete(c.e) || m.Server.Unidentified):
 		out.State = replicate.Filling
-	case phase == health.In:
-		out.State = replicate.In
-	case phase == health.Leaving:
-		out.State = replicate.Leaving
-	case phase == health.Out:
-		out.State = replicate.Out
-	case phase == health.Returning:
-		out.State = replicate.Returning
-	case phase == health.Warming:
-		out.State = replicate.Warming
 	default:
-		out.State = replicate.Settling
+		out.State = statesOf[phase]
 	}
 	return out
 }
+
+// statesOf has the state of a replica in each phase of its server, if nothing else is known of the replica.
+var statesOf = [...]replicate.State{health.In: replicate.In, health.Leaving: replicate.Leaving, health.Out: replicate.Out,
+	health.Returning: replicate.Returning, health.Warming: replicate.Warming, health.Settling: replicate.Settling}
 
 // generation returns a number that changes whenever any server in the pools of the replicas
 // enters another phase.

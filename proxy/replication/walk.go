@@ -28,7 +28,6 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
-	"ringside/proxy/table"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
 	"ringside/replicate"
@@ -530,8 +529,7 @@ func (k *walk) claim() {
 
 // ask sends a request to a server of the pool.
 func (k *walk) ask(srv *upstream.Server, to upstream.Asker, id int, line []byte) {
-	limit := table.Timeouts{Connect: srv.Connect, Request: k.bp.Pool.Failover.Request, Deadline: srv.Connect + k.bp.Pool.Failover.Request, Total: srv.Connect + k.bp.Pool.Failover.Request}
-	k.e.Ask(srv.Conns[0], to, id, &limit, line, true)
+	k.e.Ask(srv.Conns[0], to, id, srv.OwnTimeouts(k.bp.Pool.Failover.Request), line, true)
 }
 
 // item returns the request that stores the item, with more flags.

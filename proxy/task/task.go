@@ -516,7 +516,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 		return r.Outcome, 0
 	case t.instead != nil:
 		x.Outcome = stats.ClientFault
-		x.Emit(nil, t.instead)
+		x.Emit(t.instead)
 	case r.NoValue: // the client has gone
 		x.Hit(t.share)
 		x.Outcome = stats.Hit
@@ -531,7 +531,7 @@ func (t *Task) answerClient(e *Tasks, x *client.Exchange, r *upstream.Result, se
 			x.Outcome = stats.Hit
 		}
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, rep.Kind) {
-			x.Emit(nil, t.forClient(rep, r.Bytes, token))
+			x.Emit(t.forClient(rep, r.Bytes, token))
 		}
 		return x.Outcome, rep.Body.Len()
 	}
@@ -548,7 +548,7 @@ func (t *Task) answerRead(e *Tasks, x *client.Exchange, r *upstream.Result, toke
 		if x.InOrder != nil && x.Session != nil {
 			x.InOrder.Keep(&e.Buffers, string(t.clientKey()), block)
 		} else {
-			x.Emit(nil, block)
+			x.Emit(block)
 		}
 	case wire.End:
 	default:
@@ -589,12 +589,12 @@ func (t *Task) AnswerKind(k wire.Kind) {
 	t.conclude("", "", func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		if t.instead != nil {
 			x.Outcome = stats.ClientFault
-			x.Emit(nil, t.instead)
+			x.Emit(t.instead)
 			return x.Outcome, 0
 		}
 		x.Outcome = stats.OutcomeOf(k)
 		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
-			x.Emit(nil, line)
+			x.Emit(line)
 		}
 		return x.Outcome, 0
 	})

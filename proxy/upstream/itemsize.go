@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"strconv"
 
-	"ringside/proxy/table"
 	"ringside/proxy/wire"
 )
 
@@ -45,7 +44,7 @@ func (srv *Server) LearnItemSize() {
 func (srv *Server) askItemSize() {
 	if c := srv.Conns[0]; !srv.items.asking && c.State == ConnUp && !c.InternalFull() {
 		srv.items.asking = true
-		srv.e.Ask(c, itemSizeReply{srv}, 0, srv.settingsTimeouts(), AskSettings, true)
+		srv.e.Ask(c, itemSizeReply{srv}, 0, srv.OwnTimeouts(srv.Greeting), AskSettings, true)
 	}
 }
 
@@ -54,12 +53,8 @@ func (srv *Server) askItemSize() {
 func (c *Conn) askItemSize() {
 	if srv := c.Server; srv.items.needed && srv.Keeps(c) {
 		srv.items.asking = true
-		c.AskFirst(itemSizeReply{srv}, srv.settingsTimeouts(), AskSettings)
+		c.AskFirst(itemSizeReply{srv}, srv.OwnTimeouts(srv.Greeting), AskSettings)
 	}
-}
-
-func (srv *Server) settingsTimeouts() *table.Timeouts {
-	return &table.Timeouts{Request: srv.Greeting, Deadline: srv.Connect + srv.Greeting, Total: srv.Connect + srv.Greeting}
 }
 
 // itemSizeReply is the receiver of the reply to AskSettings.
@@ -70,15 +65,10 @@ func (d itemSizeReply) Answered(_ int, r *Result) {
 	if r.Bytes == nil { // RemovesItem asks again
 		return
 	}
-	setting := func(name string) string {
-		_, rest, _ := bytes.Cut(r.Bytes, []byte("STAT "+name+" "))
-		value, _, _ := bytes.Cut(rest, []byte(wire.CRLF))
-		return string(value)
-	}
 	items := &d.srv.items
-	items.max, _ = strconv.Atoi(setting("item_size_max"))
+	items.max, _ = strconv.Atoi(wire.StatOf(r.Bytes, "item_size_max"))
 	items.last = items.max
-	items.cas = setting("cas_enabled")
+	items.cas = wire.StatOf(r.Bytes, "cas_enabled")
 }
 
 // The sizes of the parts of an item in memcached, in bytes, besides its key and its value.

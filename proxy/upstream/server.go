@@ -99,6 +99,12 @@ type process struct {
 	Identifying    *Conn // the connection on which a request that identifies the process is in flight; nil: none
 }
 
+// OwnTimeouts returns the timeouts of a request of Ringside itself, not of a client, which may take that time on a connection that is open.
+func (srv *Server) OwnTimeouts(request time.Duration) *table.Timeouts {
+	all := srv.Connect + request
+	return &table.Timeouts{Connect: srv.Connect, Request: request, Deadline: all, Total: all}
+}
+
 // defaultDownAfter is how many requests in a row must time out before a server is down, if its pools
 // do not set another number.
 const defaultDownAfter = 3

@@ -471,6 +471,13 @@ func (r *Reply) failure(line []byte) bool {
 	return true
 }
 
+// StatOf returns the value that a reply to stats has for a name; "": it has none.
+func StatOf(reply []byte, name string) string {
+	_, rest, _ := bytes.Cut(reply, []byte("STAT "+name+" "))
+	value, _, _ := bytes.Cut(rest, []byte(CRLF))
+	return string(value)
+}
+
 // hasWord reports whether line is word, or begins with it and a space.
 func hasWord(line []byte, word string) bool {
 	return len(line) >= len(word) && string(line[:len(word)]) == word &&

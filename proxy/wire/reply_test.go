@@ -378,3 +378,13 @@ func BenchmarkNextReply(b *testing.B) {
 		})
 	}
 }
+
+// TestStatOf checks which value a reply to stats has for a name.
+func TestStatOf(t *testing.T) {
+	reply := []byte("STAT threads 4\r\nSTAT threads_max 8\r\nSTAT version 1.6.18 (x)\r\nSTAT empty \r\nEND\r\n")
+	for name, want := range map[string]string{"threads": "4", "threads_max": "8", "version": "1.6.18 (x)", "empty": "", "thread": "", "END": ""} {
+		if got := StatOf(reply, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
