@@ -115,7 +115,7 @@ func (d *document) warn(n *node, format string, args ...any) {
 // too large, it records the error and returns nil.
 func (d *document) parse(data []byte) *node {
 	if len(data) > maxBytes {
-		d.fail(1, 1, "the file has %d bytes; at most %d are read", len(data), maxBytes)
+		d.fail(1, 1, "the file has more than %d bytes", maxBytes)
 		return nil
 	}
 	if !d.readable(string(data)) {

@@ -172,3 +172,48 @@ func TestResizeCountersAblation(t *testing.T) {
 	}
 	t.Error("nothing is seen")
 }
+
+// TestResizeTags invalidates tags while a server joins, with consistency strict. When all instances have been reloaded, each
+// invalidation must succeed until the change ends, because all servers that may have values are asked. No client reads a value that
+// was invalidated.
+func TestResizeTags(t *testing.T) {
+	from, to := seedRange(t)
+	for seed := from; seed < to; seed++ {
+		for _, sidecars := range []int{2, 3} {
+			failed, all, lastly := 0, 0, ""
+			h := movedTags
+			c := scenario{sidecars: sidecars, servers: 4, mode: table.Rehash, strict: true, resize: table.ResizeWarm, rate: 1, cold: 40, exact: true, herd: &h, faults: []string{"resize"}}
+			begun := int64(0)
+			c.asks = slices.Concat(wanting, []ask{func(a *app) *op {
+				o := a.invalidate()
+				began := a.f.now
+				o.told = func(line string) {
+					if is := a.f.stages()[a.s.id]; begun == 0 || began < begun || is.Superseded() || is.Mine == is.Wish {
+						return
+					}
+					if all++; line != "DELETED" {
+						failed, lastly = failed+1, line
+					}
+				}
+				return o
+			}})
+			f := newFleet(c, seed, false)
+			f.settle("at the start", 30*second)
+			f.reload(func(l *layout) { l.gone = 2 })
+			f.run(f.now + 90*second)
+			f.nodes[2].store.Line().Do([]byte("flush_all\r\n")) // a new server is empty: its former view record is of another list
+			f.reload(func(l *layout) { l.gone = -1 })
+			f.run(f.now + second)
+			begun = f.now
+			f.run(f.now + 30*second)
+			switch {
+			case f.broken != "" || len(f.stale) > 0:
+				t.Errorf("seed %d: %s %q", seed, f.broken, f.stale)
+			case all < 50:
+				t.Errorf("seed %d: only %d invalidations: %+v", seed, all, f.stages())
+			case failed > 0:
+				t.Errorf("seed %d: %d of %d invalidations fail: %s", seed, failed, all, lastly)
+			}
+		}
+	}
+}

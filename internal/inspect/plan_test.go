@@ -98,6 +98,14 @@ func TestPlanLimit(t *testing.T) {
 	if _, errs, code := runPlan(t, planFile, strings.Replace(planFile, `prefix: "o:", pool: old`, `prefix: "o:", pool: main`, 1), "o:1\no:2\n", "--keys", "-", "--max-move", "50%"); code != 1 || !strings.Contains(errs, "2 of the 2 keys") {
 		t.Errorf("exit status %d, %s", code, errs)
 	}
+	// Keys that no server has do not move.
+	if out, errs, code := runPlan(t, planFile, next, "a b\nc\x01d\n", "--keys", "-", "--max-move", "50%"); code != 0 || !strings.Contains(out, "of 2 keys, 0 move\n  2 keys have no server") {
+		t.Errorf("keys without a server: exit status %d, %s%s", code, out, errs)
+	}
+	const says = "cannot read the keys: line 2 has more than 1048575 bytes: write one key on each line"
+	if _, errs, code := runPlan(t, planFile, next, "k\n"+strings.Repeat("x", longestLine)+"\n", "--keys", "-"); code != 1 || !strings.Contains(errs, says) {
+		t.Errorf("a long line: exit status %d, %s", code, errs)
+	}
 }
 
 // TestPlanMaxMove checks that max_move in the new file is the limit, unless --max-move is given.

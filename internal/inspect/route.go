@@ -114,16 +114,23 @@ func eachKey(args []string, in io.Reader, f func(key string) error) error {
 		return nil
 	}
 	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
+	lines.Buffer(nil, longestLine)
+	n := 1
+	for ; lines.Scan(); n++ {
 		if key := strings.TrimSuffix(lines.Text(), "\r"); key != "" {
 			if err := f(key); err != nil {
 				return err
 			}
 		}
 	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("line %d has more than %d bytes: write one key on each line", n, longestLine-1)
+	}
 	return lines.Err()
 }
+
+// longestLine is the size of the buffer for a line of keys, in bytes. The line and its end must fit.
+const longestLine = 1 << 20
 
 // printPlan prints which servers have a key. If no server has the key, why is the reason, and
 // printPlan prints only that.

@@ -81,7 +81,8 @@ import (
 //	s1 known 1s     for this time no other instance is more than one phase ahead of the view,
 //	                as far as keys of s1 depend on it (View.SetKnownUntil)
 //	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
-//	s1 foreign      its pool's record was written with another list of servers
+//	s1 foreign      its pool's record was written with another list of servers, which may have further servers
+//	s1 differs      the same, but the list has no further server
 //	s1 gone         no server of its pool has replied for a long time; back: one does again
 //	s1 renamed 4    s1 has rejected flush_all, so its keys are prefixed with this number
 //	s1 runs 7       the next request that s1 has received is stats; it replies as process 7, with another start time than 8
@@ -365,8 +366,8 @@ func (s *Harness) Line(line string) {
 		s.wakeup(s.loopOf(a), func() { s.Send(a) })
 	case "is":
 		s.SetPhase(a.Name, text)
-	case "foreign":
-		s.members(a.Name, func(v *health.View, i int) { v.Differ(true) })
+	case "foreign", "differs":
+		s.members(a.Name, func(v *health.View, i int) { v.Differ(true, verb == "foreign") })
 	case "gone", "back":
 		s.members(a.Name, func(v *health.View, i int) { v.SetGone(verb == "gone") })
 	case "leased", "unleased":

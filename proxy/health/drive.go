@@ -117,6 +117,7 @@ func (k *Keeper) judge(now int64) {
 		k.event(-1, k.pool, pool, cause)
 		k.pool = pool
 	}
+	k.strange = pool == poolForeign && (now < k.strangeUntil || k.resize.Serves() == resize.Nothing)
 	hangs := k.resize.Stage() != resize.Stable && !k.off.Hang && k.hangs(now)
 	for g := range k.open {
 		suspect, all := 0, 0

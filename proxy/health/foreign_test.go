@@ -52,3 +52,41 @@ func TestOneOfManyDisagrees(t *testing.T) {
 		}
 	}
 }
+
+// TestForeign checks that a proxy which has also loaded the next list knows all servers of one that has only the list in
+// force, and not those of any other one.
+func TestForeign(t *testing.T) {
+	servers := []Server{{Name: "a", Address: "a"}, {Name: "b", Address: "b"}}
+	both := append(servers[:2:2], Server{Name: "c", Address: "c", Joins: true})
+	for i := range both {
+		both[i].Next = both[i].Name
+	}
+	lists := resize.Lists{Mine: 1, Wish: 2, Warm: true}
+	for _, c := range []struct {
+		name             string
+		members          []Server
+		state            resize.State
+		hash             uint64 // of the other list
+		differs, foreign bool
+	}{
+		{"the same lists", both, resize.First(1), membership("p", both), false, false},
+		{"only the list in force", both, resize.First(1), membership("p", servers), true, false},
+		{"only the next list", both, resize.First(1), membership("p", append(servers[:1:1], both[2])), true, true},
+		{"a further server", servers, resize.First(1), membership("p", both), true, true},
+		{"a list is in force that this proxy does not know", both, resize.First(3), membership("p", servers), true, true},
+	} {
+		k, v := New("p", c.members, Settings{Strict: true}, 1), NewView(len(c.members))
+		k.SetLists(lists, 1)
+		for i := range c.members {
+			k.read(i, record{hash: c.hash, resize: c.state, entries: make([]entry, len(c.members))}, sec, sec)
+		}
+		k.judge(sec)
+		if v.Publish(k, true); v.Differs() != c.differs || v.Foreign() != c.foreign {
+			t.Errorf("%s: differs %t, foreign %t", c.name, v.Differs(), v.Foreign())
+		}
+		k.judge(sec + foreignPings*int64(k.pace()))
+		if v.Publish(k, true); v.Differs() || v.Foreign() {
+			t.Errorf("%s, later: differs %t, foreign %t", c.name, v.Differs(), v.Foreign())
+		}
+	}
+}

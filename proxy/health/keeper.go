@@ -74,6 +74,7 @@ type Keeper struct {
 	names
 	set    Settings
 	hash   uint64 // hash of the server list
+	listed uint64 // hash of the server list of a proxy that does not have the servers which only the next list has
 	like   uint32 // hash of the settings that all proxies must share: see settingsHash
 	keys   recordKeys
 	random *rand.Rand // for the random delays of steps and pings
@@ -94,6 +95,7 @@ type Keeper struct {
 	stepped      int64    // when the last step was made
 	voteAt       int64    // when the next vote is due
 	foreignUntil int64    // until this time, a view record with another server list that was read has an effect: see foreignPings
+	strangeUntil int64    // the same, for a list that may have servers which this proxy does not know
 	unlikeUntil  int64    // until this time, a view record with other settings that was read has an effect: see foreignPings
 	wishUntil    int64    // until this time, a view record with another wish that was read has an effect: see foreignPings
 	opposedUntil int64    // the same, but a proxy that is cut off does not change it
@@ -120,6 +122,7 @@ type removal struct {
 type asWhole struct {
 	barrier barrier.Barrier // state of the handover
 	resize  resize.Resize   // state of a change of the server list
+	strange bool            // the state of the pool is poolForeign, and a proxy may use servers that this one does not know
 	pool    string          // state of the pool: one of poolKept, poolForeign, poolUnlike and poolNoMeta
 	open    [2]bool         // for the pool's own servers in use, and for its gutter: more than half of these servers are suspect, so none is ejected
 	closed  [2]int64        // when open was last true; 0: never
@@ -230,6 +233,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		names:    newNames(members),
 		set:      s.withDefaults(),
 		hash:     membership(pool, members),
+		listed:   membership(pool, slices.DeleteFunc(slices.Clone(members), func(m Server) bool { return m.Joins })),
 		like:     settingsHash(s.withDefaults()),
 		random:   rand.New(rand.NewPCG(seed, 0)),
 		servers:  make([]server, len(members)),

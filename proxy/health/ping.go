@@ -259,6 +259,9 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		}
 		if r.hash != k.hash {
 			k.foreignUntil = now + foreignPings*int64(k.pace())
+			if r.hash != k.listed {
+				k.strangeUntil = k.foreignUntil
+			}
 		}
 	}
 	first := s.record.entries == nil

@@ -19,7 +19,8 @@ type View struct {
 	learned  atomic.Bool   // the keeper knows which servers are out
 	gen      atomic.Uint64 // generation of the published state: see Keeper.Gen
 	allIn    atomic.Bool   // every server is In, not suspect, and has its keys under their own names
-	foreign  atomic.Bool   // other proxies have had another server list recently
+	differ   atomic.Bool   // other proxies have had another server list recently
+	foreign  atomic.Bool   // the same, and that list may have servers which this process does not know
 	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
 	self     atomic.Pointer[roll.Instance]
@@ -69,12 +70,20 @@ func (v *View) AllIn() bool { return v.allIn.Load() }
 // a server changes.
 func (v *View) Gen() uint64 { return v.gen.Load() }
 
-// Foreign reports whether proxies with another server list were seen recently. They
-// may keep keys on servers that this proxy does not know.
+// Differs reports whether proxies with another server list were seen recently. They may use a server that
+// is out for this proxy.
+func (v *View) Differs() bool { return v.differ.Load() }
+
+// Foreign reports whether proxies were seen recently that may keep keys on servers which this proxy does not
+// know. Differs is true then. While a change of the list waits, proxies that still have the list in force are not foreign:
+// this proxy has all of their servers.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 
-// Differ sets what Foreign returns.
-func (v *View) Differ(is bool) { v.foreign.Store(is) }
+// Differ sets what Differs and Foreign return.
+func (v *View) Differ(is, foreign bool) {
+	v.differ.Store(is)
+	v.foreign.Store(foreign)
+}
 
 // N returns the phase number of server i; PhaseOf(N) is its phase.
 func (v *View) N(i int) uint32 { return uint32(v.servers[i].state.Load() >> 32) }
@@ -342,7 +351,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		v.SetResize(is, k.off.Force || is.UsesOwn())
 	}
 	v.SetGone(k.gone)
-	v.Differ(k.pool == poolForeign)
+	v.Differ(k.pool == poolForeign, k.strange)
 	v.Done(k.Gen(), learned)
 	for i := range v.servers {
 		v.servers[i].validUntil.Store(k.Verdict(i).ValidUntil)

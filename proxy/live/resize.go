@@ -163,6 +163,8 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 	switch i := slices.IndexFunc(waitRemedies, func(w Word) bool { return strings.Contains(why, w.Name) }); {
 	case i >= 0:
 		return why, waitRemedies[i].Means
+	case (s.For.Name == "" || m == nil || s.Stage() != resize.Stable) && strings.HasSuffix(why, " is OUT") && (m == nil || m.Override == health.Restore):
+		return strings.TrimSuffix(why, "OUT") + "out", "Start memcached there" + otherwise
 	case s.For.Name == "" || m == nil || s.Stage() != resize.Stable:
 		return why, ""
 	}

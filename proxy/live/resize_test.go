@@ -40,7 +40,7 @@ func TestResizeSentences(t *testing.T) {
 		{"waits", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second},
 			"good: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s."},
 		{"waits for a server", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second, Waits: "server a is OUT"},
-			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s. It must wait: server a is OUT."},
+			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s. It must wait: server a is out. Start memcached there. If it is gone for good, remove it from the file, too."},
 		{"waits for a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server d is OUT", For: table.Target{Name: "d"}},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 0 s. It must wait: the new server d refuses connections. Start memcached there, or take the change back."},
 		{"waits for a server that is drained", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server a is OUT", For: table.Target{Name: "a"}},

@@ -146,7 +146,7 @@ func sortMoves(list []Move) {
 // KeyMoves says which of some keys move. Servers in it have the form "pool/server".
 type KeyMoves struct {
 	Read    int    `json:"read"`    // number of keys
-	Moved   int    `json:"moved"`   // number of keys that have another server
+	Moved   int    `json:"moved"`   // number of keys that get another server
 	Nowhere int    `json:"nowhere"` // number of keys that no server has in the new table
 	Moves   []Move `json:"moves"`   // shares of all keys that were read, the largest first
 
@@ -160,6 +160,7 @@ func (k *KeyMoves) Add(old, next *Listener, key []byte, limits *Limits) {
 	was, is := old.Plan(key), next.Plan(key)
 	if is.Nowhere(limits, false) != "" {
 		k.Nowhere++
+		return
 	}
 	if was.ownerAddress() == is.ownerAddress() && was.stored() == is.stored() {
 		return

@@ -58,7 +58,9 @@
 //
 // The view record of a pool can show that other instances have a different list of its
 // servers. An invalidation may then miss some of their servers. With consistency
-// strict the client gets an error, with relaxed the case is counted.
+// strict the client gets an error, with relaxed the case is counted. If this instance
+// has all servers of the other list, as while a change of the list waits, there is no
+// error. But no server is skipped then: the other instances may use one that is out here.
 //
 // The bucket is written first, and then the tag is deleted, on one connection. A set that names a
 // tag reads the tag first and then the bucket. In any other order, a rebuild that is older than the

@@ -185,6 +185,8 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 		switch phase := v.Phase(i); {
 		case !v.Learned():
 			why, n.waits = "server "+srv.Label()+": it is not known yet whether it is in use", true
+		case phase == health.Out && p.Pool.Failover.Strict && v.Differs() && !v.Foreign(): // otherwise there is an error for the pool
+			why = "server " + srv.Label() + ": it is out, but instances have different lists of servers, so another one may use it"
 		case phase == health.Out:
 			n.answers[at].Skipped = true
 			return
