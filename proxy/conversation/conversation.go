@@ -558,8 +558,10 @@ func (s *Harness) SetPhase(server, phase string) {
 		for i := range w.Servers {
 			n, suspect := w.View.N(i), w.View.Suspected(i)
 			if w.Servers[i].Name == server {
-				for health.PhaseOf(n).String() != phase && phase != "SUSPECT" {
-					n++
+				for end := n + 8; health.PhaseOf(n).String() != phase && phase != "SUSPECT"; n++ {
+					if n == end {
+						s.Fatalf("what phase is %q?", phase)
+					}
 				}
 				suspect = phase == "SUSPECT"
 			}
