@@ -46,8 +46,7 @@ func (t *Tags) Handle(k *task.Task) {
 	}
 }
 
-// lead executes a client's invalidation of a tag. It repeats the invalidation if the phases of
-// servers change while it runs.
+// lead executes a client's invalidation of a tag.
 //
 // While too many of Ringside's own requests wait for a server, the command waits, before it sends anything.
 func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
@@ -59,12 +58,9 @@ func (t *Tags) lead(k *task.Task, rt *routing.Route, name []byte) {
 		k.Reject(wire.AppendServerError(nil, fmt.Sprintf("tag %s: %s; no server has invalidated it: repeat until DELETED", name, why)))
 		return
 	}
-	gens := t.gens()
 	t.Invalidate([]stamp.Tag{rt.Tags.Tag(name)}, t.Pools, k.Deadline, func(answers []Answer, waits bool) {
 		i := slices.IndexFunc(answers, func(a Answer) bool { return a.Why != "" })
 		switch {
-		case t.gens() != gens && t.Now < k.Deadline: // a server that was skipped may serve reads by now
-			t.lead(k, rt, name)
 		case i < 0:
 			t.Clients.LogLimited(slog.LevelInfo, "", "tag invalidated", event.TagInvalidated.Attr(), "tag", string(name), "servers", len(answers))
 			k.AnswerKind(wire.Deleted)
@@ -103,8 +99,8 @@ func members(p *routing.BoundPool) int {
 	return len(p.Servers)
 }
 
-// gens returns a number that changes when the phase of any server changes, and when a
-// server stops answering or answers again.
+// gens returns a number that changes when the phase of any server changes, when a server stops
+// answering or answers again, and when a lease of a pool with consistency strict ends or is renewed.
 func (t *Tags) gens() (sum uint64) {
 	for _, p := range t.Pools {
 		v := p.View
@@ -115,6 +111,9 @@ func (t *Tags) gens() (sum uint64) {
 		if v.Learned() {
 			sum++
 		}
+		if t.holdsLeases(p) {
+			sum += 1 << 48
+		}
 		for i := range v.Len() {
 			if v.Suspected(i) {
 				sum += 1 << 32 << (i % 31)
@@ -124,11 +123,34 @@ func (t *Tags) gens() (sum uint64) {
 	return sum
 }
 
+// holdsLeases reports whether this instance knows the present phases of the servers of p. Only consistency strict requires that
+// of it, because an instance may have been stopped for a while: a server that it skips could have rejoined meanwhile.
+func (t *Tags) holdsLeases(p *routing.BoundPool) bool {
+	v := p.View
+	if v == nil || !p.Pool.Failover.Strict {
+		return true
+	}
+	now := t.Clients.Moment()
+	for i := range v.Len() {
+		if v.Phase(i) != health.Out && !v.Suspected(i) && now >= v.ValidUntil(i) {
+			return false
+		}
+	}
+	return true
+}
+
 // Invalidate deletes tags on the servers of pools. It calls the function `then` with the result of
-// each server. waits reports whether a server that got no request may be available later.
+// each server. waits reports whether the invalidation may succeed later. Until the deadline,
+// Invalidate repeats the invalidation if the phases of servers change while it runs: a server that was skipped may serve reads by then.
 func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline int64, then func(answers []Answer, waits bool)) {
-	n := &invalidation{t: t, began: t.Now, open: 1, then: then}
-	for _, p := range pools {
+	n := &invalidation{t: t, tags: tags, pools: pools, deadline: deadline, began: t.Now, then: then}
+	n.begin()
+}
+
+func (n *invalidation) begin() {
+	t, tags, deadline := n.t, n.tags, n.deadline
+	n.answers, n.waits, n.foreign, n.open, n.gens = n.answers[:0], false, false, 1, t.gens()
+	for _, p := range n.pools {
 		if p.Pool.Unknown {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Unknown})
 		}
@@ -152,20 +174,35 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 	n.ended()
 }
 
+const uncertain = "it is not certain which servers are in use"
+
 // invalidation is an invalidation in progress.
 type invalidation struct {
-	t       *Tags
-	began   int64
-	answers []Answer
-	waits   bool
-	foreign bool // other instances may know servers of the pools that this instance does not know
-	open    int
-	then    func(answers []Answer, waits bool)
+	t        *Tags
+	tags     []stamp.Tag
+	pools    []*routing.BoundPool
+	deadline int64
+	began    int64
+	gens     uint64 // t.gens when the requests were sent
+	answers  []Answer
+	waits    bool
+	foreign  bool // other instances may know servers of the pools that this instance does not know
+	open     int
+	then     func(answers []Answer, waits bool)
 }
 
 func (n *invalidation) ended() {
 	if n.open--; n.open > 0 {
 		return
+	}
+	if n.t.gens() != n.gens && n.t.Now < n.deadline {
+		n.begin()
+		return
+	}
+	for _, p := range n.pools {
+		if !n.t.holdsLeases(p) {
+			n.answers, n.waits = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + uncertain}), true
+		}
 	}
 	all := !slices.ContainsFunc(n.answers, func(a Answer) bool { return a.Why != "" })
 	n.t.Count.Ended(n.t.Now-n.began, all, n.foreign)

@@ -24,7 +24,7 @@ func TestTagsOtherLists(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := conversation.New(t)
-			s.Play(c.name, "pool main servers=s1,s2 failover=rehash"+c.pool+"\nroute a: main tags=suffix\n"+once+"c1 < DELETED\n")
+			s.Play(c.name, "pool main servers=s1,s2 failover=rehash"+c.pool+"\nroute a: main tags=suffix\ns1 leased\ns2 leased\n"+once+"c1 < DELETED\n")
 			if n := s.Proxy.Invalidations(); n.Foreign != 0 || n.Bad != 0 {
 				t.Fatalf("with one list: %d foreign, %d bad", n.Foreign, n.Bad)
 			}
