@@ -135,8 +135,11 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 		x.Outcome = stats.Hit
 		return x.forwardValue(a, r, b)
 	case r.Kind == wire.End: // no reply yet: whether the get is a miss is known after all replies
-	case r.Kind.Failed() && x.Op <= wire.Gats:
-		return x.Reply(c, a, r, b)
+	case r.Kind == wire.ServerError && x.Op <= wire.Gats:
+		x.FailByServer(a.Share, c.Server.Label(), string(r.Line.Of(b)))
+	case r.Kind.Failed() && x.Op <= wire.Gats && a.Dialect == wire.Text:
+		x.ErrLine = append(x.ErrLine[:0], b...)
+		x.Outcome = stats.ClientFault
 	default:
 		x.Outcome = stats.OutcomeOf(r.Kind)
 		if r.Kind == wire.Header && x.Op <= wire.Gats {
