@@ -149,7 +149,7 @@ func (a *Address) takes(b Address) bool {
 	case at.IsValid() && is.IsValid():
 		return at == is.Unmap()
 	case strings.EqualFold(to, thisHost):
-		return a.everywhere() || is.IsLoopback()
+		return a.everywhere() || is.Unmap() == netip.AddrFrom4([4]byte{127, 0, 0, 1}) || is == netip.IPv6Loopback()
 	}
 	return strings.EqualFold(host, to)
 }

@@ -424,6 +424,26 @@ func TestFileWatchSettles(t *testing.T) {
 	}
 }
 
+// TestFileWatchMissing checks that a file that stays missing delays no change of another file.
+func TestFileWatchMissing(t *testing.T) {
+	dir := t.TempDir()
+	path, named := filepath.Join(dir, "f"), filepath.Join(dir, "users")
+	testenv.WriteFile(t, path, []byte("1"))
+	testenv.WriteFile(t, named, []byte("1"))
+	w := fileWatch{path: path}
+	w.reading()
+	w.read[named] = stateOf(named)
+	w.changed()
+	os.Remove(named)
+	testenv.WriteFile(t, path, []byte("12"))
+	if w.changed() {
+		t.Error("changed while a file is being replaced")
+	}
+	if !w.changed() {
+		t.Error("a missing file delays a change")
+	}
+}
+
 // TestReloadMovesKeys checks that reload reports that replicated keys move, until they
 // have moved. It also checks that a reload waits while instances may be between two
 // server lists.

@@ -63,13 +63,15 @@ func (w *fileWatch) variables() config.Variables {
 
 // changed reports whether a file differs from what was last read as configuration, and no
 // file has changed since the previous poll. A missing file does not count as a change: it
-// is probably being replaced. If it stays missing, the next start reports that.
+// is probably being replaced. If it stays missing, the next reload or start reports that.
 func (w *fileWatch) changed() bool {
 	still, differs, seen := true, false, map[string]fs.FileInfo{}
 	for path, read := range w.read {
 		is := stateOf(path)
 		if is == nil {
-			still = still && read == nil // a file that was missing before does not delay a reload
+			was, polled := w.seen[path]
+			still = still && (read == nil || polled && was == nil)
+			seen[path] = nil
 			continue
 		}
 		still = still && sameFile(is, w.seen[path])
