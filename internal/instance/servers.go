@@ -177,10 +177,9 @@ func (r *Instance) warnSame(f *config.File, t *table.Table) {
 		list := inspect.SameServers(context.Background(), t, f.Dial())
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, w := range list {
-			if !slices.Contains(r.same, w) {
-				r.lines.LogOrder(slog.LevelWarn, "", "a pool has a server twice", "warning", f.Hide(w))
-			}
+		fresh := slices.DeleteFunc(slices.Clone(list), func(w string) bool { return slices.Contains(r.same, w) })
+		if len(fresh) > 0 {
+			r.lines.LogOrder(slog.LevelWarn, "", "a pool has a server twice", "warning", f.Hide(strings.Join(fresh, "; ")))
 		}
 		r.same = list
 	}()

@@ -105,6 +105,7 @@ func (s *Session) parseLogin() {
 	e := s.e
 	for s.unknown && s.hasInput() {
 		buf := e.Input.Bytes()
+		zeroFlags(buf[:min(len(buf), loginLimits.Line)])
 		n, err := loginLimits.Next(buf, &e.Req)
 		if err == wire.ErrShort {
 			s.Need = e.Req.Need
@@ -135,6 +136,17 @@ func (s *Session) parseLogin() {
 	}
 	if !s.unknown {
 		s.parseLines()
+	}
+}
+
+// zeroFlags replaces the flags and the exptime of a set at the start of buf by zeros. In a login, they can be any
+// words, as with memcached. Ringside itself logs in with the words x and x.
+func zeroFlags(buf []byte) {
+	line, _, whole := bytes.Cut(buf, wire.CRLF[1:])
+	if words := bytes.Fields(line); whole && len(words) >= 5 && string(words[0]) == "set" {
+		for _, w := range words[2:4] {
+			copy(w, bytes.Repeat([]byte("0"), len(w)))
+		}
 	}
 }
 
