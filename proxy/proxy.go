@@ -62,8 +62,10 @@ type Proxy struct {
 
 	invalidations stats.Invalidations
 
-	reports reports    // runs one stats command at a time that needs data of all loops
-	listing sync.Mutex // is locked while Clients runs, so that only one list is made at a time
+	reports reports       // runs one stats command at a time that needs data of all loops
+	tracing sync.Mutex    // guards traced
+	traced  []watch.Trace // what engines have traced, for the next call of Traced
+	listing sync.Mutex    // is locked while Clients runs, so that only one list is made at a time
 
 	book atomic.Pointer[missreason.Book] // explains misses; nil: disabled
 
@@ -456,14 +458,19 @@ func (p *Proxy) Follow(patterns []watch.Pattern) {
 	}
 }
 
-// Traced returns what the engines have traced since the previous call. It returns an error in
-// the same cases as Snapshot.
-func (p *Proxy) Traced() ([]watch.Trace, error) {
-	var list []watch.Trace
-	if err := p.waited(func(e *Engine) { list = append(list, e.Watch.Take(e.Now)) }); err != nil {
-		return nil, err
-	}
-	return list, nil
+// Traced returns what the engines have traced since the previous call. It waits for them for at most one
+// second. What a late engine has traced is returned by a later call.
+func (p *Proxy) Traced() []watch.Trace {
+	_ = p.waited(func(e *Engine) {
+		p.tracing.Lock()
+		defer p.tracing.Unlock()
+		p.traced = append(p.traced, e.Watch.Take(e.Now))
+	})
+	p.tracing.Lock()
+	defer p.tracing.Unlock()
+	list := p.traced
+	p.traced = nil
+	return list
 }
 
 // Decided returns a number that changes whenever a keeper has decided something, for example a
