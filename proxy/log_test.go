@@ -183,6 +183,9 @@ func TestLimitedLog(t *testing.T) {
 		check(time.Second, "down n=99 count=99", "drained n=99 count=95")
 		check(time.Minute)
 		l.LogLimited(slog.LevelInfo, "s1", "down")
+		l.LogLimited(slog.LevelInfo, "s1", "down")
+		check(0, "down")
+		l.End()
 		check(0, "down")
 	})
 }

@@ -458,6 +458,9 @@ func (p *Proxy) Follow(patterns []watch.Pattern) {
 	}
 }
 
+// EndLog writes the lines of the log that wait, because the process ends.
+func (p *Proxy) EndLog() { p.logLimit.End(p.Log) }
+
 // Traced returns what the engines have traced since the previous call. It waits for them for at most one
 // second. What a late engine has traced is returned by a later call.
 func (p *Proxy) Traced() []watch.Trace {

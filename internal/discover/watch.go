@@ -141,7 +141,10 @@ func (f *feed) inherit() {
 }
 
 // Stop stops all lookups.
-func (w *Watch) Stop() { w.Use(&config.File{}, true) }
+func (w *Watch) Stop() {
+	w.Use(&config.File{}, true)
+	w.log.End()
+}
 
 // find returns the feed of a source, or nil. The caller holds mu.
 func (w *Watch) find(pool, source string) *feed {

@@ -743,6 +743,8 @@ func (r *Instance) Stop(signals <-chan os.Signal, linger time.Duration) error {
 		r.keepForeignFile()
 		shutdown(r.admin)
 	}
+	r.proxy.EndLog()
+	r.lines.End()
 	switch {
 	case hurried.Load():
 		return errors.New("ended at once by a second signal")

@@ -107,6 +107,7 @@ func (t *Traces) Close() {
 		w.end()
 	}
 	t.list = nil
+	t.log.End()
 }
 
 // end stops the trace w. It returns when all events of the trace are written.

@@ -192,6 +192,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		s.http.Close()
 	}
+	s.log.End()
 	return err
 }
 

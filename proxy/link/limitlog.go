@@ -149,6 +149,9 @@ func (io *IO) FlushLog() {
 	}
 }
 
+// End writes all lines that wait, because the process ends.
+func (l *LogLimit) End(log *slog.Logger) { l.flush(log, Never) }
+
 // flush writes the lines that have waited long enough. It returns when the next one is due, or 0 if no
 // line waits.
 func (l *LogLimit) flush(log *slog.Logger, now int64) (next int64) {
@@ -193,6 +196,9 @@ func (l *LimitedLog) LogLimited(level slog.Level, of, what string, args ...any) 
 func (l *LimitedLog) LogOrder(level slog.Level, of, what string, args ...any) {
 	l.logLines(orders, level, of, what, args...)
 }
+
+// End writes all lines that wait, because the process ends.
+func (l *LimitedLog) End() { l.limit.End(l.Log) }
 
 func (l *LimitedLog) logLines(first int, level slog.Level, of, what string, args ...any) {
 	l.mu.Lock()

@@ -126,6 +126,7 @@ func (s *Sampler) Close() {
 	}
 	s.closed = true
 	close(s.ended)
+	s.log.End()
 	for w := range s.watchers {
 		w.end()
 	}
