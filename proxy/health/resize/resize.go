@@ -348,6 +348,11 @@ func (s Status) TakenBack() bool {
 	return (s.Stage() == Move || s.Stage() == Settle) && s.Required() == s.List
 }
 
+// Ends reports whether the list Wish is in force, or will be even if the configuration requires another one by then.
+func (s Status) Ends() bool {
+	return s.Superseded() || (s.Stage() == Cool || s.Stage() == Clear) && s.List == s.Mine && s.Next == s.Wish && s.Mine != s.Wish
+}
+
 // Replaced reports whether keys begin to move to the list Next, but the configuration requires a further list. If a server that only the
 // list Next has is dead, values can't move to it, and would be lost at the end. So the change is reversed, before that to the further
 // list begins. This is a turn like any other: it depends only on the stage whether it is safe.
