@@ -306,6 +306,12 @@ func (s Status) Agrees(vote uint32) bool {
 	return vote == s.Required() || vote == list && s.Serves() != Nothing
 }
 
+// Opposes reports whether a vote is for another list than this process requires. A process that requires the same list, but
+// can still change to another one, has a vote with which no process agrees: Opposes returns false for it.
+func (s Status) Opposes(vote uint32) bool {
+	return vote != 0 && !s.Agrees(vote) && vote != informed(informed(s.Required()))
+}
+
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.
 func (s Status) Serves() Service {
 	switch {
