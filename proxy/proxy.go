@@ -96,6 +96,13 @@ func (p *Proxy) Table() *table.Table { return p.published.Load().Table }
 // without a keeper are not in the map. The caller must not change it.
 func (p *Proxy) Agents() map[*table.Pool]*failover.Agent { return p.published.Load().Agents }
 
+// Ends reports whether the change of the servers of a pool of the current table ends even if a further table does
+// not have its list.
+func (p *Proxy) Ends(pool *table.Pool) bool {
+	w := p.Agents()[pool]
+	return w != nil && w.View.Resize().Ends()
+}
+
 // SetTable makes t the table that new requests use. It wakes all engines, and each adopts t
 // at its next wakeup. Requests in flight complete with the table that they started
 // with.

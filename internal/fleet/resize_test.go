@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -411,6 +412,69 @@ func TestResizeGutter(t *testing.T) {
 		}
 		if f.broken != "" {
 			t.Errorf("s%d is dead: %s", dead, f.broken)
+		}
+	}
+}
+
+// TestResizeAgrees gives all instances the same list, one of them after a third list. It needs some time until it can vote for that. The
+// others must not say meanwhile that an instance has another list. While it has another one, they say so.
+func TestResizeAgrees(t *testing.T) {
+	says := func(f *fleet, not int) (said string) {
+		for i, s := range f.sidecars {
+			for _, d := range s.drivers {
+				for _, w := range d.e.Keepers.Agents {
+					_, _, why, _ := w.Keeper.Resize(d.e.Now)
+					if i != not && (strings.Contains(why, "another server list") || strings.Contains(why, "another configuration")) {
+						said = fmt.Sprintf("p%d: %s", i, why)
+					}
+				}
+			}
+		}
+		return said
+	}
+	for _, strict := range []bool{false, true} {
+		for _, pause := range []int64{0, second, 2 * second, 3 * second, 12 * second} {
+			f := filled(strict)
+			before := f.stages()[0].Required()
+			third := func() {
+				f.gone = 1
+				f.edition++
+				f.sidecars[0].reload()
+			}
+			same := func() { f.reload(func(l *layout) { l.gone = 2 }) }
+			if pause == 0 {
+				third()
+				f.run(f.now + 2*second)
+				same()
+			} else {
+				same()
+				f.until(t, "not all instances are reloaded", func() bool {
+					return f.all(func(is resize.Status) bool { return is.Required() != before })
+				})
+				third()
+				if end := f.now + pause; pause > 10*second {
+					f.until(t, "no instance says that another one has another list", func() bool { return says(f, 0) != "" })
+				} else {
+					f.run(end)
+				}
+				f.gone = 2
+				f.edition++
+				f.sidecars[0].reload()
+			}
+			f.until(t, "not all instances have the same list", func() bool {
+				wish := f.stages()[0].Required()
+				return wish != before && f.all(func(is resize.Status) bool { return is.Required() == wish })
+			})
+			last := f.now
+			if says(f, -1) != "" { // then it is said for a while
+				f.run(f.now + 4*second)
+			}
+			f.until(t, "the change does not begin", func() bool {
+				if is := says(f, -1); is != "" {
+					t.Fatalf("strict %t, the last reload %d s later: %s, %d ms after it", strict, pause/second, is, (f.now-last)/milli)
+				}
+				return f.moves()
+			})
 		}
 	}
 }

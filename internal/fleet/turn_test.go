@@ -110,6 +110,11 @@ func TestResizeTurnLate(t *testing.T) {
 			f.until(t, "it does not begin", func() bool {
 				return f.all(func(is resize.Status) bool { return is.Stage() == stage })
 			})
+			for _, s := range f.sidecars {
+				if pool := s.p.Table().Pools[0]; s.p.Ends(pool) != (stage == resize.Cool) {
+					t.Errorf("stage %d: the change ends in any case: %t", stage, s.p.Ends(pool))
+				}
+			}
 			f.reload(func(l *layout) { l.gone = -1 })
 			f.until(t, "it does not end", func() bool {
 				ended = ended || f.all(func(is resize.Status) bool { return is.Stage() == resize.Stable && is.List != first })

@@ -139,7 +139,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 				return err
 			}
 			is.Changes = config.Changes(before, f)
-			moves, gone := old.MovesTo(next)
+			moves, gone := old.MovesTo(next, func(*table.Pool) bool { return false })
 			is.Gone = gone
 			for _, m := range moves {
 				is.Pools = append(is.Pools, is.poolPlan(before, f, m))

@@ -547,7 +547,7 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	limitMemory(f)
 	r.logging.set(f)
 	r.follow(f)
-	r.resizes = t.Resizes(r.proxy.Table())
+	r.resizes = t.Resizes(r.proxy.Table(), r.proxy.Ends)
 	r.proxy.SetTable(t)
 	take()
 	r.warnSame(f, t)
@@ -574,7 +574,7 @@ func (r *Instance) checkMoves(f *config.File, t *table.Table) error {
 // limit.
 func (r *Instance) moves(f *config.File, t *table.Table) (list []table.Moves) {
 	if slices.ContainsFunc(f.Pools, func(p config.Pool) bool { return p.MaxMove < 100 }) {
-		list, _ = r.proxy.Table().MovesTo(t)
+		list, _ = r.proxy.Table().MovesTo(t, r.proxy.Ends)
 	}
 	return list
 }

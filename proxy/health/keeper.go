@@ -98,6 +98,7 @@ type Keeper struct {
 	strangeUntil int64    // the same, for a list that may have servers which this proxy does not know
 	unlikeUntil  int64    // until this time, a view record with other settings that was read has an effect: see foreignPings
 	wishUntil    int64    // until this time, a view record with another wish that was read has an effect: see foreignPings
+	opposedAt    int64    // when a view record of a proxy that requires another list was last read for the first time
 	opposedUntil int64    // the same, but a proxy that is cut off does not change it
 	unlike       bool     // other proxies have recently had other settings of consistency or ping
 	began        int64    // when this keeper first read a view record

@@ -287,7 +287,9 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	k.readRemoved(r.others)
 	k.hold(i, now)
 	if by := (writer{r.hash, r.settings, r.wish}); by != s.by {
-		s.by, s.bySince = by, now
+		if s.by, s.bySince = by, now; k.resize.Mine != 0 && k.resize.Opposes(r.wish) {
+			k.opposedAt = now
+		}
 	}
 	news := r.settings == 0 || r.partial || k.recalls(i, r.resize, now) || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {

@@ -65,6 +65,10 @@ func (k *Keeper) Resize(now int64) (s resize.Status, began int64, why string, se
 		}
 	}
 	if s.Serves() != resize.Nothing && k.resize.Overdue(now, k.pace()) {
+		why = k.cutOff(now)
+	}
+	// An earlier record may be that of a proxy which has been reloaded since then.
+	if why == "" && s.Serves() != resize.Nothing && k.resize.Overdue(k.opposedAt, k.pace()) {
 		why = k.dissent(now)
 	}
 	if why == "" {
@@ -102,9 +106,6 @@ func (k *Keeper) awaits() bool {
 // dissent names proxies that do not agree to a change of the server list; empty: all agree, as far as this proxy knows. The
 // view records have the wish of a proxy, but not its name. So dissent names those with another configuration that still write to the list of instances.
 func (k *Keeper) dissent(now int64) string {
-	if why := k.cutOff(now); why != "" {
-		return why
-	}
 	names := []string{}
 	for _, e := range k.roll.Here() {
 		if e.Config != k.roll.self.Config && e.Runs() {
@@ -113,18 +114,17 @@ func (k *Keeper) dissent(now int64) string {
 	}
 	n := len(names)
 	switch {
+	case now >= k.opposedAt+foreignPings/2*int64(k.pace()):
+		return ""
 	case n > 3:
 		names = append(names[:2], fmt.Sprintf("%d more", n-2))
-	case n == 0 && now < k.opposedUntil-foreignPings/2*int64(k.pace()): // the list of instances is read less often than view records
+	case n == 0:
 		if k.resize.Again {
 			return "another instance has another server list, or an older release"
 		}
 		return "another instance has another server list"
 	}
-	switch {
-	case n == 0 || now >= k.wishUntil:
-		return ""
-	case n == 1:
+	if n == 1 {
 		return "instance " + names[0] + " has another configuration"
 	}
 	last := len(names) - 1

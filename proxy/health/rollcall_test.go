@@ -234,7 +234,7 @@ func TestDissentNamesLiveProxies(t *testing.T) {
 	names := func(p int) string {
 		k := w.proxies[p].k
 		k.wishUntil = w.now + 60*sec // a view record has another wish
-		k.opposedUntil = k.wishUntil
+		k.opposedAt = w.now
 		return k.dissent(w.now)
 	}
 	for p := range 3 {
@@ -258,5 +258,9 @@ func TestDissentNamesLiveProxies(t *testing.T) {
 	w.run(w.now + 2*rollTime)
 	if got := names(3); got != "instance p1 has another configuration" {
 		t.Errorf("p3 has started: %s", got)
+	}
+	w.run(w.now + foreignPings*sec)
+	if got := w.proxies[3].k.dissent(w.now); got != "" {
+		t.Errorf("no proxy has another wish: %s", got)
 	}
 }

@@ -275,7 +275,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 		k.SetTexts(t)
 	}
 	if v.declared.Swap(false) {
-		k.resize.Opposed, k.opposedUntil = false, 0
+		k.resize.Opposed, k.opposedUntil, k.opposedAt = false, 0, 0
 		k.next = now
 	}
 	k.copies = v.copies.Load()

@@ -224,9 +224,19 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	case keptOut:
 		h.Text = "It stays out: " + out + ". " + h.Text
 	default:
-		h.Text = w.remedy(bad) + ": Ringside does the rest. " + h.Text
+		needed := slices.DeleteFunc(slices.Clone(bad), func(i int) bool { return w.S.State[i] == "out" && w.removed(i) })
+		if len(needed) == 0 {
+			h.Text = "Nothing is needed: this configuration removes " + oneOrAll(bad, "it", "them") + ". " + h.Text
+			break
+		}
+		h.Text = w.remedy(needed) + ": Ringside does the rest. " + h.Text
 	}
 	return h
+}
+
+// removed reports whether the configuration does not have server i any more, and the change of servers has not ended.
+func (w *wording) removed(i int) bool {
+	return len(missing(w.pool.Servers[i:i+1], w.pool.Required().Servers)) > 0
 }
 
 // unsure returns the servers that answer, but do not serve because of strict consistency.

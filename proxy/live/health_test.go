@@ -345,3 +345,22 @@ func TestCauseAfterRepair(t *testing.T) {
 		}
 	}
 }
+
+// TestHealthOfRemovedServer checks that a server that is out and that the next server list lacks needs nothing. A server that is not ejected
+// yet delays the change of servers.
+func TestHealthOfRemovedServer(t *testing.T) {
+	for _, test := range []struct{ state, want string }{
+		{"out", "Nothing is needed: this configuration removes it. "},
+		{"suspect", "Start memcached there: Ringside does the rest. "},
+	} {
+		p := poolOf(table.Rehash)
+		next := *p.List()
+		next.Servers = append(next.Servers[:1:1], next.Servers[2])
+		p.Next = &next
+		w := &wording{Tick: &Tick{}, pool: p, pools: 1, shares: make([]float64, 3)}
+		w.S.State, w.S.Why, w.S.Next, w.S.Since = []string{Up, test.state, Up}, []string{"", "connection refused", ""}, make([]string, 3), make([]int64, 3)
+		if got := w.trouble([]int{1}, 1).Text; !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %s", test.state, got)
+		}
+	}
+}

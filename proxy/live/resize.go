@@ -242,7 +242,7 @@ func (is *Resize) follows(p *table.Pool, s *stats.ResizeSnapshot) string {
 		return ""
 	case s.Announced && s.Required() == s.List:
 		return " This configuration reverses that: nothing moves if all instances have it."
-	case s.Required() == s.List && s.Stage() == resize.Cool:
+	case s.Required() == s.List && (s.Stage() == resize.Cool || s.Stage() == resize.Clear):
 		return " This configuration reverses that: when the change has ended, the keys move back in a further change."
 	case s.Required() == s.List:
 		return " This configuration reverses that: the keys move back when all instances have it."

@@ -89,6 +89,8 @@ func TestResizeSentences(t *testing.T) {
 			"good: Keys have moved to other servers (new: d; removed: c). The old servers are listed once more. This configuration reverses that: the keys move back when all instances have it. a is out: keys that did not move from there before are lost."},
 		{"ends, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Cool), Lists: taken}},
 			"good: Keys have moved to other servers (new: d; removed: c). The change ends within seconds. This configuration reverses that: when the change has ended, the keys move back in a further change. a is out: keys that did not move from there before are lost."},
+		{"flushes, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Clear), Lists: taken}},
+			"good: Keys move to other servers (new: d; removed: c). For a moment, they miss, and their writes wait. This configuration reverses that: when the change has ended, the keys move back in a further change."},
 		{"pauses, and is taken back", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Pause), Lists: taken}},
 			"good: Keys are about to move (new: d; removed: c). Writes of these keys wait until all instances know it. This configuration reverses that: the keys move back when all instances have it."},
 		{"moves, and a third list waits", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: third}, Work: work},

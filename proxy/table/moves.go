@@ -40,10 +40,11 @@ const movesSample = 100_000
 // MovesTo says which keys move if the table next replaces t. It returns an element for each pool of
 // next, and the names of the pools of t that are gone. It places a sample of keys, because most
 // rules can't say which hashes move. A server is the same in both tables if it has the same address. A
-// change of servers that t waits for does not count.
+// change of servers that t waits for does not count. ends reports whether the change of a pool of t ends in any case: a
+// further change then moves keys from the list Next.
 //
 // For replicated keys, it looks at the primaries only.
-func (t *Table) MovesTo(next *Table) (list []Moves, gone []string) {
+func (t *Table) MovesTo(next *Table, ends func(*Pool) bool) (list []Moves, gone []string) {
 	gone = []string{}
 	t.Inherit(nil)
 	next.Inherit(t)
@@ -60,8 +61,12 @@ func (t *Table) MovesTo(next *Table) (list []Moves, gone []string) {
 			was = before[p.ID]
 		}
 		kept[was] = true
-		if was != nil && was.Next != nil && was.Required().Print() == p.Required().Print() {
+		switch {
+		case was == nil || was.Next == nil:
+		case was.Required().Print() == p.Required().Print():
 			was = p // the change to this list is due already
+		case ends(was):
+			was = was.Successor()
 		}
 		list = append(list, movesOf(was, p))
 	}

@@ -171,7 +171,8 @@ func (p *Pool) Prints() (mine, wish uint32) {
 
 // Resizes says, for each pool that old also has with other servers or another placement, what happens to
 // its keys with one copy if t replaces old. If the pool has the same ones and is changing to them, Resizes says so.
-func (t *Table) Resizes(old *Table) (list []string) {
+// ends is as in MovesTo.
+func (t *Table) Resizes(old *Table, ends func(*Pool) bool) (list []string) {
 	for _, p := range t.Pools {
 		was := old.pool(p.Name)
 		also := ""
@@ -187,6 +188,8 @@ func (t *Table) Resizes(old *Table) (list []string) {
 			case was.Next != nil:
 				list = append(list, fmt.Sprintf("pool %s: the change of its servers has not ended; ringside server list shows its progress", p.Name))
 			}
+		case p.Resize != ResizePlain && was.Next != nil && p.Required().Print() == was.List().Print() && ends(was):
+			list = append(list, fmt.Sprintf("pool %s: the change of its servers is about to end; when it has ended, the keys move back in a further change, when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Next != nil && p.Required().Print() == was.List().Print():
 			list = append(list, fmt.Sprintf("pool %s: the change of its servers is taken back; keys that have moved already move back when all instances have this configuration", p.Name))
 		case p.Resize != ResizePlain && was.Resize != ResizePlain && p.Resize == ResizeWarm:

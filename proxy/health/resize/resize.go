@@ -306,6 +306,12 @@ func (s Status) Agrees(vote uint32) bool {
 	return vote == s.Required() || vote == list && s.Serves() != Nothing
 }
 
+// Opposes reports whether a vote is for another list than this process requires. A process that requires the same list, but
+// can still change to another one, has a vote with which no process agrees: Opposes returns false for it.
+func (s Status) Opposes(vote uint32) bool {
+	return vote != 0 && !s.Agrees(vote) && vote != informed(informed(s.Required()))
+}
+
 // Serves returns how this process serves keys that move, or Nothing or All for all keys.
 func (s Status) Serves() Service {
 	switch {
@@ -346,6 +352,11 @@ func (s Status) Strays() bool {
 // proxies agree.
 func (s Status) TakenBack() bool {
 	return (s.Stage() == Move || s.Stage() == Settle) && s.Required() == s.List
+}
+
+// Ends reports whether the list Wish is in force, or will be even if the configuration requires another one by then.
+func (s Status) Ends() bool {
+	return s.Superseded() || (s.Stage() == Cool || s.Stage() == Clear) && s.List == s.Mine && s.Next == s.Wish && s.Mine != s.Wish
 }
 
 // Replaced reports whether keys begin to move to the list Next, but the configuration requires a further list. If a server that only the
