@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"ringside/internal/testenv"
 	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 )
@@ -160,7 +161,7 @@ func TestLogOrder(t *testing.T) {
 // time has come.
 func TestLimitedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var logs bytes.Buffer
+		var logs testenv.Log
 		l := link.LimitedLog{Log: slog.New(slog.NewTextHandler(&logs, nil))}
 		check := func(after time.Duration, want ...string) {
 			t.Helper()
