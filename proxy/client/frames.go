@@ -4,6 +4,8 @@ package client
 // requests, and the replies back to frames.
 
 import (
+	"log/slog"
+
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
@@ -119,6 +121,8 @@ func (x *Exchange) beginFrame() {
 	}
 }
 
+const otherReply = "sent the reply of another command"
+
 // framed is an exchange of a binary client in its role as the receiver of attempts.
 type framed struct {
 	*Exchange
@@ -129,6 +133,10 @@ type framed struct {
 func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := f.Exchange
 	switch {
+	case !f.head.Fits(x.Op, r, b):
+		server := c.Server.Label()
+		x.e.LogLimited(slog.LevelWarn, server, "server sent the reply of another command", "server", server, "reply", string(r.Line.Of(b)))
+		x.Fail(a.Share, "server "+server+": "+otherReply, stats.ServerFault)
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
 		x.Lookup.FoundText(a.Share, r, b)
@@ -233,7 +241,9 @@ func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstre
 	return len(b)
 }
 
-func (f *framed) Streams(r *wire.Reply, _ []byte) bool { return r.Body.Len() > wholeValue }
+func (f *framed) Streams(r *wire.Reply, b []byte) bool {
+	return r.Body.Len() > wholeValue && f.Op <= wire.Gats && f.head.Fits(f.Op, r, b)
+}
 
 // Begin forwards the beginning of a value.
 func (f *framed) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {

@@ -494,6 +494,9 @@ func (l *rule) changed(t *task.Task, r *upstream.Result) {
 	line := append(slices.Clone(l.number), wire.CRLF...)
 	if t.Req.Dialect == wire.Meta {
 		s := itemOf(r)
+		if len(s.Cas) == 0 { // the server has sent no cas
+			s.Cas = strconv.AppendInt(nil, wire.NoMatch, 10)
+		}
 		flags, _ := l.echo(t, s.Cas)
 		if l.number == nil {
 			line = slices.Concat([]byte("HD"), flags, line)

@@ -5,6 +5,7 @@ package binary
 import (
 	"bytes"
 	"encoding/binary"
+	"strconv"
 
 	"ringside/proxy/wire"
 )
@@ -110,6 +111,27 @@ func decimal(b []byte) (n uint64) {
 // Quiet reports whether the usual reply to the frame is hidden: a miss for a get, success
 // for all other commands.
 func (h Head) Quiet() bool { return opcodes[h.Opcode].quiet }
+
+// Fits reports whether a server may reply with r, which was parsed from b, to a request with the operation op. Its
+// frame would otherwise have a value that no server stored, or another length than its head says.
+func (h Head) Fits(op wire.Op, r *wire.Reply, b []byte) bool {
+	counts := op == wire.Incr || op == wire.Decr
+	switch r.Kind {
+	case wire.Value:
+		return counts && isNumber(r.Body.Of(b)) || op <= wire.Gats && h.Opcode != opTouch
+	case wire.Number:
+		return counts && isNumber(r.Line.Of(b))
+	case wire.Header:
+		return counts && h.Quiet() || op <= wire.Gats && h.Opcode == opTouch || op > wire.Gats && !counts
+	}
+	return true
+}
+
+// isNumber reports whether b is a counter in memcached, which may have spaces behind it.
+func isNumber(b []byte) bool {
+	_, err := strconv.ParseUint(string(bytes.TrimRight(b, " ")), 10, 64)
+	return err == nil && b[0] != '+'
+}
 
 // AppendFrame appends the reply frame to h. r is the reply of a server, parsed from b, to
 // a request with the operation op. If h is quiet, AppendFrame may append nothing. failure
