@@ -1,5 +1,7 @@
 package testenv
 
+// This file collects the log of a test.
+
 import (
 	"strings"
 	"sync"
