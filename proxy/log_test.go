@@ -161,7 +161,7 @@ func TestLogOrder(t *testing.T) {
 // time has come.
 func TestLimitedLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var logs testenv.Log
+		var logs testenv.Output
 		l := link.LimitedLog{Log: slog.New(slog.NewTextHandler(&logs, nil))}
 		check := func(after time.Duration, want ...string) {
 			t.Helper()

@@ -120,7 +120,7 @@ func (c tlsConn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Output collects what a process writes.
+// Output collects what a process or a log writes.
 type Output struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -136,6 +136,13 @@ func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.b.String()
+}
+
+// Reset removes what was collected.
+func (o *Output) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.b.Reset()
 }
 
 // Process is a running program.

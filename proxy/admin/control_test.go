@@ -223,7 +223,7 @@ func TestCommandsAreLogged(t *testing.T) {
 func TestCommandsAreLimited(t *testing.T) { synctest.Test(t, testCommandsAreLimited) }
 
 func testCommandsAreLimited(t *testing.T) {
-	var log testenv.Log
+	var log testenv.Output
 	p := running()
 	p.Log = slog.New(slog.NewTextHandler(&log, nil))
 	h := New(p, Options{Access: Access{Faults: true}, FaultSet: &fault.Set{}, HandOver: func() (HandOver, error) { return HandOver{}, nil }}).Handler()

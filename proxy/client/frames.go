@@ -121,8 +121,6 @@ func (x *Exchange) beginFrame() {
 	}
 }
 
-const otherReply = "sent the reply of another command"
-
 // framed is an exchange of a binary client in its role as the receiver of attempts.
 type framed struct {
 	*Exchange
@@ -135,8 +133,8 @@ func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b [
 	switch {
 	case !f.head.Fits(x.Op, r, b):
 		server := c.Server.Label()
-		x.e.LogLimited(slog.LevelWarn, server, "server sent the reply of another command", "server", server, "reply", string(r.Line.Of(b)))
-		x.Fail(a.Share, "server "+server+": "+otherReply, stats.ServerFault)
+		x.e.LogLimited(slog.LevelWarn, server, "server "+wire.OtherReply, "server", server, "reply", string(r.Line.Of(b)))
+		x.Fail(a.Share, "server "+server+": "+wire.OtherReply, stats.ServerFault)
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
 		x.Lookup.FoundText(a.Share, r, b)

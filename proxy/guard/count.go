@@ -40,21 +40,15 @@ func (l *rule) counted(t *task.Task, r *upstream.Result) {
 	switch rep, text := &r.Reply, t.Req.Dialect == wire.Text; {
 	case rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N'):
 		l.again(t)
-	case text && rep.Kind == wire.Value && isNumber(rep.Body.Of(r.Bytes)):
+	case text && rep.Kind == wire.Value && wire.IsCounter(rep.Body.Of(r.Bytes)):
 		l.pass(t, t.Result(r.Server, append(slices.Clone(rep.Body.Of(r.Bytes)), wire.CRLF...)))
 	case text && rep.Kind == wire.NotFound:
 		l.say(t, wire.NotFound)
 	case text && r.Bytes != nil && !rep.Kind.Failed(): // not the reply of memcached to ma
-		l.end(t, 0, t.Result(nil, wire.AppendServerError(nil, "server "+r.Server.Label()+": sent the reply of another command")))
+		l.end(t, 0, t.Result(nil, wire.AppendServerError(nil, "server "+r.Server.Label()+": "+wire.OtherReply)))
 	default:
 		l.pass(t, r)
 	}
-}
-
-// isNumber reports whether b is a counter in memcached, which may have spaces behind it.
-func isNumber(b []byte) bool {
-	_, err := strconv.ParseUint(string(bytes.TrimRight(b, " ")), 10, 64)
-	return err == nil
 }
 
 // recount serves an incr or decr of a value with tags. It computes the new number and stores it

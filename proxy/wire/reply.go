@@ -6,6 +6,7 @@ package wire
 import (
 	"bytes"
 	"math"
+	"strconv"
 )
 
 // maxReplyLine is a limit in bytes for the line of a reply. memcached's own line buffer
@@ -491,6 +492,15 @@ func isNumber(b []byte) bool {
 	n, _ := number(b, 0)
 	return n > 0 && n <= 20 && len(bytes.TrimRight(b[n:], " ")) == 0
 }
+
+// IsCounter reports whether b is the value of a counter: a number below 2^64, and perhaps spaces after it.
+func IsCounter(b []byte) bool {
+	_, err := strconv.ParseUint(string(bytes.TrimRight(b, " ")), 10, 64)
+	return err == nil
+}
+
+// OtherReply is the reason of the failure if a server has replied in the form of another command.
+const OtherReply = "sent the reply of another command"
 
 // dataSize parses the length of a data block in the line of a reply.
 func dataSize(b []byte) (n int, ok bool) {

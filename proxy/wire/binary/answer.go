@@ -5,7 +5,6 @@ package binary
 import (
 	"bytes"
 	"encoding/binary"
-	"strconv"
 
 	"ringside/proxy/wire"
 )
@@ -118,19 +117,13 @@ func (h Head) Fits(op wire.Op, r *wire.Reply, b []byte) bool {
 	counts := op == wire.Incr || op == wire.Decr
 	switch r.Kind {
 	case wire.Value:
-		return counts && isNumber(r.Body.Of(b)) || op <= wire.Gats && h.Opcode != opTouch
+		return counts && wire.IsCounter(r.Body.Of(b)) || op <= wire.Gats && h.Opcode != opTouch
 	case wire.Number:
-		return counts && isNumber(r.Line.Of(b))
+		return counts && wire.IsCounter(r.Line.Of(b))
 	case wire.Header:
 		return counts && h.Quiet() || op <= wire.Gats && h.Opcode == opTouch || op > wire.Gats && !counts
 	}
 	return true
-}
-
-// isNumber reports whether b is a counter in memcached, which may have spaces behind it.
-func isNumber(b []byte) bool {
-	_, err := strconv.ParseUint(string(bytes.TrimRight(b, " ")), 10, 64)
-	return err == nil && b[0] != '+'
 }
 
 // AppendFrame appends the reply frame to h. r is the reply of a server, parsed from b, to
