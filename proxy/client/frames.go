@@ -4,8 +4,6 @@ package client
 // requests, and the replies back to frames.
 
 import (
-	"log/slog"
-
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
@@ -131,10 +129,6 @@ type framed struct {
 func (f *framed) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	x := f.Exchange
 	switch {
-	case !f.head.Fits(x.Op, r, b):
-		server := c.Server.Label()
-		x.e.LogLimited(slog.LevelWarn, server, "server "+wire.OtherReply, "server", server, "reply", string(r.Line.Of(b)))
-		x.Fail(a.Share, "server "+server+": "+wire.OtherReply, stats.ServerFault)
 	case r.Kind == wire.Value && x.Op <= wire.Gats:
 		x.Hit(a.Share)
 		x.Lookup.FoundText(a.Share, r, b)
@@ -240,7 +234,7 @@ func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstre
 }
 
 func (f *framed) Streams(r *wire.Reply, b []byte) bool {
-	return r.Body.Len() > wholeValue && f.Op <= wire.Gats && f.head.Fits(f.Op, r, b)
+	return r.Body.Len() > wholeValue && f.Op <= wire.Gats
 }
 
 // Begin forwards the beginning of a value.

@@ -40,12 +40,10 @@ func (l *rule) counted(t *task.Task, r *upstream.Result) {
 	switch rep, text := &r.Reply, t.Req.Dialect == wire.Text; {
 	case rep.Kind == wire.Exists || rep.Kind == wire.NotFound && t.Req.Letters.Has('N'):
 		l.again(t)
-	case text && rep.Kind == wire.Value && wire.IsCounter(rep.Body.Of(r.Bytes)):
+	case text && rep.Kind == wire.Value:
 		l.pass(t, t.Result(r.Server, append(slices.Clone(rep.Body.Of(r.Bytes)), wire.CRLF...)))
 	case text && rep.Kind == wire.NotFound:
 		l.say(t, wire.NotFound)
-	case text && r.Bytes != nil && !rep.Kind.Failed(): // not the reply of memcached to ma
-		l.end(t, 0, t.Result(nil, wire.AppendServerError(nil, "server "+r.Server.Label()+": "+wire.OtherReply)))
 	default:
 		l.pass(t, r)
 	}

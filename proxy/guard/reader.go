@@ -52,7 +52,7 @@ func (p *Reader) Send(r *task.Read, rt *routing.Route, c *upstream.Conn, a *upst
 		rt.Guard.Learned.Count(stats.GuardOff)
 		hide = true
 	}
-	a.Op, a.Dialect, a.Flags = wire.Get, wire.Meta, wire.ReturnKey|wire.Effects
+	a.Op, a.Dialect, a.Flags = wire.Get, wire.Meta, wire.ReturnKey|wire.ReturnValue|wire.Effects
 	c.Begin(a, &rt.Timeouts)
 	c.Require(a, wire.Metas)
 	line := append(append(append(g.Draft(&c.Out, longestGet), "mg "...), r.Name...), " f v c"...)

@@ -157,6 +157,9 @@ func (m *copyServer) answer(b []byte) (string, int) {
 		if !ok {
 			return "EN\r\n", n
 		}
+		if !slices.Contains(f, "v") {
+			return fmt.Sprintf("HD f%s t-1 s%d c%d\r\n", cmp.Or(it.flags, "0"), len(it.value), it.cas), n
+		}
 		return fmt.Sprintf("VA %d f%s t-1 s%d c%d\r\n%s\r\n", len(it.value), cmp.Or(it.flags, "0"), len(it.value), it.cas, it.value), n
 	case "ms":
 		size, _ := strconv.Atoi(f[2])

@@ -380,7 +380,7 @@ func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	e := c.Server.e
 	e.Wire.Next(line, &e.Plain)
 	a := e.NewAttempt(&Collector{To: to})
-	a.Op, a.Dialect, a.asked, a.limits = e.Plain.Op, e.Plain.Dialect, true, t
+	a.Op, a.Dialect, a.Flags, a.asked, a.limits = e.Plain.Op, e.Plain.Dialect, e.Plain.Flags, true, t
 	c.Server.Count.Requests++
 	c.Server.Count.Own++
 	e.Requests++

@@ -79,20 +79,25 @@ func withoutOpaque(b []byte, r *wire.Reply) []byte {
 	return slices.Concat(bytes.TrimRight(b[:r.Opaque.Start-1], " "), b[r.Opaque.End:])
 }
 
-// names reports whether the reply b can be the reply to a: whether b names a key and an opaque of a. b
-// is a VALUE or a meta reply that was parsed into e.rep.
-func (c *Conn) names(a *Attempt, b []byte) bool {
+// misfit says why the reply b can't be the reply to a; "": it can. b must have a form that the command
+// has, and name a key and the opaque of a. b is a VALUE or a meta reply that was parsed into e.rep.
+func (c *Conn) misfit(a *Attempt, b []byte) string {
 	r := &c.Server.e.rep
 	switch {
 	case r.Awaited:
 		a.Found(r.Key.Len())
-		return true
 	case r.Kind.Failed():
-		return true
-	case a.Dialect == wire.Meta:
-		return a.FitsMeta(b, r, a.keyed(), c.Features&wire.BareGets != 0)
+	case a.Dialect == wire.Meta && !a.FitsMeta(b, r, a.keyed(), c.Features&wire.BareGets != 0), a.Dialect == wire.Text && !a.FitsText(r.Key.Of(b)):
+		return otherName
+	case a.Dialect == wire.Meta && !r.Fits(a.Op, a.Flags, b):
+		return a.invalid()
 	}
-	return a.FitsText(r.Key.Of(b))
+	return ""
+}
+
+// invalid is the reason of a protocol violation: the reply to a has a form that its command does not have.
+func (a *Attempt) invalid() string {
+	return "sent an invalid reply to " + a.Op.Command(a.Dialect, a.Flags)
 }
 
 // keyed reports whether the meta request a has the flag k, so that the reply names the key. If a.Echo is

@@ -36,7 +36,7 @@ func (c *Conn) Parse() {
 		}
 		r := &e.rep
 		awaited := a.NextKey()
-		if a.Dialect == wire.Meta && !a.keyed() {
+		if a.Dialect == wire.Meta && !(a.keyed() && a.Flags&wire.ReturnValue != 0) {
 			awaited = nil
 		}
 		n, err := wire.NextReplyOf(a.Op, a.Dialect, awaited, buf, r)
@@ -59,11 +59,16 @@ func (c *Conn) Parse() {
 			}
 			return
 		case err != nil || a.Start+uint64(a.Size) > c.Taken && r.Kind < wire.Error:
-			c.desync("sent an invalid reply to "+a.Op.Command(a.Dialect, a.Flags), buf)
+			c.desync(a.invalid(), buf)
 			return
-		case !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) && !c.names(a, buf): // only a VALUE and meta replies contain a key
-			c.desync(otherName, buf)
-			return
+		}
+		if !r.Awaited && (r.Kind == wire.Value || a.Dialect == wire.Meta) { // only a VALUE and meta replies contain a key
+			if why := c.misfit(a, buf); why != "" {
+				c.desync(why, buf)
+				return
+			}
+		}
+		switch {
 		case a.Probe && (r.Kind.Failed() || a == c.login && r.Kind != wire.Stored):
 			why := c.refusal(a, string(r.Line.Of(buf)))
 			e.Input.Start += n
@@ -261,11 +266,11 @@ func (c *Conn) startStream(a *Attempt, buf []byte) bool {
 		c.failOne(a, fmt.Sprintf("server %s sends a reply of %d bytes, which is too large to be received whole: raise limits.value or limits.memory", c.Server.Label(), r.Size), stats.ServerFault)
 		ok = false // its rest is discarded
 	}
-	if !c.names(a, buf) {
-		c.desync(otherName, buf)
+	if why := c.misfit(a, buf); why != "" {
+		c.desync(why, buf)
 		return true
 	}
-	r.Awaited = false // c.names has already recorded that the key of this value has its VALUE
+	r.Awaited = false // c.misfit has already recorded that the key of this value has its VALUE
 	left, last, taken := r.Size-len(buf), r.Last, 0
 	if ok {
 		taken = to.Begin(c, a, r, buf)

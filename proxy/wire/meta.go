@@ -220,6 +220,8 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 			}
 		case 'k':
 			r.Flags |= ReturnKey
+		case 'v':
+			r.Flags |= ReturnValue
 		case 'b':
 			r.Flags |= Base64
 			if decodes = p.decodable(); !decodes {
@@ -232,6 +234,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 		case 'N', 'R':
 			fault = p.number(value, signed, new(Span), answerToken)
 		case 'C':
+			r.Flags |= Compare
 			fault = p.number(value, unsigned, &r.Unique, answerToken)
 		case 'D':
 			fault = p.number(value, unsigned, &r.Delta, answerMetaDelta)

@@ -6,7 +6,6 @@ package wire
 import (
 	"bytes"
 	"math"
-	"strconv"
 )
 
 // maxReplyLine is a limit in bytes for the line of a reply. memcached's own line buffer
@@ -47,7 +46,7 @@ var possible = func() (p [2][NumOps]kinds) {
 	}
 	p[Meta][Incr] = oneOf(Value, Header, NotStored, Exists, NotFound)
 	p[Meta][Decr] = p[Meta][Incr]
-	p[Meta][Delete] = oneOf(Deleted, NotStored, Exists, NotFound)
+	p[Meta][Delete] = oneOf(Deleted, Exists, NotFound)
 
 	for d := range p {
 		p[d][Debug] = oneOf(Item, Miss)
@@ -122,6 +121,26 @@ func (r *Reply) any(op Op, d Dialect, buf []byte) (int, error) {
 	r.Last = r.Kind != Stat && (r.Kind != Value || d == Meta) && (op != Dump || r.Kind != OK) // newer servers send OK in front of the lines of a dump, so an OK is not the end of a dump
 	return r.whole(buf, size, dataLen)
 }
+
+// Fits reports whether memcached may send the meta reply r, which was parsed from buf, to a request with
+// the operation op and the flags f. The data block may be incomplete. A client would otherwise get a reply
+// that the command does not have.
+func (r *Reply) Fits(op Op, f Flags, buf []byte) bool {
+	switch r.Kind {
+	case Value:
+		return f&ReturnValue != 0 && (op == Get || r.Body.Len() <= maxCounter && (int(r.Body.End) > len(buf) || isNumber(r.Body.Of(buf))))
+	case Header:
+		return f&ReturnValue == 0
+	case Exists:
+		return f&Compare != 0
+	case NotFound:
+		return f&Compare != 0 || !op.Stores()
+	}
+	return true
+}
+
+// maxCounter is a limit in bytes for the value of a counter. memcached's own limit is 24.
+const maxCounter = 32
 
 // whole sets the size and the data block (Body) of a reply, and returns the size. The
 // parameter size is the length of the reply's line with its line ending. dataLen is the
@@ -485,22 +504,12 @@ func hasWord(line []byte, word string) bool {
 		(len(line) == len(word) || line[len(word)] == ' ')
 }
 
-// isNumber reports whether b consists of 1 to 20 digits. Spaces may follow: old servers
-// pad the value of a counter with spaces after a decr, and their reply contains these
-// spaces.
+// isNumber reports whether b is a number below 2^64. Spaces may follow: old servers pad the value of a
+// counter with spaces after a decr, and their reply contains these spaces.
 func isNumber(b []byte) bool {
 	n, _ := number(b, 0)
-	return n > 0 && n <= 20 && len(bytes.TrimRight(b[n:], " ")) == 0
+	return n > 0 && (n < 20 || n == 20 && string(b[:n]) <= "18446744073709551615") && len(bytes.TrimRight(b[n:], " ")) == 0
 }
-
-// IsCounter reports whether b is the value of a counter: a number below 2^64, and perhaps spaces after it.
-func IsCounter(b []byte) bool {
-	_, err := strconv.ParseUint(string(bytes.TrimRight(b, " ")), 10, 64)
-	return err == nil
-}
-
-// OtherReply is the reason of the failure if a server has replied in the form of another command.
-const OtherReply = "sent the reply of another command"
 
 // dataSize parses the length of a data block in the line of a reply.
 func dataSize(b []byte) (n int, ok bool) {

@@ -188,6 +188,10 @@ const (
 	// its frame into this request. Its Line may begin with gets although Op is Get,
 	// because the reply frame needs the cas id.
 	Binary
+	// ReturnValue: the reply to a hit contains the value or number (meta flag v).
+	ReturnValue
+	// Compare: the server compares the cas id of the item (meta flag C).
+	Compare
 )
 
 // Span is a range of the buffer from which a Request or Reply was parsed.

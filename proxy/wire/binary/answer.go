@@ -111,21 +111,6 @@ func decimal(b []byte) (n uint64) {
 // for all other commands.
 func (h Head) Quiet() bool { return opcodes[h.Opcode].quiet }
 
-// Fits reports whether a server may reply with r, which was parsed from b, to a request with the operation op. Its
-// frame would otherwise have a value that no server stored, or another length than its head says.
-func (h Head) Fits(op wire.Op, r *wire.Reply, b []byte) bool {
-	counts := op == wire.Incr || op == wire.Decr
-	switch r.Kind {
-	case wire.Value:
-		return counts && wire.IsCounter(r.Body.Of(b)) || op <= wire.Gats && h.Opcode != opTouch
-	case wire.Number:
-		return counts && wire.IsCounter(r.Line.Of(b))
-	case wire.Header:
-		return counts && h.Quiet() || op <= wire.Gats && h.Opcode == opTouch || op > wire.Gats && !counts
-	}
-	return true
-}
-
 // AppendFrame appends the reply frame to h. r is the reply of a server, parsed from b, to
 // a request with the operation op. If h is quiet, AppendFrame may append nothing. failure
 // is the status for an error line without a status of its own.

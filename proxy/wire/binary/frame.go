@@ -449,6 +449,12 @@ func (s *speller) flags(text string) {
 	for i := 1; i < len(text); i++ {
 		if text[i-1] == ' ' {
 			s.r.Letters.Add(text[i])
+			switch text[i] {
+			case 'v':
+				s.r.Flags |= wire.ReturnValue
+			case 'C':
+				s.r.Flags |= wire.Compare
+			}
 		}
 	}
 	s.line = append(s.line, text...)
