@@ -180,7 +180,7 @@ func (r *Rule) handleRelocation() {
 	case e.step == Remove && r.held != 0 && r.c.Op == Delete && r.asks[ask-1].kind.failed():
 		r.giveUp(-1)
 	case e.step == Remove:
-		if k == Deleted && r.asks[ask-1].kind == Hit {
+		if k == Deleted && r.asks[ask-1].kind == Hit && !r.c.If { // a token never matches a value that does not move
 			r.hits |= r.held << oldOwner
 		}
 		r.conclude()
@@ -399,7 +399,7 @@ func (r *Rule) handleFilling(ask int, e asked) bool {
 			r.giveUp(-1)
 			break
 		}
-		if seen == Miss {
+		if seen == Miss && !r.c.If {
 			r.hits |= r.held << oldOwner
 		}
 		r.conclude()
