@@ -186,7 +186,9 @@ func (g *Guard) serves(t *task.Task) bool {
 
 // unguard makes t a task that is served as on a route without a guard.
 func (l *rule) unguard(t *task.Task) (served bool) {
-	l.rewrite(t)
+	if !l.rewrite(t) {
+		return true
+	}
 	t.Rule = nil
 	return false
 }
@@ -212,25 +214,23 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 func (l *rule) start(t *task.Task) bool {
 	why := unfit(t)
 	if t.Req.Letters.Has('I') && t.Op.Stores() && t.Op != wire.Cas && why == "" {
-		t.Rewrite(withoutInvalidate(t)...)
+		t.Rewrite(withoutInvalidate(t)...) // it becomes shorter, so it stays valid
 	}
 	switch {
-	case !passes(t) && why == "":
-		l.rewrite(t)
-		t.Rule = l
-		t.Run(0, nil)
-	case !passes(t):
+	case !passes(t) && why != "":
 		t.Reject(wire.AppendClientError(nil, why))
 	case !l.replicated() && l.takesOwn(t): // t only changes the version that its client has seen, so it is no rebuild, and is rejected without a further step
 		t.Reject(wire.AppendClientError(nil, ownFlags))
+	case !l.rewrite(t):
+		return true
+	case !passes(t):
+		t.Rule = l
+		t.Run(0, nil)
 	case t.Req.Letters.Has('I') && (t.Op == wire.Cas || t.Op == wire.Delete):
-		l.rewrite(t)
 		l.invalidate(t)
 	case compares(t) || changes(t) && l.misses() != nil:
-		l.rewrite(t)
 		l.byToken(t)
 	case t.Op == wire.Get && !t.Req.Letters.Has('N'):
-		l.rewrite(t)
 		l.byRecache(t)
 	default:
 		return l.unguard(t)

@@ -352,10 +352,11 @@ func appendToLine(t *task.Task, flags string) task.Edit {
 }
 
 // rewrite changes the client's request to what the guard stores: a longer time to
-// live, also of a counter, and special client flags for an empty value.
-func (l *rule) rewrite(t *task.Task) {
+// live, also of a counter, and special client flags for an empty value. It returns false if it has rejected
+// t, because memcached would not accept that.
+func (l *rule) rewrite(t *task.Task) bool {
 	if l.rewritten { // t has waited, and starts again
-		return
+		return true
 	}
 	l.rewritten = true
 	var edits []task.Edit
@@ -386,8 +387,5 @@ func (l *rule) rewrite(t *task.Task) {
 		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // N sets the time to live if the command creates the item
 		longer(made)
 	}
-	t.Rewrite(edits...)
-	if l.Place(l.at).Diverted {
-		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
-	}
+	return t.Rewrite(edits...) && (!l.Place(l.at).Diverted || t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...))
 }

@@ -115,8 +115,8 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service, by resize.Status) 
 		}
 		c.token = strconv.AppendUint(nil, cas, 10)
 	}
-	if mv.away {
-		t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...)
+	if mv.away && !t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...) {
+		return
 	}
 	c.writes = !reads
 	if !c.holdsLeases(t.Loop.Moment()) {

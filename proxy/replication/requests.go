@@ -22,7 +22,7 @@ func (c *command) line(t *task.Task, a *copyAsk) []byte {
 		t.Loop.Plain = t.Req
 		t.Loop.Plain.Flags &^= wire.Binary
 	} else {
-		t.Loop.Wire.Next(line, &t.Loop.Plain)
+		t.Loop.Wire.One(line, &t.Loop.Plain)
 	}
 	a.op, a.dialect = t.Loop.Plain.Op, t.Loop.Plain.Dialect
 	return line

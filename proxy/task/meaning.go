@@ -36,7 +36,10 @@ func CommandOf(t *Task) replicate.Command {
 	}
 	has := r.Letters.Has
 	c.If = has('C')
-	c.Vivify = has('N')
+	switch t.Op {
+	case wire.Get, wire.Incr, wire.Decr, wire.Append, wire.Prepend: // all other commands ignore N
+		c.Vivify = has('N')
+	}
 	c.Stale = has('I') || t.Op == wire.Delete && has('x') // md with the flag x stores an empty item instead of the old one
 	if t.Op == wire.Get {
 		c.Win = has('N') || has('R')

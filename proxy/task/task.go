@@ -366,7 +366,7 @@ func (t *Task) Ask(id int, srv *upstream.Server, line []byte) { t.AskAs(t.Client
 // AskAs sends line to srv, and reports the outcome to the rule with the number id. internal is
 // set for a request that no client waits for.
 func (t *Task) AskAs(internal bool, id int, srv *upstream.Server, line []byte) {
-	t.Loop.Wire.Next(line, &t.Loop.Plain)
+	t.Loop.Wire.One(line, &t.Loop.Plain)
 	t.AskParsed(t.Limits(), internal, id, srv, line, nil)
 }
 
@@ -383,6 +383,9 @@ func (t *Task) AskParsed(limits *table.Timeouts, internal bool, id int, srv *ups
 		return true
 	case seen != nil && !c.IsSameProcess(*seen):
 		return false
+	case t.Loop.Plain.Op == wire.Bad:
+		t.InjectResult(id, c.RejectLine())
+		return true
 	case srv.RemovesItem(&t.Loop.Plain, line):
 		t.InjectResult(id, c.RejectItem())
 		return true
@@ -424,15 +427,21 @@ func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
-// Rewrite applies edits to the task's request, as if the client had sent the edited request.
-func (t *Task) Rewrite(edits ...Edit) {
+// Rewrite applies edits to the task's request, as if the client had sent the edited request. If memcached
+// would not accept the result, Rewrite rejects t and returns false.
+func (t *Task) Rewrite(edits ...Edit) bool {
 	if len(edits) == 0 {
-		return
+		return true
 	}
-	t.Raw = t.edited(edits)
-	binary := t.Req.Flags & wire.Binary
-	t.Loop.Wire.Next(t.Raw, &t.Req)
+	line, binary := t.edited(edits), t.Req.Flags&wire.Binary
+	if !t.Loop.Wire.One(line, &t.Loop.Plain) {
+		t.Reject(upstream.UnfitLine)
+		return false
+	}
+	t.Raw, t.Req = line, t.Loop.Plain
+	t.Req.Several = nil
 	t.Req.Flags |= binary
+	return true
 }
 
 func (t *Task) edited(edits []Edit) []byte {

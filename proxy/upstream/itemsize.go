@@ -147,10 +147,23 @@ func (srv *Server) RemovesItem(r *wire.Request, line []byte) bool {
 // memcached's error. It counts the error as if the server had sent it.
 func (c *Conn) RejectItem() *Result {
 	c.Server.noteError(bytes.TrimSpace(tooLarge))
+	return c.rejected(tooLarge)
+}
+
+// RejectLine returns the result of a request that is not sent on c, because it is not exactly one request that
+// memcached accepts.
+func (c *Conn) RejectLine() *Result { return c.rejected(UnfitLine) }
+
+// rejected returns the result of a request that is not sent on c, with the reply line.
+func (c *Conn) rejected(line []byte) *Result {
 	r := &Result{Server: c.Server, Failure: Failure{Unsent: true}}
 	r.ConnEpoch = ConnEpoch{conn: c, life: c.life.n, Asked: c.Server.e.Now}
-	r.SetAnswer(wire.Set, wire.Meta, tooLarge)
+	r.SetAnswer(wire.Set, wire.Meta, line)
 	return r
 }
+
+// UnfitLine is the reply to a request that can't be sent, because it has too many meta flags for those that
+// Ringside must add.
+var UnfitLine = []byte("CLIENT_ERROR too many flags for this route, which needs flags of its own\r\n")
 
 var tooLarge = []byte("SERVER_ERROR object too large for cache\r\n")

@@ -48,6 +48,9 @@ func (c *Conn) Parse() {
 			continue
 		}
 		switch {
+		case r.Unique.End > 0 && (a.Op == wire.Get && a.Flags&wire.Binary == 0 || a.Op == wire.Gat): // only gets and gats return a cas
+			c.desync(a.invalid(), buf)
+			return
 		case err == wire.ErrShort:
 			if r.Kind == wire.Value && c.startStream(a, buf) {
 				continue

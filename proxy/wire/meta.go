@@ -79,8 +79,12 @@ func (p *parser) meta(letter byte, at uint32) (int, error) {
 	switch {
 	case wrong != nil:
 	case r.Op == Incr:
-		if !p.incrMode() && known {
+		switch {
+		case p.incrMode():
+		case known:
 			wrong = answerIncrMode
+		default:
+			wrong = answerFlag
 		}
 	case r.LongOpaque() && known && (r.Op == Delete || r.Letters&effectFlags == 0):
 		wrong = answerOpaque
@@ -136,7 +140,7 @@ func (p *parser) metaStore(at uint32) (int, error) {
 		// The ms has a flag that memcached 1.6.18 does not know, but a newer server may
 		// know it. Another server discards the data block and does not check its end.
 		badChunk = answerFlagUnknown
-		if size > p.limits.MaxValue() {
+		if size > p.limits.MaxValue() || !modeOK || r.LongOpaque() {
 			wrong = answerFlagUnknown
 		}
 	case !modeOK:
@@ -193,12 +197,13 @@ func (p *parser) tooManyTokens() bool {
 // flags parses the meta flags of the request. They begin after the word that ends at the
 // offset `at`. flags returns the error reply, or nil. Like memcached, it stops at a
 // repeated flag, and at a flag that no version of memcached can have. After several other
-// faults, it returns the error for the last of them. With a letter that memcached 1.6.18
-// does not know, the server decides, so other faults are ignored.
+// faults, it returns the error for the last of them. A letter that memcached 1.6.18 does
+// not know is no fault, because a newer server may know it. With another fault, the error
+// is the one of memcached 1.6.18 for that letter.
 func (p *parser) flags(at uint32) (wrong []byte) {
 	r := p.r
 	wrong = answerFormat // the reply of memcached 1.6.18 to a flag F with an argument that is not a number
-	faulty, decodes := false, true
+	faulty := false
 	for t := nextToken(p.buf, r.MetaFlags.Start, p.end); t.Len() > 0; {
 		next := nextToken(p.buf, t.End, p.end)
 		letter, value := p.buf[t.Start], Span{t.Start + 1, t.End}
@@ -224,14 +229,17 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 			r.Flags |= ReturnValue
 		case 'b':
 			r.Flags |= Base64
-			if decodes = p.decodable(); !decodes {
+			if !p.decodable() {
 				fault = answerKey
 			}
 		case 'O':
 			r.Opaque = value
 		case 'T':
 			fault = p.number(value, signed, &r.Exptime, answerToken)
-		case 'N', 'R':
+		case 'N':
+			r.Flags |= Create
+			fault = p.number(value, signed, new(Span), answerToken)
+		case 'R':
 			fault = p.number(value, signed, new(Span), answerToken)
 		case 'C':
 			r.Flags |= Compare
@@ -257,7 +265,7 @@ func (p *parser) flags(at uint32) (wrong []byte) {
 	switch {
 	case r.Letters&^knownFlags == 0 && faulty:
 		return wrong
-	case !decodes:
+	case faulty:
 		return answerFlagUnknown
 	}
 	return nil

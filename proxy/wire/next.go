@@ -63,6 +63,17 @@ type parser struct {
 	tail   uint32 // offset of the line ending; greater than the field end if the line contains a NUL
 }
 
+// One parses line into r, and reports whether line is exactly one request without a fault.
+// If not, r.Op is Bad. Ringside checks its own changes to a client's request so: other bytes
+// could be several commands for the server.
+func (l *Limits) One(line []byte, r *Request) bool {
+	if n, _ := l.Next(line, r); n == len(line) && r.Op != Bad {
+		return true
+	}
+	*r = Request{Op: Bad, Several: r.Several[:0]}
+	return false
+}
+
 // Next parses the request at the start of buf into r. It returns the size of the request,
 // including its data block and line endings. The only error is ErrShort, with size 0: the
 // caller calls Next again with the same start and more bytes. If r.Need is set, these

@@ -135,6 +135,8 @@ func (r *Reply) Fits(op Op, f Flags, buf []byte) bool {
 		return f&Compare != 0
 	case NotFound:
 		return f&Compare != 0 || !op.Stores()
+	case NotStored:
+		return f&Create != 0 || op.Stores()
 	}
 	return true
 }

@@ -192,6 +192,8 @@ const (
 	ReturnValue
 	// Compare: the server compares the cas id of the item (meta flag C).
 	Compare
+	// Create: the command creates a missing item (meta flag N).
+	Create
 )
 
 // Span is a range of the buffer from which a Request or Reply was parsed.

@@ -454,6 +454,8 @@ func (s *speller) flags(text string) {
 				s.r.Flags |= wire.ReturnValue
 			case 'C':
 				s.r.Flags |= wire.Compare
+			case 'N':
+				s.r.Flags |= wire.Create
 			}
 		}
 	}
