@@ -157,8 +157,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestMemoryBound writes ten times the memory limit, with values of several sizes.
-func TestMemoryBound(t *testing.T) {
+// TestMemoryOfValues writes ten times the memory limit, with values of several sizes.
+func TestMemoryOfValues(t *testing.T) {
 	const limit = 4 << 20
 	for _, length := range []int{0, 10, 1000, 100_000, 1_000_000} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
