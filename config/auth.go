@@ -40,9 +40,6 @@ func (d *document) checkPoolAuth(p *Pool) {
 	made, ok := d.logins[*a]
 	if !ok {
 		made = d.readLogin(p)
-		if d.logins == nil {
-			d.logins = map[PoolAuth]table.Login{}
-		}
 		d.logins[*a] = made
 	}
 	p.Login = made

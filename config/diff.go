@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"ringside/proxy/table"
@@ -31,28 +32,38 @@ func changes(old, f *File) []string {
 	fileKeys().compare("", "", settings{File: *old}, settings{File: *f}, func(format string, args ...any) {
 		list = append(list, fmt.Sprintf(format, args...))
 	})
-	list = append(append(list, usersChanges(old, f)...), tlsChanges(old, f)...)
+	list = append(list, fileChanges(old, f)...)
 	for i := range list {
 		list[i] = f.Hide(old.Hide(list[i]))
 	}
 	return list
 }
 
-// usersChanges describes how the users of each listener have changed, without their names and
-// passwords. It looks only at listeners that are in both files.
-func usersChanges(old, f *File) (list []string) {
-	before := map[Address]*table.Users{}
+// fileChanges describes which listeners and pools have other users, certificates, keys, CAs or passwords in the
+// same files. It looks only at listeners and pools that are in both configurations.
+func fileChanges(old, f *File) (list []string) {
+	before := map[Address]*Listener{}
 	for i := range old.Listen {
-		before[old.Listen[i].Address] = old.Listen[i].Users
+		before[old.Listen[i].Address] = &old.Listen[i]
 	}
 	for i := range f.Listen {
 		l := &f.Listen[i]
-		list = append(list, namedUsersChanges("listener "+l.Address.text(), before[l.Address], l.Users)...)
+		if was := before[l.Address]; was != nil {
+			what := "listener " + l.Address.text()
+			list = slices.Concat(list, usersChanges(what, was.Users, l.Users), materialChanges(what, was.TLS.Material, l.TLS.Material))
+		}
 	}
-	return append(list, namedUsersChanges("the admin interface", old.Admin.Users, f.Admin.Users)...)
+	list = slices.Concat(list, usersChanges("the admin interface", old.Admin.Users, f.Admin.Users), materialChanges("the admin interface", old.Admin.TLS.Material, f.Admin.TLS.Material))
+	for i := range f.Pools {
+		if was := old.pool(f.Pools[i].Name); was != nil {
+			list = append(list, f.Pools[i].fileChanges(was)...)
+		}
+	}
+	return list
 }
 
-func namedUsersChanges(what string, was, is *table.Users) []string {
+// usersChanges describes how the users of a listener have changed, without their names and passwords.
+func usersChanges(what string, was, is *table.Users) []string {
 	if was == nil || is == nil { // the listener has gained or lost its auth_file; that change is already in the list
 		return nil
 	}

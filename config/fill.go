@@ -37,7 +37,7 @@ const whyFillIsPlain = "is not possible with fill_from: a server that gains keys
 func (d *document) checkFill(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		n, from := d.where[&p.Fill], f.pool(p.Fill.Pool)
+		n, from, wrong := d.where[&p.Fill], f.pool(p.Fill.Pool), f.whyNotSource(p, p.Fill.Pool)
 		if n == nil || p.Fill.Pool == "" {
 			continue
 		}
@@ -57,20 +57,12 @@ func (d *document) checkFill(f *File) {
 		switch fail := func(text string, args ...any) {
 			d.failAt(n, "pools.%s.fill_from: "+text, append([]any{p.Name}, args...)...)
 		}; {
-		case from == nil:
-			fail("there is no pool %s%s", quote(p.Fill.Pool), didYouMean(p.Fill.Pool, f.poolNames()))
-		case from == p:
-			fail("a pool can't be its own source: name another one")
-		case from.Fill.Pool != "" || from.WarmFrom != "":
-			fail("pools.%s takes values of another pool itself, and it can't be asked for those", from.Name)
+		case wrong != "":
+			fail("%s", wrong)
 		case slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.WarmFrom == from.Name }):
 			fail("the keys of pools.%s leave it, because another pool names it in warm_from", from.Name)
-		case slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == from.Name }):
-			fail("pools.%s is a gutter, and has only values of outages", from.Name)
 		case f.routed(from.Name):
 			fail("a route uses pools.%s, too: give fill_from an entry of its own, with the same servers and distribution and another name", from.Name)
-		case len(from.Sources) > 0:
-			fail("pools.%s has discovered servers: list the addresses that they have now, because all instances must use the same", from.Name)
 		case from.shares(p.Servers) != nil:
 			fail("pools.%s has the server %s, too, so it is not another pool", from.Name, from.shares(p.Servers).label())
 		case len(f.copiesIn(p.Name)) > 0:

@@ -4,6 +4,7 @@ package config
 // before.
 
 import (
+	"fmt"
 	"slices"
 
 	"ringside/proxy/table"
@@ -16,6 +17,26 @@ func (f *File) isSource(name string) bool {
 	})
 }
 
+// whyNotSource returns why p can't take values of the pool `name`, which it names in warm_from or fill_from; "": it
+// can.
+func (f *File) whyNotSource(p *Pool, name string) string {
+	from := f.pool(name)
+	gutter := slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
+	switch {
+	case from == nil:
+		return fmt.Sprintf("there is no pool %s%s", quote(name), didYouMean(name, f.poolNames()))
+	case from == p:
+		return "a pool can't be its own source: name another one"
+	case from.Fill.Pool != "" || from.WarmFrom != "":
+		return fmt.Sprintf("pools.%s takes values of another pool itself: end that first", name)
+	case gutter:
+		return fmt.Sprintf("pools.%s is a gutter, and has only values of outages", name)
+	case len(from.Sources) > 0:
+		return fmt.Sprintf("pools.%s has discovered servers: list the addresses that they have now, because all instances must use the same", name)
+	}
+	return ""
+}
+
 // checkFormer checks the settings warm_from.
 func (d *document) checkFormer(f *File) {
 	for i := range f.Pools {
@@ -25,24 +46,16 @@ func (d *document) checkFormer(f *File) {
 			continue
 		}
 		other := slices.IndexFunc(f.Pools, func(q Pool) bool { return q.WarmFrom == p.WarmFrom && q.Name != p.Name })
-		gutter := slices.IndexFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.WarmFrom })
+		wrong := f.whyNotSource(p, p.WarmFrom)
 		switch fail := func(text string, args ...any) {
 			d.failAt(n, "pools.%s.warm_from: "+text, append([]any{p.Name}, args...)...)
 		}; {
-		case from == nil:
-			fail("there is no pool %s%s", quote(p.WarmFrom), didYouMean(p.WarmFrom, f.poolNames()))
-		case from == p:
-			fail("a pool can't be its own source: name a pool with the former servers")
-		case from.WarmFrom != "":
-			fail("pools.%s has warm_from itself, but keys move once: end that change first", from.Name)
-		case from.Fill.Pool != "":
-			fail("pools.%s has fill_from itself: remove that first", from.Name)
+		case wrong != "":
+			fail("%s", wrong)
 		case p.Fill.Pool != "":
 			fail("%s; remove one of both settings", whyFillIsPlain)
 		case other >= 0 && other < i:
 			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, f.Pools[other].Name)
-		case gutter >= 0:
-			fail("pools.%s is the gutter of pools.%s, and has only values of outages", from.Name, f.Pools[gutter].Name)
 		case f.routed(from.Name):
 			fail("a route uses pools.%s, too, so its keys would have two servers: let the route name pools.%s", from.Name, p.Name)
 		case p.Resize.Mode != table.ResizeWarm && d.where[&p.Resize.Mode] == nil:
@@ -51,8 +64,6 @@ func (d *document) checkFormer(f *File) {
 			if d.where[&p.Resize.Mode].text != table.ResizeWarm.String() { // otherwise the reason is already an error
 				fail("needs resize: {mode: warm} in pools.%s", p.Name)
 			}
-		case len(from.Sources) > 0:
-			fail("pools.%s has discovered servers: list the addresses that they have now, because all instances must use the same", from.Name)
 		case p.differentSecurity(from) != "":
 			fail("pools.%s and pools.%s have different %s, but the settings of pools.%s are used for all these servers", p.Name, from.Name, p.differentSecurity(from), p.Name)
 		}

@@ -6,6 +6,8 @@ package config
 import (
 	"slices"
 	"strings"
+
+	"ringside/proxy/table"
 )
 
 // Load reads and parses the configuration file at path. If the file cannot be read, the error is
@@ -41,7 +43,8 @@ func read(name string, data []byte, from Variables, others bool) (*File, error) 
 }
 
 func newDocument(name string, data []byte, from Variables) *document {
-	return &document{from: from, name: name, data: data, variables: map[string]variable{}, where: map[any]*node{}, inherited: map[any]*node{}}
+	return &document{from: from, name: name, data: data, variables: map[string]variable{}, used: map[string]string{}, secrets: secrets{},
+		where: map[any]*node{}, inherited: map[any]*node{}, secured: map[PoolTLS]table.Security{}, logins: map[PoolAuth]table.Login{}}
 }
 
 // file reads and checks the text of the document.

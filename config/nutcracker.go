@@ -19,7 +19,8 @@ import (
 // the twemproxy file. ImportNutcracker returns an error if that file is wrong, has an address that
 // Ringside does not support, or has no pool of memcached servers.
 func ImportNutcracker(name string, data []byte) (out []byte, warnings []string, err error) {
-	d := &document{name: name, where: map[any]*node{}}
+	d := newDocument(name, data, Variables{})
+	d.literal = true // twemproxy has no variables
 	pools := d.readTwemproxy(data)
 	if err := d.errs.orNil(); err != nil {
 		return nil, nil, err
@@ -426,7 +427,7 @@ func (p *twemproxyPool) settings() string {
 
 var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)
 
-// scalarText formats s as a YAML scalar. A YAML parser reads the scalar back as the same string.
+// scalarText formats s as a YAML scalar without variables. Parse reads the scalar back as the same string.
 func scalarText(s string) string {
 	switch strings.ToLower(s) {
 	case "y", "n", "yes", "no", "on", "off", "true", "false", "null":
@@ -435,5 +436,5 @@ func scalarText(s string) string {
 	if isPlain.MatchString(s) {
 		return s
 	}
-	return strconv.Quote(s)
+	return strconv.Quote(strings.ReplaceAll(s, "$", "$$"))
 }

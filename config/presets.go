@@ -38,24 +38,15 @@ func BuildPlacement(distribution string, servers []PlacementServer, o PlacementO
 	return p.place(distribution, servers, o)
 }
 
-// BuildPlacementWithout returns the placement that a client of the preset uses when some of servers
-// are dead. The client has failover enabled and has detected all dead servers. In presets with
-// DeadStays, the keys of dead servers have no owner (-1). Indices of servers are those in the whole
-// list servers.
+// BuildPlacementWithout returns the placement that a client of a preset with DeadRebuilds uses when
+// some of servers are dead. The client has failover enabled and has detected all dead servers. Indices
+// of servers are those in the whole list servers.
 func BuildPlacementWithout(distribution string, servers []PlacementServer, o PlacementOptions, dead []bool) (ring.Placement, error) {
 	placement, err := BuildPlacement(distribution, servers, o)
 	if err != nil {
 		return placement, err
 	}
 	p, _ := FindPreset(distribution)
-	switch p.Dead {
-	case DeadStays:
-		placement.Ring = ring.Stay(placement.Ring, dead)
-		return placement, nil
-	case DeadWalks:
-		placement.Ring = ring.Skip(placement.Ring, dead)
-		return placement, nil
-	}
 	var left []ring.Server
 	var indices []int
 	for i, s := range servers {

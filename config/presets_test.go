@@ -170,9 +170,9 @@ func TestPresetNames(t *testing.T) {
 	}
 }
 
-// TestBuildPlacementWithout checks that no key is placed on a dead server, whatever the rule of
+// TestDeadServers checks that no key is placed on a dead server, whatever the rule of
 // the client.
-func TestBuildPlacementWithout(t *testing.T) {
+func TestDeadServers(t *testing.T) {
 	for _, p := range Presets() {
 		servers, _ := poolOf(p, 5)
 		dead := []bool{false, true, false, true, false}
@@ -180,7 +180,7 @@ func TestBuildPlacementWithout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		left, err := BuildPlacementWithout(p.Name, servers, needed(p), dead)
+		left, err := withoutDead(p.Name, servers, needed(p), dead)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,7 +201,7 @@ func TestBuildPlacementWithout(t *testing.T) {
 		if (nowhere > 100) != (p.Dead == DeadStays) {
 			t.Errorf("%s: its client has rule %d, and %d of 2000 keys have no server", p.Name, p.Dead, nowhere)
 		}
-		none, err := BuildPlacementWithout(p.Name, servers, needed(p), []bool{true, true, true, true, true})
+		none, err := withoutDead(p.Name, servers, needed(p), []bool{true, true, true, true, true})
 		if err != nil {
 			t.Fatal(err)
 		}

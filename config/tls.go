@@ -85,15 +85,12 @@ func (d *document) checkPoolTLS(p *Pool) {
 			d.failAt(d.place(&s.Address, s), "pools.%s.tls: %s is a unix socket, and needs no TLS: its bytes do not leave this machine", p.Name, s.Address.text())
 		}
 	}
-	if made, ok := d.secured[*t]; ok {
-		p.Security = made
-		return
+	made, ok := d.secured[*t]
+	if !ok {
+		made = d.readPoolTLS(p)
+		d.secured[*t] = made
 	}
-	p.Security = d.readPoolTLS(p)
-	if d.secured == nil {
-		d.secured = map[PoolTLS]table.Security{}
-	}
-	d.secured[*t] = p.Security
+	p.Security = made
 }
 
 func (d *document) readPoolTLS(p *Pool) (none table.Security) {
@@ -228,37 +225,20 @@ func (d *document) readPEM(at *node, what, path string) (f secure.File, ok bool)
 	return secure.File{Path: path, Text: text}, ok
 }
 
-// tlsChanges describes which listeners and pools have other certificates, keys, CAs or passwords in the same files.
-func tlsChanges(old, f *File) (list []string) {
-	before := map[Address]*table.ListenerTLS{}
-	for i := range old.Listen {
-		before[old.Listen[i].Address] = old.Listen[i].TLS.Material
+// fileChanges describes which certificates, keys, CAs and passwords of the pool differ from those of o.
+func (p *Pool) fileChanges(o *Pool) (list []string) {
+	if o.Login.User == p.Login.User && o.Login != p.Login {
+		list = append(list, fmt.Sprintf("pool %s has another password for servers", p.Name))
 	}
-	for i := range f.Listen {
-		l := &f.Listen[i]
-		list = append(list, materialChanges("listener "+l.Address.text(), before[l.Address], l.TLS.Material)...)
+	if !o.Security.On() || !p.Security.On() {
+		return list
 	}
-	list = append(list, materialChanges("the admin interface", old.Admin.TLS.Material, f.Admin.TLS.Material)...)
-	for i := range f.Pools {
-		p := &f.Pools[i]
-		o := old.pool(p.Name)
-		if o == nil {
-			continue
-		}
-		if o.Login.User == p.Login.User && o.Login != p.Login {
-			list = append(list, fmt.Sprintf("pool %s has another password for servers", p.Name))
-		}
-		before := o.Security
-		if !before.On() || !p.Security.On() {
-			continue
-		}
-		was, is := before.Settings(), p.Security.Settings()
-		if was.Cert != is.Cert || was.Key != is.Key {
-			list = append(list, fmt.Sprintf("pool %s shows servers another certificate%s", p.Name, untilDate(is.Expires)))
-		}
-		if was.CA != is.CA {
-			list = append(list, fmt.Sprintf("pool %s has other CAs of servers", p.Name))
-		}
+	was, is := o.Security.Settings(), p.Security.Settings()
+	if was.Cert != is.Cert || was.Key != is.Key {
+		list = append(list, fmt.Sprintf("pool %s shows servers another certificate%s", p.Name, untilDate(is.Expires)))
+	}
+	if was.CA != is.CA {
+		list = append(list, fmt.Sprintf("pool %s has other CAs of servers", p.Name))
 	}
 	return list
 }

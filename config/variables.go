@@ -195,9 +195,6 @@ func (d *document) resolve(inner string) (string, error) {
 		value, set = d.from.Lookup(name)
 	}
 	if set && value != "" {
-		if d.used == nil {
-			d.used = map[string]string{}
-		}
 		d.used[name] = value
 	}
 	switch {
@@ -235,9 +232,6 @@ func (d *document) secret(path string) (string, error) {
 		return "", fmt.Errorf("the file in ${file:%s} is empty", path)
 	}
 	if len(value) >= minSecret {
-		if d.secrets == nil {
-			d.secrets = secrets{}
-		}
 		d.secrets[value] = "${file:" + path + "}"
 	}
 	return value, oneLine(value, "the file in ${file:"+path+"}")
@@ -257,9 +251,6 @@ type secrets map[string]string
 
 // hide replaces the secrets in text by their variables.
 func (s secrets) hide(text string) string {
-	if len(s) == 0 {
-		return text
-	}
 	longest := slices.SortedFunc(maps.Keys(s), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(b), len(a)), strings.Compare(a, b))
 	})

@@ -134,7 +134,7 @@ func (v *vector) answers(keys []string) ([]int, error) {
 		for _, i := range v.Down {
 			dead[i] = true
 		}
-		placement, err = BuildPlacementWithout(p.preset, servers, p.options, dead)
+		placement, err = withoutDead(p.preset, servers, p.options, dead)
 	}
 	if err != nil {
 		return nil, err

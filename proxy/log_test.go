@@ -75,15 +75,29 @@ func TestNewReason(t *testing.T) {
 	}
 }
 
+// logging returns a harness with the server s1. The function said returns the lines of its log since the last
+// call.
+func logging(t *testing.T) (s *conversation.Harness, said func() []string) {
+	var logs bytes.Buffer
+	s = conversation.New(t)
+	s.Logs = &logs
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	return s, func() (list []string) {
+		for line := range strings.Lines(logs.String()) {
+			_, text, _ := strings.Cut(line, "msg=")
+			list = append(list, strings.TrimSpace(text))
+		}
+		logs.Reset()
+		return list
+	}
+}
+
 // TestLogLimited checks that the first line is written at once. Of the lines in the
 // next ten seconds only the last is written, in their original order. Lines of other
 // servers are not delayed.
 func TestLogLimited(t *testing.T) {
-	var logs bytes.Buffer
-	s := conversation.New(t)
-	s.Logs = &logs
-	s.Pool([]string{"main", "servers=s1"})
-	s.Begin()
+	s, said := logging(t)
 	for i := range 5 {
 		for _, of := range []string{"a", "b"} {
 			s.Wakeup(func() { s.Engine.LogLimited(0, of, "broken", "server", of, "n", i) })
@@ -91,18 +105,11 @@ func TestLogLimited(t *testing.T) {
 		s.Line("wait 100ms")
 	}
 	s.Line("wait 9s")
-	said := func() (list []string) {
-		for line := range strings.Lines(logs.String()) {
-			_, text, _ := strings.Cut(line, "msg=")
-			list = append(list, strings.TrimSpace(text))
-		}
-		return list
-	}
 	if got, want := fmt.Sprint(said()), "[broken server=a n=0 broken server=b n=0]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	s.Line("wait 2s")
-	if got, want := fmt.Sprint(said()[2:]), "[broken server=a n=4 count=4 broken server=b n=4 count=4]"; got != want {
+	if got, want := fmt.Sprint(said()), "[broken server=a n=4 count=4 broken server=b n=4 count=4]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
@@ -110,21 +117,9 @@ func TestLogLimited(t *testing.T) {
 // TestLogOrder checks that the first lines about orders are written at once, so that the log has each
 // order of a person. In a flood, each ten seconds have one line. The last lines of a server show its state.
 func TestLogOrder(t *testing.T) {
-	var logs bytes.Buffer
-	s := conversation.New(t)
-	s.Logs = &logs
-	s.Pool([]string{"main", "servers=s1"})
-	s.Begin()
+	s, said := logging(t)
 	order := func(n int, what string) {
 		s.Wakeup(func() { s.Engine.LogOrder(0, "s1", what, "n", n) })
-	}
-	said := func() (list []string) {
-		for line := range strings.Lines(logs.String()) {
-			_, text, _ := strings.Cut(line, "msg=")
-			list = append(list, strings.TrimSpace(text))
-		}
-		logs.Reset()
-		return list
 	}
 	check := func(want ...string) {
 		t.Helper()
@@ -235,11 +230,7 @@ func TestLogErrorsOfReads(t *testing.T) {
 // TestLogInOrder checks that a delayed line is written before a later one of its group,
 // so that the log ends with the current state.
 func TestLogInOrder(t *testing.T) {
-	var logs bytes.Buffer
-	s := conversation.New(t)
-	s.Logs = &logs
-	s.Pool([]string{"main", "servers=s1"})
-	s.Begin()
+	s, said := logging(t)
 	say := func(to string) {
 		s.Wakeup(func() { s.Engine.LogInOrder(0, "s1", "s1 "+to, "failover", "to", to) })
 	}
@@ -251,13 +242,7 @@ func TestLogInOrder(t *testing.T) {
 	s.Line("wait 2s")
 	say("IN") // the 11th second
 	s.Line("wait 20s")
-	var got []string
-	for line := range strings.Lines(logs.String()) {
-		if _, to, ok := strings.Cut(strings.TrimSpace(line), "msg=failover to="); ok {
-			got = append(got, to)
-		}
-	}
-	if got, want := strings.Join(got, ","), "IN,SETTLE,SETTLE,IN"; got != want {
+	if got, want := strings.Join(said(), ","), "failover to=IN,failover to=SETTLE,failover to=SETTLE,failover to=IN"; got != want {
 		t.Errorf("logged %s, want %s", got, want)
 	}
 }

@@ -93,28 +93,15 @@ func TestFallbackSpreads(t *testing.T) {
 	}
 }
 
-func TestDead(t *testing.T) {
-	inner := ring.NewTable(3, []int{0, 1, 2}, ring.TableOptions{Next: true})
-	dead := []bool{false, true, false}
-	skip, stay := ring.Skip(inner, dead), ring.Stay(inner, dead)
-	rebuilt := ring.Live(ring.NewTable(2, []int{0, 1}, ring.TableOptions{Next: true}), []int{0, 2}, 3)
-	for _, c := range []struct {
-		name string
-		ring ring.Ring
-		want [][]int // servers by hash, then by try
-	}{
-		{"skip", skip, [][]int{{0, 2, -1}, {2, 0, -1}, {2, 0, -1}}},
-		{"stay", stay, [][]int{{0, -1}, {-1, -1}, {2, -1}}},
-		{"live", rebuilt, [][]int{{0, 2, -1}, {2, 0, -1}}},
-	} {
-		for h, want := range c.want {
-			got := make([]int, len(want))
-			for n := range got {
-				got[n] = c.ring.At(nil, uint64(h), n)
-			}
-			if !slices.Equal(got, want) || c.ring.Len() != 3 {
-				t.Errorf("%s: hash %d of %d servers: %v, want %v", c.name, h, c.ring.Len(), got, want)
-			}
+func TestLive(t *testing.T) {
+	r := ring.Live(ring.NewTable(2, []int{0, 1}, ring.TableOptions{Next: true}), []int{0, 2}, 3)
+	for h, want := range [][]int{{0, 2, -1}, {2, 0, -1}} {
+		got := make([]int, len(want))
+		for n := range got {
+			got[n] = r.At(nil, uint64(h), n)
+		}
+		if !slices.Equal(got, want) || r.Len() != 3 {
+			t.Errorf("hash %d of %d servers: %v, want %v", h, r.Len(), got, want)
 		}
 	}
 }

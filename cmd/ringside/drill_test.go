@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -312,20 +311,10 @@ func startFile(t *testing.T, text string) (path string) {
 	return path
 }
 
-// free returns an address on which no process listens. Its host is a random loopback address, so
-// that no other process uses the port before an instance listens there. The ports of 127.0.0.1
-// are also used by the clients of all tests that run at the same time.
+// free returns an address on which no process listens.
 func free(t *testing.T) string {
 	t.Helper()
-	host := "127.0.0.1"
-	if runtime.GOOS == "linux" { // elsewhere loopback is that one address
-		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	}
-	free, err := demo.FreeAddresses(net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return free[0]
+	return testenv.FreeAddress(t, testenv.OwnHost())
 }
 
 // memcached starts a real memcached server, and returns its address.

@@ -110,7 +110,7 @@ var modules = map[string][]string{
 	"internal/inspect":    {"github.com/spf13/cobra"},
 	"internal/remote":     {"github.com/spf13/cobra"},
 	"internal/instance":   {"github.com/spf13/cobra", "github.com/coreos/go-systemd/v22/daemon", "golang.org/x/sys"},
-	"internal/demo":       {"github.com/spf13/cobra"},
+	"internal/demo":       {"github.com/bradfitz/gomemcache", "github.com/spf13/cobra"},
 	"internal/drill":      {"github.com/spf13/cobra"},
 	"internal/bench":      {"golang.org/x/sys"},
 	"internal/bench/load": {"github.com/HdrHistogram/hdrhistogram-go", "golang.org/x/sys"},

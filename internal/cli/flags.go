@@ -14,7 +14,6 @@ import (
 
 	"ringside/config"
 	"ringside/internal/top"
-	"ringside/proxy/table"
 )
 
 // JSONFlag adds the flag --json to a command; what is its description. With that flag, errors are
@@ -173,17 +172,6 @@ func readConfig(cmd *cobra.Command, path string, from config.Variables, argument
 		return nil, fmt.Errorf("read standard input: %w", err)
 	}
 	return config.ParseWith("standard input", text, from)
-}
-
-// ReadTable reads the configuration file at path with the given variables, and builds its table. If path is -, it reads
-// standard input.
-func ReadTable(cmd *cobra.Command, path string, from config.Variables) (*config.File, *table.Table, error) {
-	f, err := ReadConfig(cmd, path, from)
-	if err != nil {
-		return nil, nil, err
-	}
-	t, err := f.Build()
-	return f, t, err
 }
 
 // loadConfig reads the configuration file at path. The error for a file that cannot be read has

@@ -14,7 +14,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
+	"github.com/bradfitz/gomemcache/memcache"
 	"github.com/spf13/cobra"
 
 	"ringside/config"
@@ -108,45 +110,35 @@ func Start(listen, adminAddr, version string, log *slog.Logger) (*Cluster, error
 }
 
 func (d *Cluster) start(listen, adminAddr, version string, log *slog.Logger) error {
-	servers, err := d.StartNodes(3) // the servers start first, so that they do not use a port that is chosen for the instance below
-	if err != nil {
-		return err
-	}
-	free, err := FreeAddresses(listen, adminAddr)
-	if err != nil {
-		return err
-	}
-	d.Instance, err = StartText(free[0], free[1], d.defaults+"pools: {main: {distribution: ketama-points, servers: ["+servers+"]}}\nroutes:\n"+herdRoute+tagRoute+"  - {pool: main}\n", version, log)
-	return err
-}
-
-// StartNodes starts n memcached servers and returns them as a list in YAML, for a configuration.
-func (d *Cluster) StartNodes(n int) (list string, err error) {
 	var servers []string
-	for i := range n {
+	for i := range 3 { // the servers start first, so that they do not use a port that is chosen for the instance below
 		n, err := memnode.Start(memnode.Options{MemoryLimit: demoMemory})
 		if err != nil {
-			return "", fmt.Errorf("demo server %d: %w", i+1, err)
+			return fmt.Errorf("demo server %d: %w", i+1, err)
 		}
 		d.nodes = append(d.nodes, n)
 		servers = append(servers, fmt.Sprintf("{name: demo%d, address: %q}", i+1, n.Addr()))
 	}
-	return strings.Join(servers, ", "), nil
-}
-
-// StartText starts an instance with the configuration in text. The configuration allows faults to
-// be injected.
-func StartText(listen, adminAddr, text, version string, log *slog.Logger) (*instance.Instance, error) {
-	f, err := config.Parse("demo", []byte(fmt.Sprintf("listen: %q\nadmin: {address: %q, allow_faults: true}\n%s\n", listen, adminAddr, text)))
+	free, err := freeAddresses(listen, adminAddr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return instance.Start(f, version, log)
+	f, err := config.Parse("demo", fmt.Appendf(nil, `listen: %q
+admin: {address: %q, allow_faults: true}
+%spools: {main: {distribution: ketama-points, servers: [%s]}}
+routes:
+%s%s  - {pool: main}
+`, free[0], free[1], d.defaults, strings.Join(servers, ", "), herdRoute, tagRoute))
+	if err != nil {
+		return err
+	}
+	d.Instance, err = instance.Start(f, version, log)
+	return err
 }
 
-// FreeAddresses returns the given addresses. If the port of an address is in use, the result has a
+// freeAddresses returns the given addresses. If the port of an address is in use, the result has a
 // free port instead. All results are different.
-func FreeAddresses(addresses ...string) (free []string, err error) {
+func freeAddresses(addresses ...string) (free []string, err error) {
 	for _, address := range addresses {
 		l, err := net.Listen("tcp", address)
 		if err != nil {
@@ -214,8 +206,7 @@ type greeting struct {
 }
 
 func (d *Cluster) greeting() greeting {
-	g := greeting{Clients: d.Address(), Admin: d.AdminAddress(), Drill: calledAs() + " drill --fault hang" + d.Flags(), Servers: d.Servers()}
-	return g
+	return greeting{Clients: d.Address(), Admin: d.AdminAddress(), Drill: calledAs() + " drill --fault hang" + d.Flags(), Servers: d.Servers()}
 }
 
 func (d *Cluster) hello(out io.Writer) {
@@ -238,4 +229,11 @@ And see what clients see when a server hangs (or every kind of trouble, without
 
 Ctrl-C ends it; nothing is left behind.
 `, strings.Join(is.Servers, ", "), is.Clients, is.Admin, host, port, host, port, is.Drill)
+}
+
+// newClient returns a client of the cluster. Its timeout is longer than any wait of Ringside.
+func newClient(address string) *memcache.Client {
+	c := memcache.New(address)
+	c.Timeout = time.Minute
+	return c
 }

@@ -4,14 +4,15 @@ package demo
 // for clients that know only get and set.
 
 import (
-	"bufio"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/bradfitz/gomemcache/memcache"
 
 	"ringside/internal/cli"
 )
@@ -60,22 +61,15 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 		herdClients, herdTime, herdExpiry, herdRebuild, herdClients)
 	plain, guarded := &herd{key: herdPlain + "page"}, &herd{key: herdGuarded + "page"}
 	until := time.Now().Add(herdTime)
-	failed := make(chan error, 2*herdClients)
+	errs := make([]error, 2*herdClients)
 	var all sync.WaitGroup
-	for range herdClients {
-		for _, h := range []*herd{plain, guarded} {
-			all.Go(func() {
-				if err := h.read(address, until); err != nil {
-					failed <- err
-				}
-			})
-		}
+	for i := range errs {
+		h := []*herd{plain, guarded}[i%2]
+		all.Go(func() { errs[i] = h.read(address, until) })
 	}
 	all.Wait()
-	select {
-	case err := <-failed:
+	if err := cmp.Or(errs...); err != nil {
 		return err
-	default:
 	}
 	if asJSON {
 		return cli.NewEncoder(out).Encode(map[string]herdCounts{"without_guard": plain.counts(), "with_guard": guarded.counts()})
@@ -99,44 +93,26 @@ func showHerds(address string, out io.Writer, asJSON bool) error {
 // read runs one client until the given time. The client gets the page, and rebuilds it after a
 // miss.
 func (h *herd) read(address string, until time.Time) error {
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
+	c := newClient(address)
 	defer c.Close()
-	answers := bufio.NewReader(c)
-	line := func() (string, error) {
-		s, err := answers.ReadString('\n')
-		return strings.TrimSpace(s), err
-	}
 	for time.Now().Before(until) {
-		fmt.Fprintf(c, "get %s\r\n", h.key)
-		head, err := line()
-		if err != nil {
-			return err
-		}
+		_, err := c.Get(h.key)
 		h.gets.Add(1)
 		switch {
-		case strings.HasPrefix(head, "VALUE "):
-			for range 2 { // reads the line with the page and the line END
-				if _, err := line(); err != nil {
-					return err
-				}
-			}
+		case err == nil:
 			time.Sleep(10 * time.Millisecond)
-		case head == "END":
+		case errors.Is(err, memcache.ErrCacheMiss):
 			now := h.at.Add(1)
 			for most := h.most.Load(); now > most && !h.most.CompareAndSwap(most, now); most = h.most.Load() {
 			}
 			h.rebuilds.Add(1)
 			time.Sleep(herdRebuild)
 			h.at.Add(-1)
-			fmt.Fprintf(c, "set %s 0 %d 4\r\npage\r\n", h.key, herdExpiry/time.Second)
-			if head, err = line(); err != nil || head != "STORED" {
-				return fmt.Errorf("a set was answered %q, %v", head, err)
+			if err := c.Set(&memcache.Item{Key: h.key, Value: []byte("page"), Expiration: int32(herdExpiry / time.Second)}); err != nil {
+				return err
 			}
 		default:
-			return fmt.Errorf("a get was answered %q", head)
+			return err
 		}
 	}
 	return nil

@@ -4,11 +4,10 @@ package demo
 // a client that knows only get, set and delete.
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net"
-	"strings"
+
+	"github.com/bradfitz/gomemcache/memcache"
 
 	"ringside/internal/cli"
 )
@@ -36,44 +35,37 @@ func showTags(address string, out io.Writer, asJSON bool) error {
 	if asJSON {
 		text = io.Discard
 	}
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
+	c := newClient(address)
 	defer c.Close()
-	answers := bufio.NewReader(c)
-	ask := func(command, want string) error {
-		fmt.Fprintf(c, "%s\r\n", command)
-		if s, err := answers.ReadString('\n'); err != nil || strings.TrimSpace(s) != want {
-			return fmt.Errorf("%q was answered %q, %v", command, s, err)
-		}
-		return nil
-	}
+	var pages []string
 	for i := range tagPages {
-		if err := ask(fmt.Sprintf("set post:%d;tags=user:%d 0 0 4\r\npage", i, i%tagUsers), "STORED"); err != nil {
+		pages = append(pages, fmt.Sprintf("post:%d", i))
+		if err := c.Set(&memcache.Item{Key: fmt.Sprintf("%s;tags=user:%d", pages[i], i%tagUsers), Value: []byte("page")}); err != nil {
 			return err
 		}
 	}
 	fmt.Fprintf(text, "%d pages were stored, such as\n\n  set post:42;tags=user:2 0 0 4\n\n", tagPages)
 	var n tagCounts
 	for _, step := range []struct {
-		found   *int
-		command string
-		why     string
+		found *int
+		tag   string
+		why   string
 	}{
 		{&n.Stored, "", ""},
-		{&n.User, "delete tag:user:2", "user 2 has changed his name"},
-		{&n.All, "delete tag:posts", "all pages look otherwise from now on; the route says that each has this tag"},
+		{&n.User, "tag:user:2", "user 2 has changed his name"},
+		{&n.All, "tag:posts", "all pages look otherwise from now on; the route says that each has this tag"},
 	} {
-		if step.command != "" {
-			if err := ask(step.command, "DELETED"); err != nil {
+		if step.tag != "" {
+			if err := c.Delete(step.tag); err != nil {
 				return err
 			}
-			fmt.Fprintf(text, "  %-18s %s\n", step.command, step.why)
+			fmt.Fprintf(text, "  %-18s %s\n", "delete "+step.tag, step.why)
 		}
-		if *step.found, err = pagesFound(c, answers); err != nil {
+		found, err := c.GetMulti(pages)
+		if err != nil {
 			return err
 		}
+		*step.found = len(found)
 		fmt.Fprintf(text, "  %18d pages are found\n", *step.found)
 	}
 	if asJSON {
@@ -81,26 +73,4 @@ func showTags(address string, out io.Writer, asJSON bool) error {
 	}
 	fmt.Fprintf(out, "\nThe configuration of the tags:\n\n  routes:\n  %s", tagRoute)
 	return nil
-}
-
-// pagesFound gets all pages, one after the other, and returns the number of hits.
-func pagesFound(c io.Writer, answers *bufio.Reader) (n int, err error) {
-	for i := range tagPages {
-		fmt.Fprintf(c, "get post:%d\r\n", i)
-		for ended := false; !ended; {
-			line, err := answers.ReadString('\n')
-			switch {
-			case err != nil:
-				return 0, err
-			case strings.HasPrefix(line, "VALUE "):
-				n++
-			case line == "page\r\n":
-			case line == "END\r\n":
-				ended = true
-			default:
-				return 0, fmt.Errorf("a get was answered %q", line)
-			}
-		}
-	}
-	return n, nil
 }

@@ -1,19 +1,18 @@
 package discover
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 
 	"ringside/config"
+	"ringside/internal/testenv"
 	"ringside/proxy/live"
 	"ringside/proxy/serverlist"
 )
@@ -22,30 +21,12 @@ func init() { leastGap, fileEvery = 10*time.Millisecond, 20*time.Millisecond }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// logged is a log that a test reads.
-type logged struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
 // TestWatch follows a DNS name through changes and failures. A refused connection causes each lookup,
 // because the interval is long.
 func TestWatch(t *testing.T) {
 	ns, resolver := startDNS(t)
 	ns.set("mc. A", "10.0.0.1", "10.0.0.2")
-	log := &logged{}
+	log := &testenv.Output{}
 	w := NewWatch(&Asker{Resolver: resolver}, slog.New(slog.NewTextHandler(log, nil)))
 	defer w.Stop()
 	const source = "dns+mc.:11211"
@@ -102,7 +83,7 @@ func TestWatch(t *testing.T) {
 	for w.States()[0].Failed < 2 {
 		time.Sleep(time.Millisecond)
 	}
-	if n := log.count("the servers of a source stay as they are"); n != 1 {
+	if n := strings.Count(log.String(), "the servers of a source stay as they are"); n != 1 {
 		t.Errorf("%d warnings", n)
 	}
 	ns.mu.Lock()
@@ -123,8 +104,8 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	awaitList(t, w, source, "10.0.0.7:11211")
-	if log.count("operator accepted") != 1 || log.count("level=WARN") != 2 {
-		t.Error(log.b.String())
+	if strings.Count(log.String(), "operator accepted") != 1 || strings.Count(log.String(), "level=WARN") != 2 {
+		t.Error(log.String())
 	}
 	w.Use(fileOf(t, "[a]"), true)
 	if _, known := w.Servers("m", source); known || len(w.States()) != 0 {
@@ -175,7 +156,7 @@ func TestPipe(t *testing.T) {
 // TestUnfitSource checks that a source with servers that do not fit the configuration affects no other
 // source: its pool keeps the servers that it had.
 func TestUnfitSource(t *testing.T) {
-	log := &logged{}
+	log := &testenv.Output{}
 	one, two := serverlist.Server{Name: "10.0.0.1:1", Address: "10.0.0.1:1"}, serverlist.Server{Name: "10.0.0.2:1", Address: "10.0.0.2:1"}
 	w := NewWatch(&Asker{}, slog.New(slog.NewTextHandler(log, nil)))
 	f, err := config.Parse("f", []byte("listen: 127.0.0.1:1\npools:\n  a: {distribution: jump, servers: [10.0.0.9:1, file+/a]}\n  b: {distribution: jump, servers: [file+/b]}\nroutes: [{prefix: \"a\", pool: a}, {pool: b}]\n"))
@@ -223,15 +204,15 @@ func TestUnfitSource(t *testing.T) {
 
 	// Each mistake and each recovery is logged once.
 	for i := range 2 {
-		if n := log.count("stay as they are"); n != i+2 {
-			t.Errorf("round %d: %d warnings\n%s", i, n, log.b.String())
+		if n := strings.Count(log.String(), "stay as they are"); n != i+2 {
+			t.Errorf("round %d: %d warnings\n%s", i, n, log.String())
 		}
 		for range 2 {
 			w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three}})
 			fits("10.0.0.9:1 10.0.0.3:1", "10.0.0.1:1 10.0.0.2:1")
 		}
-		if n := log.count("answers again"); n != i+2 {
-			t.Errorf("round %d: %d recoveries\n%s", i, n, log.b.String())
+		if n := strings.Count(log.String(), "answers again"); n != i+2 {
+			t.Errorf("round %d: %d recoveries\n%s", i, n, log.String())
 		}
 		for range 2 {
 			w.feeds[0].take(time.Now(), answer{servers: []serverlist.Server{three, bad}})
@@ -342,7 +323,7 @@ func (w *Watch) Servers(pool, source string) (servers []serverlist.Server, known
 // TestTooManyServersAreLogged checks that the log has a warning when servers of a source are removed
 // before the time keep has passed, because there are too many.
 func TestTooManyServersAreLogged(t *testing.T) {
-	log := &logged{}
+	log := &testenv.Output{}
 	f := &feed{Watch: NewWatch(nil, slog.New(slog.NewTextHandler(log, nil))), tried: make(chan struct{}), lookups: map[serverlist.State]uint64{}}
 	f.source.Settings = serverlist.Settings{Keep: time.Hour, MaxChange: 100}
 	for round, warnings := range []int{0, 0, 1, 1} {
@@ -352,7 +333,7 @@ func TestTooManyServersAreLogged(t *testing.T) {
 			a.servers = append(a.servers, serverlist.Server{Name: name, Address: name, Weight: 1})
 		}
 		f.take(time.Unix(int64(round), 0), a)
-		if n := log.count("removed=200 most=1000"); n != warnings || log.count("level=WARN") != n {
+		if n := strings.Count(log.String(), "removed=200 most=1000"); n != warnings || strings.Count(log.String(), "level=WARN") != n {
 			t.Errorf("round %d: %d warnings, want %d", round, n, warnings)
 		}
 	}

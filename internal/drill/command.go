@@ -18,8 +18,6 @@ import (
 
 	"ringside/config"
 	"ringside/internal/cli"
-	"ringside/internal/top"
-	"ringside/proxy/admin"
 	"ringside/proxy/fault"
 	"ringside/proxy/live"
 )
@@ -201,7 +199,7 @@ func (f *drillFlags) aim(ctx context.Context, file *config.File) (release func()
 	if err != nil {
 		return nil, err
 	}
-	o.Control = []*admin.Client{control}
+	o.Control = control
 	if err := f.pick(ctx); err != nil {
 		control.Close()
 		return nil, cli.AsUsage(err)
@@ -234,13 +232,7 @@ func (f *drillFlags) drill(ctx context.Context, cmd *cobra.Command) error {
 	})
 	done()
 	if !f.asJSON && (len(results) > 0 || err != nil) {
-		err = errors.Join(err, Print(out, results, f.Limits, len(f.Faults), func(good bool, line string) string {
-			style := top.Good
-			if !good {
-				style = top.Bad
-			}
-			return cli.Paint(out, style, line)
-		}))
+		err = errors.Join(err, Print(out, results, f.Limits, len(f.Faults)))
 	}
 	switch {
 	case errors.Is(err, context.Canceled) && cmd.Context().Err() == nil:
@@ -367,7 +359,7 @@ func progressLine(p Progress) string {
 // pick chooses the server to break: the one that the user named, or the first one. It also finds
 // out whether the pool moves keys of an ejected server.
 func (f *drillFlags) pick(ctx context.Context) error {
-	list, err := f.Control[0].Servers(ctx)
+	list, err := f.Control.Servers(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,21 +7,15 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 // counter is a key with a number as its value. Only its writer increments it, always by one.
 type counter struct {
-	name string
-
-	mu     sync.Mutex
-	acked  uint64 // last number that an acknowledged increment returned
+	writer        // acked is the last number that an acknowledged increment returned
 	asked  uint64 // greatest number that the counter can have, if all requests so far were executed
 	exists bool   // the counter exists, as far as its writer knows
 }
-
-func (k *counter) key() string { return k.name }
 
 // change increments the counter. A counter that does not exist is created with the number after the
 // last one.
@@ -62,12 +56,6 @@ func (k *counter) change(t *traffic, c *client) error {
 		k.acked = n
 	}
 	return t.tally.changed(began, how, example)
-}
-
-func (k *counter) known() any {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.acked
 }
 
 func (k *counter) judge(value string, found bool, known any) (how ending, why string) {

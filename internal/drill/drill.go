@@ -67,9 +67,9 @@ import (
 
 // Options configures a drill. All fields but Pool and Progress must be set.
 type Options struct {
-	Through      []Address       // addresses of the instances; each client connects to all of them and chooses one at random for each request
-	Control      []*admin.Client // the admin interfaces of the instances that apply the fault; they also report the server's state
-	Pool, Server string          // the server to break; Pool may be empty if only one pool has a server of this name
+	Through      []Address     // addresses of the instances; each client connects to all of them and chooses one at random for each request
+	Control      *admin.Client // the admin interface of the instance that applies the fault; it also reports the server's state
+	Pool, Server string        // the server to break; Pool may be empty if only one pool has a server of this name
 
 	Faults []Fault       // faults to apply, one after the other
 	For    time.Duration // duration of each fault
@@ -139,12 +139,10 @@ var ErrNotAllowed = errors.New("faults are not allowed there: set admin.allow_fa
 // Run runs the drills one after the other. It passes every result to the function `each`. An error
 // means that a drill has no result. Run ends the fault in any case.
 func Run(ctx context.Context, o Options, each func(*Result)) error {
-	for _, c := range o.Control {
-		if _, allowed, err := c.Faults(ctx); err != nil {
-			return err
-		} else if !allowed {
-			return ErrNotAllowed
-		}
+	if _, allowed, err := o.Control.Faults(ctx); err != nil {
+		return err
+	} else if !allowed {
+		return ErrNotAllowed
 	}
 	if _, _, err := o.servers(ctx); err != nil {
 		return err
@@ -164,30 +162,21 @@ func Run(ctx context.Context, o Options, each func(*Result)) error {
 	return nil
 }
 
-// servers returns the state of the server that the drill breaks. If the instances disagree, it
-// returns a state that is not up. It also returns the other servers that are not up at an instance,
-// because these may cause failures, too.
+// servers returns the state of the server that the drill breaks. It also returns the other servers
+// that are not up, because these may cause failures, too.
 func (o *Options) servers(ctx context.Context) (s live.ServerState, others []live.ServerState, err error) {
-	found := false
-	for _, c := range o.Control {
-		list, err := c.Servers(ctx)
-		if err != nil {
-			return s, nil, err
-		}
-		i := slices.IndexFunc(list, o.isServer)
-		if i < 0 {
-			return s, nil, fmt.Errorf("%w %q any more at %s: a reload has removed or renamed it", errRemoved, o.Server, c.Address())
-		}
-		if !found || s.State == live.Up {
-			s, found = list[i], true
-		}
-		for _, other := range list {
-			if other.Address != list[i].Address && other.State != live.Up && other.State != live.Unknown {
-				others = append(others, other)
-			}
-		}
+	list, err := o.Control.Servers(ctx)
+	if err != nil {
+		return s, nil, err
 	}
-	return s, others, nil
+	i := slices.IndexFunc(list, o.isServer)
+	if i < 0 {
+		return s, nil, fmt.Errorf("%w %q any more at %s: a reload has removed or renamed it", errRemoved, o.Server, o.Control.Address())
+	}
+	s = list[i]
+	return s, slices.DeleteFunc(list, func(o live.ServerState) bool {
+		return o.Address == s.Address || o.State == live.Up || o.State == live.Unknown
+	}), nil
 }
 
 // errRemoved means that an instance no longer has the server that the drill breaks.
@@ -228,6 +217,22 @@ type checked interface {
 	judge(value string, found bool, known any) (how ending, why string)
 }
 
+// writer is what a client has written to a key that only this client changes.
+type writer struct {
+	name string
+
+	mu    sync.Mutex // guards acked, and the fields of the key that embeds the writer
+	acked uint64     // number of the last change that was acknowledged
+}
+
+func (w *writer) key() string { return w.name }
+
+func (w *writer) known() any {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.acked
+}
+
 // look reads a key and evaluates the result. A missed key is written again by its writer.
 func (t *traffic) look(k checked, c *client) {
 	known, began := k.known(), time.Now()
@@ -256,9 +261,9 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 		}
 		switch i % 8 {
 		case 2:
-			t.keys = append(t.keys, &counter{name: name})
+			t.keys = append(t.keys, &counter{writer: writer{name: name}})
 		case 4:
-			t.keys = append(t.keys, &journal{name: name, doubtful: map[uint64]bool{}})
+			t.keys = append(t.keys, &journal{writer: writer{name: name}})
 		case 6:
 			t.locks = append(t.locks, &lock{name: name})
 		default:
@@ -294,8 +299,7 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 	}
 	ctx, t.cancel = context.WithCancel(ctx)
 	for n := range o.Clients {
-		t.running.Add(1)
-		go t.client(ctx, n)
+		t.running.Go(func() { t.client(ctx, n) })
 	}
 	return t, nil
 }
@@ -323,7 +327,6 @@ func (t *traffic) stop() {
 // client runs the client with number n until ctx ends. It changes its own keys, and reads the keys
 // of all clients.
 func (t *traffic) client(ctx context.Context, n int) {
-	defer t.running.Done()
 	var conns []*client
 	for _, at := range t.Through {
 		c := &client{Address: at}
@@ -479,54 +482,39 @@ func (t *traffic) before(ctx context.Context, f Fault) (*Result, []live.ServerSt
 	return r, others, nil
 }
 
-// setFault sets a fault at each instance in Control. It returns the server's name and two
-// functions. kept checks that each instance still has the fault, and lift ends the fault. They
-// ignore that ctx is cancelled, because it would then be unknown whether there is a fault. If this
-// process dies, the fault ends by itself.
+// setFault sets a fault. It returns the server's name and two functions. kept checks that the instance
+// still has the fault, and lift ends the fault. They ignore that ctx is cancelled, because it would then
+// be unknown whether there is a fault. If this process dies, the fault ends by itself.
 func (t *traffic) setFault(ctx context.Context, f Fault) (server string, kept, lift func() error, err error) {
 	ctx = context.WithoutCancel(ctx)
 	setting, done := context.WithTimeout(ctx, patience)
 	defer done()
-	sets := map[*admin.Client]admin.FaultState{}
-	each := func(request func(ctx context.Context, c *admin.Client, id int) error) func() error {
-		return func() (err error) {
-			for c, set := range sets {
-				err = errors.Join(err, repeat(ctx, func(ctx context.Context) error { return request(ctx, c, set.ID) }))
+	set, err := t.Control.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
+		Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	kept = func() error {
+		var list []admin.FaultState
+		err := repeat(ctx, func(ctx context.Context) (err error) {
+			list, _, err = t.Control.Faults(ctx)
+			return err
+		})
+		if err == nil && !slices.ContainsFunc(list, func(f admin.FaultState) bool { return f.ID == set.ID }) {
+			err = fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or an operator removed the fault", t.Control.Address())
+		}
+		return err
+	}
+	lift = func() error {
+		return repeat(ctx, func(ctx context.Context) error {
+			err := t.Control.Lift(ctx, set.ID)
+			if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == 404 {
+				return nil
 			}
 			return err
-		}
+		})
 	}
-	ended := map[*admin.Client]bool{}
-	look := each(func(ctx context.Context, c *admin.Client, id int) error {
-		list, _, err := c.Faults(ctx)
-		ended[c] = err == nil && !slices.ContainsFunc(list, func(f admin.FaultState) bool { return f.ID == id })
-		return err
-	})
-	kept = func() error {
-		err := look()
-		for c, is := range ended {
-			if is {
-				err = errors.Join(err, fmt.Errorf("the fault has ended early: the instance at %s does not have it any more, because it was started again, or an operator removed the fault", c.Address()))
-			}
-		}
-		return err
-	}
-	lift = each(func(ctx context.Context, c *admin.Client, id int) error {
-		err := c.Lift(ctx, id)
-		if s := (*admin.StatusError)(nil); errors.As(err, &s) && s.Status == 404 {
-			return nil
-		}
-		return err
-	})
-	for _, c := range t.Control {
-		set, err := c.Fault(setting, admin.FaultState{Server: t.Server, Pool: t.Pool, Kind: f.Kind, Delay: admin.Duration(f.Delay),
-			Percent: f.Percent, For: admin.Duration(t.For + time.Minute)})
-		if err != nil {
-			return "", nil, nil, errors.Join(err, lift())
-		}
-		server, sets[c] = set.Server, set
-	}
-	return server, kept, lift, nil
+	return set.Server, kept, lift, nil
 }
 
 // repeat calls request until it succeeds, at most `tries` times. It returns the last error.

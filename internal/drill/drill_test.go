@@ -183,7 +183,7 @@ func (l *liar) start(t *testing.T) Options {
 	t.Cleanup(h.Close)
 	control := admin.NewClient("tcp", h.Listener.Addr().String())
 	t.Cleanup(control.Close)
-	return Options{Through: []Address{cache, cache}, Control: []*admin.Client{control}, Server: "s1",
+	return Options{Through: []Address{cache, cache}, Control: control, Server: "s1",
 		Faults: []Fault{{Kind: fault.Hang}}, For: 300 * time.Millisecond, Before: 50 * time.Millisecond, Settle: 50 * time.Millisecond, Return: testenv.Hang,
 		Clients: 4, Rate: 2000, Keys: 16, Prefix: "drill:"}
 }
@@ -396,7 +396,7 @@ func TestEnds(t *testing.T) {
 	} {
 		l := &liar{ends: ends}
 		o := l.start(t)
-		want = "hang: " + fmt.Sprintf(want, o.Control[0].Address())
+		want = "hang: " + fmt.Sprintf(want, o.Control.Address())
 		if err := Run(t.Context(), o, func(r *Result) { t.Errorf("%s: %+v", ends, r) }); err == nil || err.Error() != want || l.lifted != 1 {
 			t.Errorf("%s: %v; lifted %d times", ends, err, l.lifted)
 		}
@@ -450,8 +450,8 @@ func TestCancelled(t *testing.T) {
 }
 
 func TestJudgeReads(t *testing.T) {
-	k := &key{name: "k", size: 50, sent: 25, acked: 22}
-	other := &key{name: "kk", size: 50}
+	k := &key{writer: writer{name: "k", acked: 22}, size: 50, sent: 25}
+	other := &key{writer: writer{name: "kk"}, size: 50}
 	for _, c := range []struct {
 		what  string
 		value string
@@ -542,8 +542,8 @@ func TestRates(t *testing.T) {
 func TestShow(t *testing.T) {
 	r := &Result{Fault: "hang", Server: "s1", Requests: 7, Notice: Time(1500 * time.Microsecond), Eject: Never, Return: Time(12345 * time.Millisecond), Exceeded: []string{"too bad"}, Example: "SERVER_ERROR x"}
 	var out bytes.Buffer
-	Print(&out, []*Result{r}, Limits{}, 1, func(good bool, line string) string { return fmt.Sprintf("%t<%s>", good, line) })
-	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "false<hang: EXCEEDED: too bad>", "hang: SERVER_ERROR x", "false<verdict: NOT GOOD: 1 of 1 fault did more than the limits allow>"} {
+	Print(&out, []*Result{r}, Limits{}, 1)
+	for _, want := range []string{"noticed", " 2ms ", " never ", " 12.35s ", "hang: EXCEEDED: too bad", "hang: SERVER_ERROR x", "verdict: NOT GOOD: 1 of 1 fault did more than the limits allow"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, &out)
 		}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -18,17 +17,12 @@ const maxEntries = 40
 // journal is a key that its writer starts with a set and then appends entries to. The set contains
 // the key's name and the number of the set. Entries have consecutive numbers.
 type journal struct {
-	name string
-
-	mu           sync.Mutex
-	begun, acked uint64          // number of the last set that was sent, and of the last set that was acknowledged
-	whole        bool            // true if the last set was acknowledged and the journal still exists, as far as the writer knows
-	last         uint64          // number of the last entry that was sent
-	entries      []uint64        // numbers of the acknowledged entries since the set with number `acked`
-	doubtful     map[uint64]bool // numbers of entries without an acknowledgement: each may still appear, but only once
+	writer           // acked is the number of the last set that was acknowledged
+	begun   uint64   // number of the last set that was sent
+	whole   bool     // true if the last set was acknowledged and the journal still exists, as far as the writer knows
+	last    uint64   // number of the last entry that was sent
+	entries []uint64 // numbers of the acknowledged entries since the set with number `acked`
 }
-
-func (k *journal) key() string { return k.name }
 
 // change appends an entry. If the journal is missing or full, change starts it again with a set.
 func (k *journal) change(t *traffic, c *client) error {
@@ -62,9 +56,6 @@ func (k *journal) change(t *traffic, c *client) error {
 		how, k.whole = miss, false
 	default:
 		how, example = refused, answer
-	}
-	if !again && how != good && how != miss {
-		k.doubtful[k.last] = true
 	}
 	return t.tally.changed(began, how, example)
 }

@@ -7,23 +7,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 // key is one key, and the changes that its writer makes. Changes are numbered from 1, and every
 // tenth change is a delete.
 type key struct {
-	name  string
-	size  int // approximate size of the key's values
-	owner int // index of the client that writes the key
-
-	mu    sync.Mutex
+	writer
+	size  int    // approximate size of the key's values
+	owner int    // index of the client that writes the key
 	sent  uint64 // number of the last change that was sent
-	acked uint64 // number of the last change that was acknowledged
 }
-
-func (k *key) key() string { return k.name }
 
 func deletes(n uint64) bool { return n%10 == 0 }
 
@@ -33,12 +27,6 @@ func (k *key) value(n uint64) string {
 	v := k.name + " " + strconv.FormatUint(n, 10) + " "
 	fill := strconv.FormatUint(n*7919, 36) + "."
 	return v + strings.Repeat(fill, max(1, (k.size-len(v))/len(fill)))
-}
-
-func (k *key) known() any {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.acked
 }
 
 // judge evaluates a read. A miss is right if no change was acknowledged, if the last one was a delete,

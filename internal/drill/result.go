@@ -15,6 +15,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"ringside/internal/cli"
+	"ringside/internal/top"
 	"ringside/proxy/live"
 )
 
@@ -354,10 +356,7 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 		failed += r.Errors + r.Refused
 		requests += r.Requests
 	}
-	faults := fmt.Sprintf("%d faults", len(results))
-	if len(results) == 1 {
-		faults = "1 fault"
-	}
+	faults := cli.Counted(len(results), "fault")
 	switch {
 	case bad > 0:
 		return fmt.Sprintf("NOT GOOD: %d of %s did more than the limits allow", bad, faults), false
@@ -377,9 +376,9 @@ func Verdict(results []*Result, l Limits, planned int) (words string, good bool)
 	return words, true
 }
 
-// Print writes the results as a table, and below it whether they are good. The function mark
-// highlights a line as good or bad. planned is the number of faults that should have been tried.
-func Print(out io.Writer, results []*Result, l Limits, planned int, mark func(good bool, line string) string) error {
+// Print writes the results as a table, and below it whether they are good. planned is the number of
+// faults that should have been tried.
+func Print(out io.Writer, results []*Result, l Limits, planned int) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "fault\trequests\terrors\tmisses\trefused\tnoticed\tejected\treturned\tslowest\tbelow half\tstale\twrong\tcounters\tappends\tlocks\t")
 	for _, r := range results {
@@ -395,10 +394,11 @@ func Print(out io.Writer, results []*Result, l Limits, planned int, mark func(go
 			fmt.Fprintf(out, "%s: %s\n", r.Fault, r.Example)
 		}
 		if len(r.Exceeded) > 0 {
-			fmt.Fprintln(out, mark(false, fmt.Sprintf("%s: EXCEEDED: %s", r.Fault, strings.Join(r.Exceeded, "; "))))
+			fmt.Fprintln(out, cli.Paint(out, top.Bad, fmt.Sprintf("%s: EXCEEDED: %s", r.Fault, strings.Join(r.Exceeded, "; "))))
 		}
 	}
 	words, good := Verdict(results, l, planned)
-	_, err := fmt.Fprintln(out, mark(good, "verdict: "+words))
+	style := map[bool]top.Style{true: top.Good, false: top.Bad}[good]
+	_, err := fmt.Fprintln(out, cli.Paint(out, style, "verdict: "+words))
 	return err
 }

@@ -108,10 +108,12 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			var is plan
 			var before *config.File
 			var running admin.ConfigAnswer
+			var c *admin.Client // of the running instance; nil: --from
 			if from != "" {
 				before, err = cli.ReadArgument(cmd, from, vars)
-			} else {
-				before, running, err = is.ask(cmd, &to)
+			} else if c, err = to.Client(); err == nil {
+				defer c.Close()
+				before, running, err = configOf(cmd, c)
 			}
 			if err != nil {
 				return err
@@ -131,8 +133,8 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 				return err
 			}
 			is.next = next
-			if from == "" {
-				is.compare(cmd, &to, before)
+			if c != nil {
+				is.compare(cmd, c, before)
 			}
 			old, err := before.Build()
 			if err != nil {
@@ -179,13 +181,8 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 	return cmd
 }
 
-// ask returns the configuration of a running instance.
-func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, admin.ConfigAnswer, error) {
-	c, err := to.Client()
-	if err != nil {
-		return nil, admin.ConfigAnswer{}, err
-	}
-	defer c.Close()
+// configOf returns the configuration of the running instance c.
+func configOf(cmd *cobra.Command, c *admin.Client) (*config.File, admin.ConfigAnswer, error) {
 	running, err := c.Config(cmd.Context())
 	if err != nil {
 		return nil, running, cli.AsUsage(err)
@@ -201,14 +198,11 @@ func (is *plan) ask(cmd *cobra.Command, to *cli.Admin) (*config.File, admin.Conf
 
 // compare asks which changes of servers have not ended, which instances serve the pools of the running configuration f,
 // and compares their configurations with the new one.
-func (is *plan) compare(cmd *cobra.Command, to *cli.Admin, f *config.File) {
-	if c, err := to.Client(); err == nil {
-		defer c.Close()
-		if _, all, err := c.ServersAndHealth(cmd.Context()); err == nil && all != nil { // an instance that stops does not answer
-			is.Resizes = all.Resizes
-		}
-		is.Instances, is.asked = is.instances(cmd, c, f), true
+func (is *plan) compare(cmd *cobra.Command, c *admin.Client, f *config.File) {
+	if _, all, err := c.ServersAndHealth(cmd.Context()); err == nil && all != nil { // an instance that stops does not answer
+		is.Resizes = all.Resizes
 	}
+	is.Instances, is.asked = is.instances(cmd, c, f), true
 }
 
 // instances returns the instances that serve a pool of the running configuration f.

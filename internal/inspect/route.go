@@ -38,7 +38,11 @@ contacted.`,
 			if err != nil {
 				return err
 			}
-			_, t, err := cli.ReadTable(cmd, path, from)
+			f, err := cli.ReadConfig(cmd, path, from)
+			if err != nil {
+				return err
+			}
+			t, err := f.Build()
 			if err != nil {
 				return err
 			}

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,24 +25,6 @@ import (
 	"ringside/proxy/health/resize"
 )
 
-// journal is a log that can be read while it is written.
-type journal struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.b.String()
-}
-
 // served is an instance that serves a file in a temporary directory until the test
 // ends.
 type served struct {
@@ -51,7 +32,7 @@ type served struct {
 	t       *testing.T
 	path    string
 	admin   string // address of the admin interface
-	journal journal
+	journal testenv.Output
 	signals chan os.Signal
 	hurried bool // it has received a signal already
 }

@@ -63,7 +63,7 @@ func startSource(t *testing.T, err error, servers ...string) *source {
 
 func startNode(t *testing.T) *memnode.Node {
 	t.Helper()
-	n, err := memnode.Start(memnode.Options{Address: "127.0.0.1:0"})
+	n, err := memnode.Start(memnode.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

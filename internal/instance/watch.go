@@ -30,10 +30,7 @@ const lookEvery = time.Second
 
 // stateOf returns the current state of the file at path, or nil if it does not exist.
 func stateOf(path string) fs.FileInfo {
-	is, err := os.Stat(path)
-	if err != nil {
-		return nil
-	}
+	is, _ := os.Stat(path)
 	return is
 }
 

@@ -54,6 +54,7 @@ package memnode
 // This file has the listener and its connections.
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -64,58 +65,27 @@ import (
 const (
 	defaultMemoryLimit = 64 << 20 // the default of memcached's option -m
 	defaultMaxItem     = 1 << 20  // the default of memcached's option -I
-	minMaxItem         = 1024     // the lower limit of memcached's option -I
-	defaultMaxConns    = 1024     // the default of memcached's option -c
 	defaultVersion     = "1.6.18"
 )
 
-// Options are the address and the limits of a Node. The zero value is a node on a
-// free port of 127.0.0.1 with memcached's defaults.
+// Options are the limits of a Node. The zero value is a node with memcached's defaults.
 type Options struct {
-	Network     string           // "tcp", "tcp4", "tcp6" or "unix"; default "tcp"
-	Address     string           // address as for net.Listen; default "127.0.0.1:0", which means a free port. For a unix socket, the address is its path and is required
 	MemoryLimit int              // greatest weight of all items together, in bytes; default 64 MiB
-	MaxItem     int              // largest item in bytes, at least 1024; default 1 MiB, or half of MemoryLimit if that is less
-	MaxConns    int              // greatest number of open connections; default 1024. Further connections get an error and are closed
+	MaxItem     int              // largest item in bytes; default 1 MiB, or half of MemoryLimit if that is less
 	Version     string           // the version in replies to version and stats; default "1.6.18"
 	Old         bool             // the node has no meta commands, as before 1.6
 	Now         func() time.Time // clock of the node, safe for concurrent use; default time.Now. Tests replace it to make items expire
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Network == "" {
-		o.Network = "tcp"
-	}
-	switch {
-	case o.Address != "":
-	case o.Network == "unix":
-		return o, errors.New("memnode: a unix socket needs a path: set Address")
-	default:
-		o.Address = "127.0.0.1:0"
-	}
-	if o.MemoryLimit == 0 {
-		o.MemoryLimit = defaultMemoryLimit
-	}
-	if o.MaxItem == 0 {
-		o.MaxItem = min(defaultMaxItem, o.MemoryLimit/2)
-	}
-	if o.MaxItem < minMaxItem {
-		return o, fmt.Errorf("memnode: MaxItem is %d bytes: raise it to at least %d (and MemoryLimit to twice that)", o.MaxItem, minMaxItem)
+	o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemoryLimit)
+	o.MaxItem = cmp.Or(o.MaxItem, min(defaultMaxItem, o.MemoryLimit/2))
+	o.Version = cmp.Or(o.Version, defaultVersion)
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.MaxItem > o.MemoryLimit/2 {
 		return o, fmt.Errorf("memnode: MaxItem %d is more than half of MemoryLimit %d: lower the one or raise the other", o.MaxItem, o.MemoryLimit)
-	}
-	if o.MaxConns == 0 {
-		o.MaxConns = defaultMaxConns
-	}
-	if o.MaxConns < 0 {
-		return o, fmt.Errorf("memnode: MaxConns is %d: it must be positive", o.MaxConns)
-	}
-	if o.Version == "" {
-		o.Version = defaultVersion
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 	return o, nil
 }
@@ -128,20 +98,18 @@ type Node struct {
 	running  sync.WaitGroup // counts the accept loop and one goroutine for each connection
 	closed   chan struct{}
 
-	mu       sync.Mutex
-	conns    map[*conn]net.Conn
-	total    int    // number of connections since the start
-	rejected uint64 // number of connections that were rejected because of MaxConns
+	mu    sync.Mutex
+	conns map[*conn]net.Conn
+	total int // number of connections since the start
 }
 
-// Start opens the listener and serves clients until Close. If an option or the address is invalid,
-// the error names it.
+// Start listens on a free port of 127.0.0.1 and serves clients until Close.
 func Start(options Options) (*Node, error) {
 	n, err := newNode(options)
 	if err != nil {
 		return nil, err
 	}
-	n.listener, err = net.Listen(n.options.Network, n.options.Address)
+	n.listener, err = net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("memnode: cannot listen: %w", err)
 	}
@@ -163,8 +131,7 @@ func newNode(options Options) (*Node, error) {
 	}, nil
 }
 
-// Addr returns the address of the listener. If the configured port was 0, the address has the
-// chosen port.
+// Addr returns the address of the listener.
 func (n *Node) Addr() net.Addr { return n.listener.Addr() }
 
 // Close stops listening, closes all connections, and returns when all goroutines
@@ -200,28 +167,19 @@ func (n *Node) accept() {
 			}
 			continue
 		}
-		if !n.serve(socket) {
-			// The write is short and the socket buffer is empty, so this does not block the accept
-			// loop.
-			socket.Write([]byte("ERROR Too many open connections\r\n"))
-			socket.Close()
-		}
+		n.serve(socket)
 	}
 }
 
-// serve starts a goroutine for a new connection. It returns false if there are too many
-// connections.
-func (n *Node) serve(socket net.Conn) bool {
+// serve starts a goroutine for a new connection.
+func (n *Node) serve(socket net.Conn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
 	case <-n.closed:
-		return false
+		socket.Close()
+		return
 	default:
-	}
-	if len(n.conns) >= n.options.MaxConns {
-		n.rejected++
-		return false
 	}
 	n.total++
 	c := newConn(n, socket)
@@ -233,5 +191,4 @@ func (n *Node) serve(socket net.Conn) bool {
 		delete(n.conns, c)
 		n.mu.Unlock()
 	})
-	return true
 }

@@ -1,15 +1,12 @@
 package memnode
 
-// node_test.go: the node as a whole: listeners, limits, pausing, closing, and test
+// node_test.go: the node as a whole: limits, closing, and test
 // suites of other projects.
 
 import (
-	"bufio"
 	"fmt"
-	"io"
 	"net"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
@@ -29,66 +26,9 @@ func TestMemccapable(t *testing.T) {
 	}
 }
 
-func TestUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "node.sock")
-	n := startNode(t, Options{Network: "unix", Address: path})
-	socket, err := net.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer socket.Close()
-	fmt.Fprint(socket, "version\r\nquit\r\n")
-	if got, err := io.ReadAll(socket); string(got) != "VERSION 1.6.18\r\n" || err != nil {
-		t.Errorf("%q, %v", got, err)
-	}
-	if err := n.Close(); err != nil {
+func TestLargeMaxItem(t *testing.T) {
+	if _, err := Start(Options{MemoryLimit: 4096, MaxItem: 4096}); err == nil || !strings.Contains(err.Error(), "more than half of MemoryLimit") {
 		t.Error(err)
-	}
-	startNode(t, Options{Network: "unix", Address: path}) // the earlier node has removed its socket
-}
-
-func TestRefusedOptions(t *testing.T) {
-	busy := startNode(t, Options{})
-	for want, o := range map[string]Options{
-		"needs a path":                  {Network: "unix"},
-		"MaxItem is 1000 bytes":         {MaxItem: 1000},
-		"MaxItem is 512 bytes":          {MemoryLimit: 1024},
-		"more than half of MemoryLimit": {MemoryLimit: 4096, MaxItem: 4096},
-		"MaxConns is -1":                {MaxConns: -1},
-		"cannot listen":                 {Network: "carrier pigeon"},
-		"address already in use":        {Address: busy.Addr().String()},
-	} {
-		if n, err := Start(o); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", o, err, want)
-			if n != nil {
-				n.Close()
-			}
-		}
-	}
-}
-
-func TestMaxConns(t *testing.T) {
-	n := startNode(t, Options{MaxConns: 1})
-	first := dial(t, n.Addr().String())
-	first.ask("")
-	second := dial(t, n.Addr().String())
-	if got, err := io.ReadAll(second); string(got) != "ERROR Too many open connections\r\n" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if got := first.ask("stats\r\n"); !strings.Contains(got, "STAT rejected_connections 1\r\n") {
-		t.Errorf("the refusal is not counted:\n%s", got)
-	}
-	first.Write([]byte("quit\r\n"))
-	io.ReadAll(first)
-	// The connection count drops soon, because the goroutine of that connection
-	// ends on its own.
-	for {
-		third := dial(t, n.Addr().String())
-		third.Write([]byte("version\r\n"))
-		if line, _ := bufio.NewReader(third).ReadString('\n'); line == "VERSION 1.6.18\r\n" {
-			return
-		}
-		third.Close()
 	}
 }
 

@@ -4,7 +4,6 @@ package memnode
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -77,7 +76,7 @@ func (c *conn) stat(name string, value any) {
 func (c *conn) statsGeneral() {
 	n := c.node
 	n.mu.Lock()
-	open, total, rejected := len(n.conns), n.total, n.rejected
+	open, total := len(n.conns), n.total
 	n.mu.Unlock()
 	s := n.store
 	s.lock()
@@ -89,10 +88,8 @@ func (c *conn) statsGeneral() {
 	c.stat("time", n.options.Now().Unix())
 	c.stat("version", n.options.Version)
 	c.stat("pointer_size", strconv.IntSize)
-	c.stat("max_connections", n.options.MaxConns)
 	c.stat("curr_connections", open)
 	c.stat("total_connections", total)
-	c.stat("rejected_connections", rejected)
 	c.stat("cmd_get", k.get.cmd)
 	c.stat("cmd_set", k.cmdSet)
 	c.stat("cmd_flush", k.cmdFlush)
@@ -126,19 +123,10 @@ func (c *conn) statsGeneral() {
 
 func (c *conn) statsSettings() {
 	o := c.node.options
-	port, host, socket := "0", "NULL", "NULL"
-	if address := c.node.address(); o.Network == "unix" {
-		socket = address
-	} else if h, p, err := net.SplitHostPort(address); err == nil {
-		host, port = h, p
-	}
 	c.stat("maxbytes", o.MemoryLimit)
-	c.stat("maxconns", o.MaxConns)
-	c.stat("tcpport", port)
 	c.stat("udpport", 0)
-	c.stat("inter", host)
 	c.stat("evictions", "on")
-	c.stat("domain_socket", socket)
+	c.stat("domain_socket", "NULL")
 	c.stat("shutdown_command", "no")
 	c.stat("num_threads", runtime.GOMAXPROCS(0))
 	c.stat("detail_enabled", "no")
@@ -199,12 +187,4 @@ func (c *conn) statsSlabs() {
 	c.stat("1:touch_hits", k.touch.hits)
 	c.stat("active_slabs", 1)
 	c.stat("total_malloced", bytes)
-}
-
-// address returns the address of the listener, or "" for a node without one.
-func (n *Node) address() string {
-	if n.listener == nil {
-		return ""
-	}
-	return n.listener.Addr().String()
 }

@@ -175,30 +175,28 @@ func Print(to io.Writer, now *live.Now, colours, ascii bool) error {
 	for _, w := range now.Warn {
 		d.add(Warn, w.Server+" "+w.Text+" "+w.Command)
 	}
-	for _, l := range d.lines {
-		text := strings.TrimRight(l.Text, " ⠀")
-		if ascii {
-			text = ASCII(text)
-		}
-		if colours {
-			text = l.Style.Paint(text)
-		}
-		if _, err := fmt.Fprintln(to, text); err != nil {
-			return err
+	if ascii {
+		for i := range d.lines {
+			d.lines[i].Text = ASCII(d.lines[i].Text)
 		}
 	}
-	return nil
+	return printLines(to, d.lines, colours)
 }
 
 // PrintOverall writes the state of all pools together in one line, and each change of servers in another
 // line.
 func PrintOverall(to io.Writer, is *live.Overall, colours bool) error {
-	lines := []Line{{is.Health.Sentence(), levels[is.Health.Level]}}
+	lines := []Line{{live.Clean(is.Health.Sentence()), levels[is.Health.Level]}}
 	for i := range is.Resizes {
-		lines = append(lines, Line{is.Resizes[i].Sentence(), levels[is.Resizes[i].Level]})
+		lines = append(lines, Line{live.Clean(is.Resizes[i].Sentence()), levels[is.Resizes[i].Level]})
 	}
+	return printLines(to, lines, colours)
+}
+
+// printLines writes lines without the spaces at their ends, in the colours of their styles if colours is set.
+func printLines(to io.Writer, lines []Line, colours bool) error {
 	for _, l := range lines {
-		text := live.Clean(l.Text)
+		text := strings.TrimRight(l.Text, " ⠀")
 		if colours {
 			text = l.Style.Paint(text)
 		}

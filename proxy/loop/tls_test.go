@@ -23,25 +23,7 @@ type secured struct {
 	p     *proxy.Proxy
 	table func() *table.Table
 	at    string
-	log   lines
-}
-
-// lines is a log that a test reads while loops write to it.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	log   testenv.Output
 }
 
 // startSecured starts a driver with a listener that uses TLS.
