@@ -108,7 +108,7 @@ func prepare(share bool) func(network, address string, c syscall.RawConn) error 
 func (s *listener) chmod(mode uint32) error {
 	there, err := os.Lstat(s.address)
 	if err == nil && !os.SameFile(there, s.file) {
-		err = errors.New("another file is there")
+		err = errors.New("another file is there; move it away")
 	}
 	if err == nil {
 		err = os.Chmod(s.address, cmp.Or(fs.FileMode(mode), s.file.Mode().Perm()))
@@ -148,6 +148,15 @@ func RemoveStale(path string) error {
 		return err
 	}
 	return nil
+}
+
+// Gone reports whether the file of a unix socket was removed, so that no client can connect to it.
+func Gone(network, address string) bool {
+	if network != "unix" {
+		return false
+	}
+	_, err := os.Lstat(address)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // of returns the listening socket for engine i.
