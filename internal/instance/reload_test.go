@@ -159,7 +159,7 @@ func TestReloadCommand(t *testing.T) {
 	// The reply arrives when the change is in force.
 	s.write(fmt.Sprintf(reloadable, "", `, weight: 3}, {address: "127.0.0.3:9", name: c`, "limits: {clients: 17}\nengine: {loops: 2}\n"))
 	out, _ = s.reloads(0)
-	wants(t, out, "generation 3", "  -listener unix:"+socket+"\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
+	wants(t, out, "generation 3", "  -listener unix:"+socket+": its clients are closed after the replies to requests in flight\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
 		"  limits.clients 10000 to 17\n", "  at the next start: engine.loops 1 to 2\n")
 	if c, err := net.Dial("unix", socket); err == nil {
 		c.Close()
