@@ -169,6 +169,15 @@ func (s *listener) close() {
 	}
 }
 
+// keepFiles makes Close of these listeners leave the files of unix sockets.
+func keepFiles(list []net.Listener) {
+	for _, l := range list {
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
+	}
+}
+
 // KeepForeignFile makes Close of the listener l leave the file of its unix socket, if another
 // process has replaced that file by its own. file is the file as l created it; nil: it is unknown.
 func KeepForeignFile(l net.Listener, file fs.FileInfo) {

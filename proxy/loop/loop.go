@@ -222,10 +222,13 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 			return nil, err
 		}
 		if gone := Gone(l.Network, l.Address); s == nil || gone {
-			if inherited := d.opts.Inherited[key]; inherited != nil && !gone {
-				delete(d.opts.Inherited, key)
+			inherited := d.opts.Inherited[key]
+			delete(d.opts.Inherited, key)
+			if inherited != nil && !gone {
 				s, err = inherit(l, inherited)
 			} else {
+				keepFiles(inherited)
+				(&listener{listeners: inherited}).close()
 				s, err = listen(l, len(d.engine))
 			}
 			if err != nil {
@@ -304,11 +307,7 @@ func (d *Driver) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, s := range d.open {
-		for _, l := range s.listeners {
-			if u, ok := l.(*net.UnixListener); ok {
-				u.SetUnlinkOnClose(false)
-			}
-		}
+		keepFiles(s.listeners)
 		d.forget(key, s)
 	}
 }

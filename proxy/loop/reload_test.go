@@ -223,6 +223,52 @@ func TestListenAgain(t *testing.T) {
 	})
 }
 
+// TestListenAgainAfterTakeOver gives a process a unix socket whose file was removed. The process creates
+// the file again, and does not fail.
+func TestListenAgainAfterTakeOver(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path := filepath.Join(dir, "a")
+		old, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		o.Inherited = map[string][]net.Listener{"unix " + path: {old}}
+		tab := tableOf("127.0.0.1:1")
+		tab.Listeners[0].Network, tab.Listeners[0].Address = "unix", path
+		d, err := New(proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		commit, err := d.Listen(tab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit()
+		old.Close() // as after a take-over, where unused sockets are closed
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(testenv.Hang))
+		if _, err := io.WriteString(c, "mn\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, len("MN\r\n"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // TestListenOnUnixSockets checks which socket files a listener replaces and removes: those of
 // processes that have ended, and its own.
 func TestListenOnUnixSockets(t *testing.T) {
