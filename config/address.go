@@ -44,6 +44,9 @@ func address(what string, parse func(string) (Address, error)) value[Address] {
 				d.failAt(n, "%s: %v", path, err)
 				return
 			}
+			if a.Network == "unix" && a.text() != n.text {
+				d.warn(n, "%s: the path is read as %s", path, a.text())
+			}
 			*to = a
 		},
 		show:   func(a Address) any { return filled(a.text()) },
@@ -180,11 +183,14 @@ func isOwnHost(host string) bool {
 	})
 }
 
+// unixAddress returns the address of a unix socket. Its path has no empty elements and no dots, so that
+// one socket has one address. It keeps "..": after a symbolic link, that is not the element before.
 func unixAddress(path string) (Address, error) {
-	switch {
-	case !strings.HasPrefix(path, "/"):
+	if !strings.HasPrefix(path, "/") {
 		return Address{}, fmt.Errorf("the path of a unix socket begins with /, as in unix:/run/memcached.sock, not %s", quote(path))
-	case len(path) > maxPath:
+	}
+	elements := slices.DeleteFunc(strings.Split(path, "/"), func(s string) bool { return s == "" || s == "." })
+	if path = "/" + strings.Join(elements, "/"); len(path) > maxPath {
 		return Address{}, fmt.Errorf("the path of a unix socket has at most %d bytes, not %d", maxPath, len(path))
 	}
 	return Address{"unix", path}, nil

@@ -177,6 +177,8 @@ func TestAddresses(t *testing.T) {
 		{":0", Address{"tcp", ":0"}, Address{}},
 		{"cache_1.internal:1", Address{"tcp", "cache_1.internal:1"}, Address{"tcp", "cache_1.internal:1"}},
 		{"unix:/run/x.sock", Address{"unix", "/run/x.sock"}, Address{"unix", "/run/x.sock"}},
+		{"unix://run/./x.sock/", Address{"unix", "/run/x.sock"}, Address{"unix", "/run/x.sock"}},
+		{"unix:/run/link/../x.sock", Address{"unix", "/run/link/../x.sock"}, Address{"unix", "/run/link/../x.sock"}}, // of a symbolic link, .. is the parent of its target
 		{"cache1", Address{}, Address{"tcp", "cache1:11211"}},
 		{"10.0.0.1", Address{}, Address{"tcp", "10.0.0.1:11211"}},
 		{"[::1]", Address{}, Address{"tcp", "[::1]:11211"}},

@@ -32,7 +32,7 @@ routes: [{pool: main}, {prefix: "i:", pool: old}]
 		{"another order", `a, {address: "10.0.0.2:1", name: b}`, `{address: "10.0.0.2:1", name: b}, a`, []string{"pool main: the servers stand in another order"}},
 		{"a pool goes", "  old: {distribution: ketama, servers: [x]}\nroutes: [{pool: main}, {prefix: \"i:\", pool: old}]", "  new: {distribution: ketama, servers: [x]}\nroutes: [{pool: main}]",
 			[]string{"-pool old", "+pool new", `-route "i:" to old`}},
-		{"a listener goes", "127.0.0.1:1, ", "", []string{"-listener 127.0.0.1:1"}},
+		{"a listener goes", "127.0.0.1:1, ", "", []string{"-listener 127.0.0.1:1: its clients are closed after the replies to requests in flight"}},
 		{"a listener's mode", "0660", "0666", []string{"listener unix:/run/a: mode 0660 to 0666"}},
 		{"a listener's route", "mode: 0660, routes: [{prefix: \"z:\", pool: main}]", "mode: 0660, routes: [{prefix: \"z:\", pool: old}]", []string{"listener unix:/run/a: route \"z:\": pool main to old"}},
 		{"copies", `{prefix: "i:", pool: old}`, `{prefix: "i:", pool: main, replicas: all}`, []string{"pool main: resize.mode warm to plain", `route "i:": pool old to main`, `route "i:": replicas 1 to all`, `route "i:": replicas_on host to server`, `route "i:": read_through false to true`, `route "i:": repair off to 1000`}},

@@ -39,7 +39,7 @@ var sections = []struct{ path, title, text string }{
 	{"pools.*.servers[]", "A server", "An address, or a mapping of these keys."},
 	{"pools.*.servers", "A source of servers", "In place of the list of `servers`, or in it: a text such as `dnssrvnoa+NAME`, or a mapping of these keys. See [Discovery](discovery.md)."},
 	{"routes[]", "A route", ""},
-	{"listen", "A listener", "`listen` is an address, a mapping of these keys, or a list of both."},
+	{"listen", "A listener", "`listen` is an address, a mapping of these keys, or a list of both. A reload that removes a listener closes its clients. Requests in flight get their replies; a request that has not arrived completely gets none. Clients of other listeners stay connected. If the file of a unix socket was removed, the next reload creates it again."},
 	{"admin", "admin", "An address, or a mapping of these keys."},
 	{"users.*", "A user", "The key is the name of a user, or `cert:` and a name in a certificate, in which `*` is any text. See [Permissions](tls.md#permissions)."},
 	{"limits", "limits", "When a limit is reached, the client receives an error that names it, and the log has a line."},

@@ -561,6 +561,9 @@ func byName[V element](inner value[V]) differ[[]V] {
 		before, now := names(old), names(f)
 		for i, name := range before {
 			if kind, _, full := old[i].called(); !slices.Contains(now, name) {
+				if kind == "listener" {
+					full += ": its clients are closed after the replies to requests in flight"
+				}
 				say("%s-%s %s", within, kind, full)
 			}
 		}

@@ -20,6 +20,9 @@ func TestWarnings(t *testing.T) {
 			"f:2:8: admin listens on every address: any host that reaches it can read metrics; name one address, or use a firewall"}},
 		{"clients for all", "listen: 0.0.0.0:1\npools: {main: {distribution: ketama, servers: [a]}}", []string{
 			"f:1:9: listen: every address of this machine, without authentication: any host that reaches it can read, change and delete all values; name one address, set auth_file, or use a firewall"}},
+		{"paths in another spelling", "listen: \"unix:/run/./a\"\nadmin: unix:/run/b\npools: {main: {distribution: ketama, servers: [\"unix:/run//c\"]}}", []string{
+			"f:1:9: listen: the path is read as unix:/run/a",
+			"f:3:48: pools.main.servers[0]: the path is read as unix:/run/c"}},
 		{"clients of all, with a password", "listen: {address: \":1\", auth_file: /users, allow_plaintext: true}\npools: {main: {distribution: ketama, servers: [a]}}", nil},
 		{"patterns that are none", `listen: localhost:1
 pools: {main: {distribution: ketama, servers: [a]}}

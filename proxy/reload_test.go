@@ -42,6 +42,26 @@ func TestReloadWatchedOnce(t *testing.T) {
 	}
 }
 
+// TestReloadRemovesListener removes the listener of several clients. A client with requests in flight
+// gets the replies and is then closed. Others are closed at once, also in the middle of a set.
+func TestReloadRemovesListener(t *testing.T) {
+	s := conversation.New(t)
+	s.Pool([]string{"main", "servers=s1"})
+	s.Begin()
+	for _, line := range []string{`c1 > get a1`, `c1 > set b1 0 0 1\r\n1`, `s1 < get a1`, `s1 < set b1 0 0 1\r\n1`, `c2 > set c1 0 0 10\r\n12345\`, `c3 > mn`, `c3 < MN`} {
+		s.Line(line)
+	}
+	s.Line("reload")
+	s.Pool([]string{"main", "servers=s1"})
+	next := s.Listen()
+	next.Listeners[0].Address = "elsewhere"
+	s.Proxy.SetTable(next)
+	s.Wakeup(func() {})
+	for _, line := range []string{`c2 closed`, `c3 closed`, `s1 > VALUE a1 0 1\r\nA\r\nEND`, `c1 < VALUE a1 0 1\r\nA`, `c1 < END`, `s1 > STORED`, `c1 < STORED`, `c1 closed`} {
+		s.Line(line)
+	}
+}
+
 // TestReloadWithoutCopies reloads a fail_fast pool so that its route no longer has
 // replicas. Its keeper must be removed, but only after all servers are in.
 func TestReloadWithoutCopies(t *testing.T) {

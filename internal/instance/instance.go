@@ -70,6 +70,7 @@ type Instance struct {
 	handover      handoverSocket // the socket on which the next process receives the listening sockets
 	waiting       atomic.Bool    // true while the process from which this one has received its sockets still accepts clients
 
+	again    []string // unix sockets that the last change of the configuration has created again, one sentence each
 	resizes  []string // what the last change of the configuration does to keys with one copy: see table.Table.Resizes
 	files    uint64   // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
@@ -213,9 +214,9 @@ func processName() string {
 	return fmt.Sprintf("%.40s/%d", host, os.Getpid())
 }
 
-// listenAdmin opens the admin interface that a describes, if it is not open yet. permissions says what its users may do. Nothing
+// listenAdmin opens the admin interface that a describes, if it is not open yet, or if the file of its unix socket was removed. permissions says what its users may do. Nothing
 // else changes until the returned function take is called. take(true) puts the settings
-// in force, and shuts down an old interface at another address after its current
+// in force, and shuts down the old interface, if another one is open now, after its current
 // requests. take(false) closes what listenAdmin has opened.
 func (r *Instance) listenAdmin(a config.Admin, permissions *table.Permissions) (take func(bool), err error) {
 	access := admin.Access{Pprof: admin.Who(a.Pprof), Control: admin.Who(a.Control), Faults: a.Faults, Page: admin.Who(a.Page)}
@@ -227,7 +228,7 @@ func (r *Instance) listenAdmin(a config.Admin, permissions *table.Permissions) (
 	}
 	access.Permissions = permissions
 	var l net.Listener
-	same := r.admin != nil && a.Address == r.file.Admin.Address
+	same := r.admin != nil && a.Address == r.file.Admin.Address && !loop.Gone(a.Address.Network, a.Address.Address)
 	if !same && a.Address.Network != "" {
 		if l = r.taken.listener(adminSocket(a.Address)); l == nil {
 			l, err = listenOn(a.Address)
@@ -388,6 +389,9 @@ func (r *Instance) ready() error {
 	if err := r.unready(); err != nil {
 		return err
 	}
+	if !slices.ContainsFunc(r.proxy.Table().Listeners, func(l table.Listener) bool { return !loop.Gone(l.Network, l.Address) }) {
+		return errors.New("no client can connect, because the files of all unix sockets were removed: ringside reload creates them again")
+	}
 	return uncertain(r.proxy.Agents(), time.Since(r.proxy.Started))
 }
 
@@ -417,7 +421,24 @@ func uncertain(agents map[*table.Pool]*failover.Agent, ago time.Duration) error 
 func (r *Instance) reloaded() live.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.reload
+	is := r.reload
+	if !r.stopping.Load() {
+		is.Gone = r.gone()
+	}
+	return is
+}
+
+// gone returns the paths of the unix sockets whose files were removed: those of listeners and of the admin interface.
+func (r *Instance) gone() (paths []string) {
+	for _, l := range r.proxy.Table().Listeners {
+		if loop.Gone(l.Network, l.Address) {
+			paths = append(paths, l.Address)
+		}
+	}
+	if a := r.file.Admin.Address; loop.Gone(a.Network, a.Address) {
+		paths = append(paths, a.Address)
+	}
+	return paths
 }
 
 func (r *Instance) config() admin.ConfigAnswer {
@@ -511,7 +532,7 @@ func (r *Instance) adopt(f *config.File, moves bool, err error) (admin.Reloaded,
 	}
 	r.reload.Succeeded++
 	r.reload.Generation++
-	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: config.Changes(r.file, f), NextStart: config.AtNextStart(r.started, f), Resize: r.resizes, Moves: moves}
+	done := admin.Reloaded{File: r.watch.path, Generation: r.reload.Generation, Changes: append(config.Changes(r.file, f), r.again...), NextStart: config.AtNextStart(r.started, f), Resize: r.resizes, Moves: moves}
 	r.lines.LogOrder(slog.LevelInfo, reloads, "new configuration in force", event.ConfigAdopted.Attr(), "file", done.File, "generation", done.Generation, "changes", strings.Join(done.Changes, "; "))
 	r.warn(f)
 	if len(r.resizes) > 0 {
@@ -540,9 +561,16 @@ func (r *Instance) apply(f *config.File, accept bool) (_ *config.File, moves boo
 	if err := fitClients(f, t, r.started.Engine.Loops, r.lines); err != nil {
 		return nil, false, err
 	}
+	gone := r.gone()
 	take, err := r.open(f, t)
 	if err != nil {
 		return nil, false, err
+	}
+	r.again = nil
+	for _, path := range gone {
+		if !loop.Gone("unix", path) {
+			r.again = append(r.again, "the file of unix:"+path+" was removed, and is created again")
+		}
 	}
 	limitMemory(f)
 	r.logging.set(f)

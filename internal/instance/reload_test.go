@@ -140,7 +140,7 @@ func TestReloadCommand(t *testing.T) {
 	// The reply arrives when the change is in force.
 	s.write(fmt.Sprintf(reloadable, "", `, weight: 3}, {address: "127.0.0.3:9", name: c`, "limits: {clients: 17}\nengine: {loops: 2}\n"))
 	out, _ = s.reloads(0)
-	wants(t, out, "generation 3", "  -listener unix:"+socket+"\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
+	wants(t, out, "generation 3", "  -listener unix:"+socket+": its clients are closed after the replies to requests in flight\n", "  pool main: server b: weight 1 to 3\n", "  pool main: +server c (127.0.0.3:9)\n",
 		"  limits.clients 10000 to 17\n", "  at the next start: engine.loops 1 to 2\n")
 	if c, err := net.Dial("unix", socket); err == nil {
 		c.Close()
@@ -169,6 +169,55 @@ func TestReloadCommand(t *testing.T) {
 	s.admin = "127.0.0.1:1"
 	_, errs = s.reloads(1)
 	wants(t, errs, "no answer from the admin interface")
+}
+
+// TestReloadCreatesSockets removes the files of unix sockets. The state of the instance says so, and a
+// reload creates the files again.
+func TestReloadCreatesSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	clients, admin := filepath.Join(dir, "clients"), filepath.Join(dir, "admin")
+	text := func(mode string) string {
+		return fmt.Sprintf("listen: {address: \"unix:%s\", mode: %s}\nadmin: unix:%s\npools: {main: {distribution: ketama, servers: [127.0.0.1:9]}}\n", clients, mode, admin)
+	}
+	s := serveFile(t, filepath.Join(t.TempDir(), "ringside.yaml"), text("0600"))
+	s.admin = "unix:" + admin
+	s.reloads(0)
+
+	if err := os.Remove(clients); err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := typed("server", "list", "--admin", s.admin)
+	wants(t, list, "No client can connect to unix:"+clients+": its file was removed. ringside reload creates it again.")
+	if code, _, errs := typed("health", "--admin", s.admin); code != 1 || !strings.Contains(errs, "no client can connect, because the files of all unix sockets were removed: ringside reload creates them again") {
+		t.Errorf("health: exit code %d, %s", code, errs)
+	}
+	s.write(text("0660"))
+	out, _ := s.reloads(0)
+	wants(t, out, "  listener unix:"+clients+": mode 0600 to 0660\n", "  the file of unix:"+clients+" was removed, and is created again\n")
+	wants(t, s.journal.String(), "the file of unix:"+clients+" was removed, and is created again")
+	if info, err := os.Stat(clients); err != nil || info.Mode().Perm() != 0o660 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if code, _, errs := typed("health", "--admin", s.admin); code != 0 {
+		t.Errorf("health: %s", errs)
+	}
+	out, _ = s.reloads(0)
+	wants(t, out, "it changes nothing")
+
+	if err := os.Remove(admin); err != nil {
+		t.Fatal(err)
+	}
+	s.signals <- syscall.SIGHUP
+	eventually(t, "the admin interface has its file again", func() bool {
+		_, err := os.Stat(admin)
+		return err == nil
+	})
+	s.reloads(0)
+	wants(t, s.journal.String(), "the file of unix:"+admin+" was removed, and is created again")
 }
 
 // TestMaxMove checks that max_move rejects a reload, however it is triggered, unless an operator

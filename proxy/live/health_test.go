@@ -229,6 +229,10 @@ func TestOverall(t *testing.T) {
 		if is := tickBetween(before, after, "main"); is.Health.Level == Good || !strings.Contains(is.Health.Sentence(), "The configuration read last was refused; the old one is in force.") {
 			t.Errorf("%s, and the configuration refused: %+v", test.name, is.Health)
 		}
+		after.Gone = []string{"/run/a"}
+		if is := tickBetween(before, after, "main"); is.Health.Level == Good || !strings.Contains(is.Health.Sentence(), "No client can connect to unix:/run/a: its file was removed. ringside reload creates it again.") {
+			t.Errorf("%s, and the file of a socket is gone: %+v", test.name, is.Health)
+		}
 	}
 }
 

@@ -172,6 +172,9 @@ func ticksBetween(before, after *Sample) []*Tick {
 		}
 	}
 	is.Resizes = resizes
+	for _, path := range after.Gone {
+		is.Health.warn("No client can connect to unix:" + path + ": its file was removed. ringside reload creates it again.")
+	}
 	if after.Refused {
 		is.Health.warn("The configuration read last was refused; the old one is in force.")
 	}

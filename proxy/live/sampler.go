@@ -50,6 +50,7 @@ type Reload struct {
 	Succeeded  uint64    // number of configurations that were accepted since the start, without the first one
 	Failed     uint64    // number of configurations that were rejected since the start
 	Generation uint64    // number of the configuration in use; the first one has the number 1
+	Gone       []string  // paths of unix sockets to which no client can connect, because their files were removed
 }
 
 // Sampler takes samples of a running proxy, computes ticks from them, and sends them to watchers.
@@ -177,7 +178,7 @@ func (s *Sampler) Sample() (*Sample, error) {
 	is := &Sample{At: time.Now(), Sum: sum, Table: s.p.Table(), Servers: States(s.p, sum), Routes: takeCounts(s.p, sum)}
 	is.CPU, is.Memory = s.options.CPU(), held()
 	config := s.options.Reload()
-	is.Gen, is.Refused, is.Sources = config.Generation, config.Err != nil, s.options.Sources()
+	is.Gen, is.Refused, is.Gone, is.Sources = config.Generation, config.Err != nil, config.Gone, s.options.Sources()
 	if is.Table != s.p.Table() { // a reload happened while the sample was taken, so its parts do not match
 		return s.Sample()
 	}

@@ -21,8 +21,9 @@ type Sample struct {
 	CPU     time.Duration // CPU time that the process has used so far
 	Memory  uint64        // memory that the process uses, in bytes
 	Table   *table.Table
-	Gen     uint64 // number of the configuration in use
-	Refused bool   // true if the configuration that was read last was rejected
+	Gen     uint64   // number of the configuration in use
+	Refused bool     // true if the configuration that was read last was rejected
+	Gone    []string // Reload.Gone
 	Sources []Source
 }
 

@@ -108,7 +108,7 @@ func prepare(share bool) func(network, address string, c syscall.RawConn) error 
 func (s *listener) chmod(mode uint32) error {
 	there, err := os.Lstat(s.address)
 	if err == nil && !os.SameFile(there, s.file) {
-		err = errors.New("another file is there")
+		err = errors.New("another file is there; move it away")
 	}
 	if err == nil {
 		err = os.Chmod(s.address, cmp.Or(fs.FileMode(mode), s.file.Mode().Perm()))
@@ -150,6 +150,15 @@ func RemoveStale(path string) error {
 	return nil
 }
 
+// Gone reports whether the file of a unix socket was removed, so that no client can connect to it.
+func Gone(network, address string) bool {
+	if network != "unix" {
+		return false
+	}
+	_, err := os.Lstat(address)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
 // of returns the listening socket for engine i.
 func (s *listener) of(i int) net.Listener { return s.listeners[i%len(s.listeners)] }
 
@@ -157,6 +166,15 @@ func (s *listener) close() {
 	for _, l := range s.listeners {
 		KeepForeignFile(l, s.file)
 		l.Close()
+	}
+}
+
+// keepFiles makes Close of these listeners leave the files of unix sockets.
+func keepFiles(list []net.Listener) {
+	for _, l := range list {
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false)
+		}
 	}
 }
 

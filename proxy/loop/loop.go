@@ -36,7 +36,7 @@
 //     loop sends these clients an error, and it reuses the descriptors of ended server connections
 //     for the next ones.
 //   - A reload opens the new listeners before it closes the old ones, and a failed reload changes
-//     nothing.
+//     nothing. It creates the files of unix sockets that were removed.
 //
 // A connection to a server passes through these states (sockState). The portable driver dials in a
 // goroutine instead.
@@ -195,9 +195,10 @@ func (d *Driver) Name() string { return d.name }
 // newEpoll starts an epoll loop. It is nil if the system has no epoll.
 var newEpoll func(e *proxy.Engine, o Options) (engineDriver, error)
 
-// Listen opens the listeners of t that are not open yet, and sets the modes of open unix sockets.
-// Nothing else changes until the caller calls the returned commit. commit starts accepting on the
-// new listeners and closes those that t does not have. An error undoes all changes.
+// Listen opens the listeners of t that are not open yet, and sets the modes of open unix sockets. It
+// opens a unix socket again if its file was removed. Nothing else changes until the caller calls the
+// returned commit. commit starts accepting on the new listeners and closes those that they replace, or
+// that t does not have. An error undoes all changes.
 func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,11 +221,14 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 		if err != nil {
 			return nil, err
 		}
-		if s == nil {
-			if inherited := d.opts.Inherited[key]; inherited != nil {
-				delete(d.opts.Inherited, key)
+		if gone := Gone(l.Network, l.Address); s == nil || gone {
+			inherited := d.opts.Inherited[key]
+			delete(d.opts.Inherited, key)
+			if inherited != nil && !gone {
 				s, err = inherit(l, inherited)
 			} else {
+				keepFiles(inherited)
+				(&listener{listeners: inherited}).close()
 				s, err = listen(l, len(d.engine))
 			}
 			if err != nil {
@@ -252,7 +256,11 @@ func (d *Driver) Listen(t *table.Table) (commit func(), err error) {
 			}
 		}
 		for _, s := range fresh {
-			d.open[s.network+" "+s.address] = s
+			key := s.network + " " + s.address
+			if old := d.open[key]; old != nil {
+				d.forget(key, old)
+			}
+			d.open[key] = s
 			for i := range max(len(d.engine), len(s.listeners)) { // inherited sockets may be more than the engines, because the other process may have had more loops
 				d.engine[i%len(d.engine)].serve(s, i)
 			}
@@ -299,11 +307,7 @@ func (d *Driver) Leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for key, s := range d.open {
-		for _, l := range s.listeners {
-			if u, ok := l.(*net.UnixListener); ok {
-				u.SetUnlinkOnClose(false)
-			}
-		}
+		keepFiles(s.listeners)
 		d.forget(key, s)
 	}
 }

@@ -4,6 +4,7 @@ package loop
 
 import (
 	"context"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -139,6 +140,132 @@ func TestListenSetsModes(t *testing.T) {
 			t.Errorf("what does not change is not looked at: %v", err)
 		}
 		has(path, 0o606)
+	})
+}
+
+// TestListenAgain removes the file of an open unix socket. The next reload creates it again, with the
+// mode of the new table. The clients of the socket stay connected, and a failed reload changes nothing.
+func TestListenAgain(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path := filepath.Join(dir, "a")
+		tab := func(mode uint32, more ...table.Listener) *table.Table {
+			t := tableOf("127.0.0.1:1")
+			t.Listeners = append([]table.Listener{{Network: "unix", Address: path, Mode: mode, Routes: t.Listeners[0].Routes}}, more...)
+			return t
+		}
+		d, err := New(proxy.NewProxy(tab(0), "test", slog.New(slog.DiscardHandler)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			d.Shutdown(context.Background())
+			if _, err := os.Stat(path); err == nil {
+				t.Error("the file stays after the end")
+			}
+		})
+		listen := func(t *table.Table) error {
+			commit, err := d.Listen(t)
+			if err == nil {
+				commit()
+			}
+			return err
+		}
+		if err := listen(tab(0)); err != nil {
+			t.Fatal(err)
+		}
+		serves := func(c net.Conn) {
+			t.Helper()
+			c.SetDeadline(time.Now().Add(testenv.Hang))
+			if _, err := io.WriteString(c, "mn\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, make([]byte, len("MN\r\n"))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		connect := func() net.Conn {
+			t.Helper()
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+			serves(c)
+			return c
+		}
+		clients := []net.Conn{connect()}
+		for _, mode := range []uint32{0, 0o600, 0o600, 0o666} { // a default, a new one, an unchanged one, a changed one
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := listen(tab(mode, table.Listener{Network: "unix", Address: filepath.Join(dir, "none", "b")})); err == nil {
+				t.Fatal("no error for a directory that does not exist")
+			}
+			if _, err := os.Stat(path); err == nil {
+				t.Error("a reload that failed has left a file")
+			}
+			if err := listen(tab(mode)); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := os.Stat(path); err != nil || mode != 0 && info.Mode().Perm() != fs.FileMode(mode) {
+				t.Errorf("mode %#o: %v, %v", mode, info, err)
+			}
+			clients = append(clients, connect())
+			for _, c := range clients {
+				serves(c)
+			}
+		}
+	})
+}
+
+// TestListenAgainAfterTakeOver gives a process a unix socket whose file was removed. The process creates
+// the file again, and does not fail.
+func TestListenAgainAfterTakeOver(t *testing.T) {
+	each(t, func(t *testing.T, o Options) {
+		dir, err := os.MkdirTemp("", "ringside") // the path of a socket must be short
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(dir) })
+		path := filepath.Join(dir, "a")
+		old, err := net.Listen("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		o.Inherited = map[string][]net.Listener{"unix " + path: {old}}
+		tab := tableOf("127.0.0.1:1")
+		tab.Listeners[0].Network, tab.Listeners[0].Address = "unix", path
+		d, err := New(proxy.NewProxy(tab, "test", slog.New(slog.DiscardHandler)), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.Shutdown(context.Background()) })
+		commit, err := d.Listen(tab)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commit()
+		old.Close() // as after a take-over, where unused sockets are closed
+		c, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		c.SetDeadline(time.Now().Add(testenv.Hang))
+		if _, err := io.WriteString(c, "mn\r\n"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, len("MN\r\n"))); err != nil {
+			t.Fatal(err)
+		}
 	})
 }
 
