@@ -164,7 +164,7 @@ func describe(e event.Event, is map[string]any) Description {
 func (w words) derive() {
 	w["why"] = unnamed(w["why"])
 	w["problem"] = problemOf(w["why"]).does
-	w["cause"] = cmp.Or(w["why"], w["error"])
+	w["cause"] = cmp.Or(w["why"], w["error"], w["what"])
 	w["name"] = filepath.Base(w["file"])
 	first, rest, _ := strings.Cut(w["error"], " ")
 	w["mistake"] = filepath.Base(first) + " " + rest

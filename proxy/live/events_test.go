@@ -98,6 +98,7 @@ func TestTold(t *testing.T) {
 		{event.KeptNowhere, []any{"server", "b", "other", "o"},
 			Description{Tone: Good, Kind: Up, Text: "No other instance has b in its pool o any more"}},
 		{event.Hidden, []any{"address", "127.0.0.1:11211"}, Description{}},
+		{event.Other, []any{"what", "pool main: keys move"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "pool main: keys move"}},
 		{event.Other, []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {
 		if got := logged(t, func(log *slog.Logger) { log.Info("something new", append(test.attrs, test.reports.Attr())...) }); got[0] != test.want {
