@@ -93,6 +93,24 @@ func logging(t *testing.T) (s *conversation.Harness, said func() []string) {
 	}
 }
 
+// TestOtherProcess checks that the log says at once that another process answers, and that its uptime does not prove another memcached:
+// memcached -e goes on with the uptime of its former process.
+func TestOtherProcess(t *testing.T) {
+	var logs bytes.Buffer
+	s := conversation.New(t)
+	s.Logs = &logs
+	for _, line := range []string{
+		"pool main servers=s1,s2", "route - main copies=2 through repair=0", "s1 runs 7", "s2 runs 8",
+		"s1 dies", "s1 refuses", "wait 1s", "s1 accepts", "wait 500ms", "s1 < stats", `s1 > STAT pid 8\r\nSTAT uptime 100\r\nSTAT time 17000\r\nEND`, "wait 1s",
+	} {
+		s.Line(line)
+	}
+	const want = `msg="server down" server=s1 address=s1 why="another memcached process answers at its address; its uptime of 1m40s includes that of the former process if it was restarted with its memory (-e)"`
+	if !strings.Contains(logs.String(), want) {
+		t.Errorf("%s is missing in\n%s", want, logs.String())
+	}
+}
+
 // TestLogLimited checks that the first line is written at once. Of the lines in the
 // next ten seconds only the last is written, in their original order. Lines of other
 // servers are not delayed.

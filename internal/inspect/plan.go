@@ -141,6 +141,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 				return err
 			}
 			is.Changes = config.Changes(before, f)
+			old = serveBy(old, running.Lists)
 			moves, gone := old.MovesTo(next, func(*table.Pool) bool { return false })
 			is.Gone = gone
 			for _, m := range moves {
@@ -194,6 +195,21 @@ func configOf(cmd *cobra.Command, c *admin.Client) (*config.File, admin.ConfigAn
 		return nil, running, fmt.Errorf("the configuration of the instance can't be read here, because it runs another version of Ringside, or a secret file is not on this machine: use the file with --from: %w", err)
 	}
 	return f, running, nil
+}
+
+// serveBy returns the table t, whose pools are about to change from the given lists to those of t. A list that can't be read here
+// is left out.
+func serveBy(t *table.Table, lists []admin.ListInUse) *table.Table {
+	for _, is := range lists {
+		i := slices.IndexFunc(t.Pools, func(p *table.Pool) bool { return p.Name == is.Pool && p.ReadList != nil })
+		if i < 0 {
+			continue
+		}
+		if list, err := t.Pools[i].ReadList([]byte(is.Text)); err == nil {
+			t = t.Learn(t.Pools[i], list, nil, false)
+		}
+	}
+	return t
 }
 
 // compare asks which changes of servers have not ended, which instances serve the pools of the running configuration f,
@@ -257,7 +273,7 @@ func movesOfKeys(in io.Reader, path, listener string, old, next *table.Table) (*
 func Excessive(f *config.File, moves []table.Moves) (list []string) {
 	for _, m := range moves {
 		for i := range f.Pools {
-			if p := &f.Pools[i]; p.Name == m.Pool && m.Share*100 > p.MaxMove {
+			if p := &f.Pools[i]; p.Name == m.Pool && !m.Due && m.Share*100 > p.MaxMove {
 				list = append(list, fmt.Sprintf("pool %s: %s of its keys move to other servers, and its max_move is %s%%", p.Name, percent(m.Share), strconv.FormatFloat(p.MaxMove, 'f', -1, 64)))
 			}
 		}
@@ -269,7 +285,7 @@ func Excessive(f *config.File, moves []table.Moves) (list []string) {
 func (is *plan) exceeds(limit float64) error {
 	var list []string
 	for _, m := range is.Pools {
-		if m.Share*100 > limit {
+		if !m.Due && m.Share*100 > limit {
 			list = append(list, fmt.Sprintf("%s of the keys of pool %s", percent(m.Share), m.Pool))
 		}
 	}
@@ -333,6 +349,8 @@ func (m *poolPlan) print(out io.Writer) {
 	switch {
 	case m.New:
 		fmt.Fprintf(out, "\npool %s is new\n", m.Pool)
+	case m.Due && m.Share > 0:
+		fmt.Fprintf(out, "\npool %s: %s of the keys move, by the change that has not ended\n", m.Pool, percent(m.Share))
 	case m.Was != "":
 		fmt.Fprintf(out, "\npool %s, which was %s: %s of the keys move\n", m.Pool, m.Was, percent(m.Share))
 	default:

@@ -5,14 +5,18 @@ package inspect
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 
 	"ringside/internal/cli"
+	"ringside/proxy/admin"
 )
 
 const planFile = `listen: 127.0.0.1:0
@@ -120,6 +124,58 @@ func TestPlanMaxMove(t *testing.T) {
 	}
 	if out, errs, code := runPlan(t, next, next, ""); code != 0 {
 		t.Errorf("nothing moves: exit status %d, %s%s", code, out, errs)
+	}
+}
+
+// TestPlanOfWaitingChange compares files with an instance whose servers are changing. It serves by another list than that of its file.
+func TestPlanOfWaitingChange(t *testing.T) {
+	file := func(servers string) string {
+		return "listen: 127.0.0.1:0\npools:\n  main: {distribution: ketama-points, max_move: 40%, servers: [" + servers + "]}\nroutes: [{pool: main}]\n"
+	}
+	plan := func(next, running, servers string, args ...string) (out, errs string, code int) {
+		t.Helper()
+		list := `{"distribution":"ketama-points","options":{},"servers":[` + servers + `]}`
+		instance := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/control/config" {
+				json.NewEncoder(w).Encode(admin.ConfigAnswer{File: "x.yaml", Text: running, Lists: []admin.ListInUse{{Pool: "main", Text: list}}})
+				return
+			}
+			http.NotFound(w, r)
+		}))
+		defer instance.Close()
+		path := filepath.Join(t.TempDir(), "new.yaml")
+		if err := os.WriteFile(path, []byte(next), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, errs = runWith(t, nil, append([]string{"plan", path, "--admin", strings.TrimPrefix(instance.URL, "http://")}, args...)...)
+		return out, errs, code
+	}
+	const ab = `{"network":"tcp","address":"a:11211","weight":1},{"network":"tcp","address":"b:11211","weight":1}`
+	const abc = ab + `,{"network":"tcp","address":"c:11211","weight":1}`
+	two, three, four := file("a, b"), file("a, b, c"), file("a, b, c, d")
+	for _, c := range []struct {
+		name, next, says, list string
+		code                   int
+		servers                []string
+	}{
+		{"the file that is loaded", three, "3", ab, 0, []string{`a:11211  4[0-9.]+%  +1[0-9.]+%  +3`, `c:11211  0\.0%  +0\.0%  +3`}},
+		{"the file that is loaded, at the end of the change", three, "0.0% of the keys move", abc, 0, []string{`a:11211  3[0-9.]+%  +0\.0%  +3`}},
+		{"taken back", two, "0.0% of the keys move", ab, 0, []string{`a:11211  4[0-9.]+%  +0\.0%  +4`}},
+		{"a third list", four, "49.7%", ab, 1, []string{`d:11211  0\.0%  +0\.0%  +2`, `c:11211  0\.0%  +0\.0%  +2`}},
+		{"a third list, at the end of the change", four, "2", abc, 0, []string{`d:11211  0\.0%  +0\.0%  +2`, `c:11211  3[0-9.]+%`}},
+	} {
+		out, errs, code := plan(c.next, three, c.list)
+		if code != c.code || !strings.Contains(out, "\npool main: "+c.says) {
+			t.Errorf("%s: exit status %d\n%s%s", c.name, code, out, errs)
+		}
+		for _, s := range c.servers {
+			if !regexp.MustCompile("\n  " + s).MatchString(out) {
+				t.Errorf("%s: want %q in\n%s", c.name, s, out)
+			}
+		}
+	}
+	if out, errs, code := plan(three, three, ab, "--max-move", "1%", "--json"); code != 0 || !strings.Contains(out, `"due":true`) {
+		t.Errorf("exit status %d: %s%s", code, out, errs)
 	}
 }
 

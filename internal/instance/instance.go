@@ -444,7 +444,19 @@ func (r *Instance) gone() (paths []string) {
 func (r *Instance) config() admin.ConfigAnswer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables, Sources: r.sources.Lists()}
+	is := admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables, Sources: r.sources.Lists()}
+	for _, p := range r.proxy.Table().Pools {
+		if p.Next == nil {
+			continue
+		}
+		if r.proxy.Ends(p) {
+			p = p.Successor()
+		}
+		if p.Text != nil {
+			is.Lists = append(is.Lists, admin.ListInUse{Pool: p.Name, Text: string(p.Text)})
+		}
+	}
+	return is
 }
 
 // readAgain requests a reload from Serve and waits for the result.

@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"ringside/internal/cli"
+	"ringside/internal/inspect"
 	"ringside/internal/remote"
 	"ringside/internal/testenv"
 	"ringside/proxy/health/resize"
@@ -105,7 +106,7 @@ func typed(args ...string) (code int, out, errs string) {
 
 func typedOnce(args []string) (code int, out, errs string) {
 	root := &cobra.Command{Use: "ringside"}
-	root.AddCommand(remote.Commands()...)
+	root.AddCommand(append(remote.Commands(), inspect.Commands()...)...)
 	var o, e bytes.Buffer
 	code = cli.Run(root, args, nil, &o, &e)
 	return code, o.String(), e.String()
@@ -562,6 +563,8 @@ pools:
 	wants(t, errs, "--servers-dead is not needed: no change of servers waits")
 	s.reloads(0, "--accept")
 	eventually(t, "the operator learns that it is cut off", func() bool { return says(told) })
+	_, planned, _ := typed("plan", s.path, "--admin", s.admin)
+	wants(t, planned, "is loaded already", "of the keys move, by the change that has not ended\n", "\n  c       0.0%      0.0%   3")
 	s.reloads(0, "--accept")
 	if !says(told) || !is().Opposed {
 		t.Error("--accept ends the wait for the servers in use")

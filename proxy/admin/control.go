@@ -414,6 +414,13 @@ type ConfigAnswer struct {
 
 	Variables map[string]string `json:"variables,omitempty"` // environment variables that the file uses; the values of files are not shown
 	Sources   []SourceServers   `json:"sources,omitempty"`   // the servers that its sources have now
+	Lists     []ListInUse       `json:"lists,omitempty"`     // the server lists of the pools whose servers change
+}
+
+// ListInUse is the server list of a pool whose servers change: the list in use or, when its keys have moved, the next one.
+type ListInUse struct {
+	Pool string `json:"pool"`
+	Text string `json:"text"` // see table.Pool.Text
 }
 
 // SourceServers are the servers of a source that are in force in a pool.

@@ -65,18 +65,29 @@ func TestForeign(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		members          []Server
+		before           []Server // of the keeper before; nil: there was none
 		state            resize.State
 		hash             uint64 // of the other list
 		differs, foreign bool
 	}{
-		{"the same lists", both, resize.First(1), membership("p", both), false, false},
-		{"only the list in force", both, resize.First(1), membership("p", servers), true, false},
-		{"only the next list", both, resize.First(1), membership("p", append(servers[:1:1], both[2])), true, true},
-		{"a further server", servers, resize.First(1), membership("p", both), true, true},
-		{"a list is in force that this proxy does not know", both, resize.First(3), membership("p", servers), true, true},
+		{"the same lists", both, nil, resize.First(1), membership("p", both), false, false},
+		{"only the list in force", both, nil, resize.First(1), membership("p", servers), true, false},
+		{"only the next list", both, nil, resize.First(1), membership("p", append(servers[:1:1], both[2])), true, true},
+		{"a further server", servers, nil, resize.First(1), membership("p", both), true, true},
+		{"both lists, after the change", servers, both, resize.First(2), membership("p", both), true, false},
+		{"both lists, and the change has not ended", servers, both, resize.First(1), membership("p", both), true, true},
+		{"a list is in force that this proxy does not know", both, nil, resize.First(3), membership("p", servers), true, true},
 	} {
 		k, v := New("p", c.members, Settings{Strict: true}, 1), NewView(len(c.members))
 		k.SetLists(lists, 1)
+		if c.before != nil {
+			former, published := New("p", c.before, Settings{Strict: true}, 1), NewView(len(c.before))
+			former.SetLists(lists, 1)
+			former.resize.Read(c.state, 1)
+			published.Publish(former, true)
+			k.SetLists(resize.Lists{Mine: 2, Wish: 2, Warm: true}, 1)
+			k.Resume(published)
+		}
 		for i := range c.members {
 			k.read(i, record{hash: c.hash, resize: c.state, entries: make([]entry, len(c.members))}, sec, sec)
 		}

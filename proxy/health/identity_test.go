@@ -36,7 +36,7 @@ func replaced(t *testing.T, began func(w *world) int64, change func(w *world)) (
 
 func TestStrangerIsEmptied(t *testing.T) {
 	w, kept := replaced(t, func(w *world) int64 { return w.now - 50*sec }, nil)
-	if kept || w.flushes != 1 || !w.logged("another memcached answers at its address, which has run for 5") {
+	if kept || w.flushes != 1 || !w.logged("another memcached process answers at its address; its uptime of 5") {
 		t.Errorf("kept %t, %d flushes: %s", kept, w.flushes, strings.Join(w.log, "\n"))
 	}
 }

@@ -75,6 +75,7 @@ type Keeper struct {
 	set    Settings
 	hash   uint64 // hash of the server list
 	listed uint64 // hash of the server list of a proxy that does not have the servers which only the next list has
+	united uint64 // hash of the server list that this proxy had in the change whose end made this keeper; 0: none did
 	like   uint32 // hash of the settings that all proxies must share: see settingsHash
 	keys   recordKeys
 	random *rand.Rand // for the random delays of steps and pings
@@ -272,6 +273,9 @@ func (k *Keeper) Resume(before *View) {
 	is := before.Resize()
 	k.resize.State, k.resize.Turns = is.State, is.Turns
 	k.resize.Opposed = is.Opposed || is.Required() != k.resize.Required()
+	if is.Superseded() {
+		k.united = before.hash.Load()
+	}
 }
 
 // Inherit passes to a new keeper the state that a server had in another keeper before a reload: n is

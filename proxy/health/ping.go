@@ -259,7 +259,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		}
 		if r.hash != k.hash {
 			k.foreignUntil = now + foreignPings*int64(k.pace())
-			if r.hash != k.listed {
+			if r.hash != k.listed && (r.hash != k.united || k.united == 0) {
 				k.strangeUntil = k.foreignUntil
 			}
 		}

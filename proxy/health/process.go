@@ -57,7 +57,7 @@ const slack = int64(5 * time.Second)
 // another memcached: it does not have the data of the previous process.
 func (p Process) Stranger(ago int64) bool { return p.Uptime*int64(time.Second) > ago+slack }
 
-// Answers returns the message for operators that another memcached, p, replies at a server's address.
+// Answers returns the message for operators that the process p replies at a server's address, and may be a stranger.
 func (p Process) Answers() string {
-	return fmt.Sprintf("another memcached answers at its address, which has run for %v", time.Duration(p.Uptime)*time.Second)
+	return fmt.Sprintf("another memcached process answers at its address; its uptime of %v includes that of the former process if it was restarted with its memory (-e)", time.Duration(p.Uptime)*time.Second)
 }

@@ -20,6 +20,7 @@ type View struct {
 	gen      atomic.Uint64 // generation of the published state: see Keeper.Gen
 	allIn    atomic.Bool   // every server is In, not suspect, and has its keys under their own names
 	differ   atomic.Bool   // other proxies have had another server list recently
+	hash     atomic.Uint64 // Keeper.hash
 	foreign  atomic.Bool   // the same, and that list may have servers which this process does not know
 	copies   atomic.Bool   // routes keep replicas on the pool's servers
 	gone     atomic.Bool   // none of the pool's own servers replies
@@ -76,7 +77,7 @@ func (v *View) Differs() bool { return v.differ.Load() }
 
 // Foreign reports whether proxies were seen recently that may keep keys on servers which this proxy does not
 // know. Differs is true then. While a change of the list waits, proxies that still have the list in force are not foreign:
-// this proxy has all of their servers.
+// this proxy has all of their servers. At its end, nor are those that still have both lists: they do not use the former one any more.
 func (v *View) Foreign() bool { return v.foreign.Load() }
 
 // Differ sets what Differs and Foreign return.
@@ -352,6 +353,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	}
 	v.SetGone(k.gone)
 	v.Differ(k.pool == poolForeign, k.strange)
+	v.hash.Store(k.hash)
 	v.Done(k.Gen(), learned)
 	for i := range v.servers {
 		v.servers[i].validUntil.Store(k.Verdict(i).ValidUntil)

@@ -101,8 +101,8 @@ var (
 		"LEAVING>OUT": {Tone: Bad, Kind: "out", Text: "{server}, which is new and has no keys yet, is out", More: "{why}", Mark: true},
 	}
 	poolStates = map[string]Description{
-		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
-		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: its servers are ejected again", More: "{why}"},
+		"closed":         {Tone: Good, Kind: Up, Text: "Pool {pool}: servers that fail are ejected again", More: "{why}"},
+		"kept":           {Tone: Good, Kind: Up, Text: "Pool {pool}: servers that fail are ejected, as usual", More: "{why}"},
 		"apart":          {Tone: Bad, Kind: "suspect", Text: "{why}", More: "pool {pool}"},
 		"alike":          {Tone: Good, Kind: Up, Text: "{why}", More: "pool {pool}"},
 		"fail-open":      {Tone: Bad, Kind: "suspect", Text: "Pool {pool}: no server is ejected now", More: "{why}"},
@@ -164,7 +164,7 @@ func describe(e event.Event, is map[string]any) Description {
 func (w words) derive() {
 	w["why"] = unnamed(w["why"])
 	w["problem"] = problemOf(w["why"]).does
-	w["cause"] = cmp.Or(w["why"], w["error"])
+	w["cause"] = cmp.Or(w["why"], w["error"], w["what"])
 	w["name"] = filepath.Base(w["file"])
 	first, rest, _ := strings.Cut(w["error"], " ")
 	w["mistake"] = filepath.Base(first) + " " + rest

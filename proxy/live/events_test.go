@@ -62,7 +62,9 @@ func TestTold(t *testing.T) {
 		{event.PoolState, []any{"pool", "main", "from", "closed", "to", "fail-open", "why", "2 of 3 servers are suspect"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: no server is ejected now", More: "2 of 3 servers are suspect"}},
 		{event.PoolState, []any{"pool", "main", "from", "fail-open", "to", "closed", "why", ""},
-			Description{Tone: Good, Kind: Up, Text: "Pool main: its servers are ejected again"}},
+			Description{Tone: Good, Kind: Up, Text: "Pool main: servers that fail are ejected again"}},
+		{event.PoolState, []any{"pool", "main", "from", "other-servers", "to", "kept", "why", "all have the same list"},
+			Description{Tone: Good, Kind: Up, Text: "Pool main: servers that fail are ejected, as usual", More: "all have the same list"}},
 		{event.PoolState, []any{"pool", "main", "from", "fail-open", "to", "gone", "why", "no server of the pool answers"},
 			Description{Tone: Bad, Kind: "suspect", Text: "Pool main: unreachable", More: "no server of the pool answers"}},
 		{event.PoolState, []any{"pool", "main", "from", "gone", "to", "back", "why", "a server of the pool answers"},
@@ -96,6 +98,7 @@ func TestTold(t *testing.T) {
 		{event.KeptNowhere, []any{"server", "b", "other", "o"},
 			Description{Tone: Good, Kind: Up, Text: "No other instance has b in its pool o any more"}},
 		{event.Hidden, []any{"address", "127.0.0.1:11211"}, Description{}},
+		{event.Other, []any{"what", "pool main: keys move"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "pool main: keys move"}},
 		{event.Other, []any{"why", "it is so"}, Description{Tone: Good, Kind: "warm", Text: "something new", More: "it is so"}},
 	} {
 		if got := logged(t, func(log *slog.Logger) { log.Info("something new", append(test.attrs, test.reports.Attr())...) }); got[0] != test.want {

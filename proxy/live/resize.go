@@ -62,7 +62,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	}
 	w := &s.Work
 	is := &Resize{Pool: p.Name, Level: Good, Seconds: int64(s.Since / time.Second), Joins: []string{}, Leaves: []string{}, By: Clean(w.By[:min(len(w.By), mostBy)]), Ours: s.Ours, Done: w.Done, Rejected: w.Rejected, Listing: w.Listing, Rate: round(w.Rate)}
-	old, next := p.List(), p.Next
+	old, next := p.List(), destination(p, s)
 	if is.Back = s.Reversed() && next != nil; is.Back {
 		old, next = next, old
 	}
@@ -91,7 +91,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		}
 	case s.Announced:
 		is.Step = announced
-	case s.Stage() == resize.Stable && (w.Of > 0 || s.Ours):
+	case s.Stage() == resize.Stable && s.Later == 0 && (w.Of > 0 || s.Ours):
 		is.Step = preparing
 	case s.Stage() == resize.Stable:
 		is.Step = waiting
@@ -114,6 +114,15 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 		}
 	}
 	return is
+}
+
+// destination returns the list to which the change s leads; nil: none. Before keys move, that is the list of the configuration,
+// although this instance can take part in a change to the list Next until all others know the wish.
+func destination(p *table.Pool, s *stats.ResizeSnapshot) *table.List {
+	if s.Stage() == resize.Stable && p.Later != nil {
+		return p.Later
+	}
+	return p.Next
 }
 
 // ownersOut returns the names of the servers of a list of a pool that are out, or must be flushed.
@@ -154,7 +163,7 @@ func waitsFor(sum *stats.Snapshot, p *table.Pool, s *stats.ResizeSnapshot) (why,
 		target = &m.Target
 	}
 	otherwise := ". If it is gone for good, remove it from the file, too"
-	if p.Next != nil && slices.Contains(missing(p.Next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{s.For}, p.Servers)) > 0 {
+	if next := destination(p, s); next != nil && slices.Contains(missing(next.Servers, p.Servers), s.For.Name) && len(missing([]table.Target{s.For}, p.Servers)) > 0 {
 		name, otherwise = "the new "+name, ", or take the change back"
 	}
 	if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down && (m == nil || m.Override == health.Restore) && s.For.Name != "" {

@@ -27,6 +27,7 @@ func TestResizeSentences(t *testing.T) {
 		{Pool: "main", Target: table.Target{Name: "a"}, Phase: health.Out, Override: health.Drain},
 		{Pool: "main", Target: table.Target{Name: "b"}, Phase: health.Warming},
 		{Pool: "main", Target: table.Target{Name: "d", Address: "d:1"}, Phase: health.Out, Suspect: true, Why: "connection refused"},
+		{Pool: "main", Target: table.Target{Name: "e", Network: "tcp", Address: "e:1"}, Phase: health.Out, Suspect: true, Why: "connection refused"},
 	}
 	for _, test := range []struct {
 		name string
@@ -39,6 +40,12 @@ func TestResizeSentences(t *testing.T) {
 			"warn: This instance uses other servers than its peers, so reads can be old. Reload this instance with the file of its peers, or restart them with its file."},
 		{"waits", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second},
 			"good: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s."},
+		{"waits, and a third list was loaded", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: third}, Since: 2 * time.Second},
+			"good: The servers change (new: d and e; removed: b and c) when all instances have the new configuration, so far for 2 s."},
+		{"prepares, and a third list was loaded", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: third}, Ours: true, Work: work},
+			"good: The servers change (new: d and e; removed: b and c) when all instances have the new configuration, so far for 0 s."},
+		{"waits for a new server of a third list", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: third}, Waits: "server e is OUT", For: table.Target{Name: "e", Network: "tcp", Address: "e:1"}},
+			"warn: The servers change (new: d and e; removed: b and c) when all instances have the new configuration, so far for 0 s. It must wait: the new server e refuses connections. Start memcached there, or take the change back."},
 		{"waits for a server", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Since: 25 * time.Second, Waits: "server a is OUT"},
 			"warn: The servers change (new: d; removed: c) when all instances have the new configuration, so far for 25 s. It must wait: server a is out. Start memcached there. If it is gone for good, remove it from the file, too."},
 		{"waits for a new server that is dead", stats.ResizeSnapshot{Status: resize.Status{State: stable, Lists: both}, Waits: "server d is OUT", For: table.Target{Name: "d"}},

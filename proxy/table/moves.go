@@ -13,6 +13,7 @@ type Moves struct {
 	Pool    string        `json:"pool"`
 	Was     string        `json:"was,omitempty"` // the pool's name in the old table; empty: the same name
 	New     bool          `json:"new,omitempty"` // the old table has no such pool
+	Due     bool          `json:"due,omitempty"` // the old table waits for this change already, so the new one adds no move
 	Share   float64       `json:"share"`         // share of the pool's keys that move, from 0 to 1
 	Moves   []Move        `json:"moves"`         // the moves, the largest share first
 	Servers []ServerMoves `json:"servers"`       // servers of both tables, those of the new table first
@@ -39,9 +40,8 @@ const movesSample = 100_000
 
 // MovesTo says which keys move if the table next replaces t. It returns an element for each pool of
 // next, and the names of the pools of t that are gone. It places a sample of keys, because most
-// rules can't say which hashes move. A server is the same in both tables if it has the same address. A
-// change of servers that t waits for does not count. ends reports whether the change of a pool of t ends in any case: a
-// further change then moves keys from the list Next.
+// rules can't say which hashes move. A server is the same in both tables if it has the same address. ends reports whether
+// the change of a pool of t ends in any case: a further change then moves keys from the list Next.
 //
 // For replicated keys, it looks at the primaries only.
 func (t *Table) MovesTo(next *Table, ends func(*Pool) bool) (list []Moves, gone []string) {
@@ -61,14 +61,13 @@ func (t *Table) MovesTo(next *Table, ends func(*Pool) bool) (list []Moves, gone 
 			was = before[p.ID]
 		}
 		kept[was] = true
-		switch {
-		case was == nil || was.Next == nil:
-		case was.Required().Print() == p.Required().Print():
-			was = p // the change to this list is due already
-		case ends(was):
+		due := was != nil && was.Next != nil && was.Required().Print() == p.Required().Print()
+		if was != nil && was.Next != nil && ends(was) {
 			was = was.Successor()
 		}
-		list = append(list, movesOf(was, p))
+		m := movesOf(was, p)
+		m.Due = due
+		list = append(list, m)
 	}
 	for _, p := range t.Pools {
 		if !kept[p] {

@@ -75,19 +75,21 @@ func TestMovesOfFurtherChange(t *testing.T) {
 		to          []string
 		ends        bool
 		least, most float64
+		due         bool
 		says        string
 	}{
-		{"taken back", changes, []string{"a"}, false, 0, 0, "the change of its servers is taken back; keys that have moved already move back when all instances have this configuration"},
-		{"taken back at the end", changes, []string{"a"}, true, .4, .6, "the change of its servers is about to end; when it has ended, the keys move back in a further change, when all instances have this configuration"},
-		{"the same", changes, []string{"a", "b"}, true, 0, 0, "the change of its servers has not ended"},
-		{"a third list", changes, []string{"a", "b", "c"}, true, .3, .4, "keys move with their values"},
-		{"taken back twice", back, []string{"a"}, true, 0, 0, "the change of its servers has not ended"},
-		{"the list to which keys move, again", back, []string{"a", "b"}, true, 0, 0, "keys move with their values"},
+		{"taken back", changes, []string{"a"}, false, 0, 0, false, "the change of its servers is taken back; keys that have moved already move back when all instances have this configuration"},
+		{"taken back at the end", changes, []string{"a"}, true, .4, .6, false, "the change of its servers is about to end; when it has ended, the keys move back in a further change, when all instances have this configuration"},
+		{"the same", changes, []string{"a", "b"}, false, .4, .6, true, "the change of its servers has not ended"},
+		{"the same at the end", changes, []string{"a", "b"}, true, 0, 0, true, "the change of its servers has not ended"},
+		{"a third list", changes, []string{"a", "b", "c"}, true, .3, .4, false, "keys move with their values"},
+		{"taken back twice", back, []string{"a"}, true, .4, .6, true, "the change of its servers has not ended"},
+		{"the list to which keys move, again", back, []string{"a", "b"}, true, 0, 0, false, "keys move with their values"},
 	} {
 		ends := func(*Pool) bool { return c.ends }
 		moves, _ := c.from.MovesTo(table(c.to...), ends)
-		if is := moves[0].Share; is < c.least || is > c.most {
-			t.Errorf("%s: %.3f of the keys move", c.name, is)
+		if is := moves[0].Share; is < c.least || is > c.most || moves[0].Due != c.due {
+			t.Errorf("%s: %.3f of the keys move, due: %v", c.name, is, moves[0].Due)
 		}
 		if says := table(c.to...).Resizes(c.from, ends); !slices.ContainsFunc(says, func(s string) bool { return strings.HasPrefix(s, "pool main: "+c.says) }) {
 			t.Errorf("%s: %q", c.name, says)

@@ -289,7 +289,10 @@ func (srv *Server) wantsConn() bool {
 // goDown marks the server as down, for the reason why. While it is down, its requests fail at once,
 // and Ringside dials the server at growing intervals until it replies. refused means that the server
 // has refused a connection; goDown passes it on to the Observer.
-func (srv *Server) goDown(why string, refused bool) {
+func (srv *Server) goDown(why string, refused bool) { srv.goDownFor(srv.Label(), why, refused) }
+
+// goDownFor is goDown for a reason with a log line of the subject `of`, which can differ from that of other reasons.
+func (srv *Server) goDownFor(of, why string, refused bool) {
 	e := srv.e
 	b := srv.backoff
 	if !srv.Down {
@@ -297,7 +300,7 @@ func (srv *Server) goDown(why string, refused bool) {
 		srv.changed = e.Now
 		srv.wait = int64(b.First)
 		srv.before = srv.Count.Refused + srv.Count.Failed
-		srv.logDown(srv.Label(), why)
+		srv.logDown(of, why)
 	} else {
 		srv.wait = min(srv.wait*2, int64(b.Max))
 		if srv.Why != srv.whyDown(why) {
@@ -324,8 +327,9 @@ func (srv *Server) logDown(of, why string) {
 	srv.e.LogInOrder(slog.LevelWarn, srv.Label(), of, "server down", event.ServerDown.Attr(), "server", srv.Target.Name, "address", srv.Address(), "why", why)
 }
 
-// Reject marks the server as down for the reason why, because of something that it has replied.
-func (srv *Server) Reject(why string) { srv.goDown(why, false) }
+// Reject marks the server as down for the reason why, because of something that it has replied. If it was down shortly before,
+// the log line does not wait: it would be read as another failure.
+func (srv *Server) Reject(why string) { srv.goDownFor(srv.Label()+" rejected", why, false) }
 
 // Heard returns when the last bytes from the server arrived on its connections for clients' requests.
 func (srv *Server) Heard() (at int64) {
