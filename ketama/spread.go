@@ -15,47 +15,36 @@ import (
 // Spread computes the points of a server from the label and the number of labels.
 type Spread func(label string, count int) []uint32
 
-// fourOfMD5 computes the points of a server: for each i below count, four little-endian
-// points from the MD5 of "label-i".
-func fourOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 4) }
+// These compute the points of a server: for each i below count, the first words of the digest of "label-i". Those of dalli are of "label:i".
+var (
+	fourOfMD5  = words(md5Sum, "-", binary.LittleEndian, 4)
+	threeOfMD5 = words(md5Sum, "-", binary.LittleEndian, 3)
+	fourOfSHA1 = words(sha1Sum, "-", binary.LittleEndian, 4)
+	sha1Dalli  = words(sha1Sum, ":", binary.BigEndian, 1)
+)
 
-// threeOfMD5 computes the points of a server: for each i below count, three
-// little-endian points from the MD5 of "label-i".
-func threeOfMD5(label string, count int) []uint32 { return ofMD5(label, count, 3) }
-
-func ofMD5(label string, count, each int) []uint32 {
-	points := make([]uint32, 0, count*each)
-	for i := range count {
-		d := md5.Sum(numbered(label, "-", i))
-		for j := range each {
-			points = append(points, binary.LittleEndian.Uint32(d[4*j:]))
-		}
-	}
-	return points
+func md5Sum(text []byte) []byte {
+	d := md5.Sum(text)
+	return d[:]
 }
 
-// fourOfSHA1 computes the points of a server: for each i below count, four
-// little-endian points from the SHA-1 of "label-i".
-func fourOfSHA1(label string, count int) []uint32 {
-	points := make([]uint32, 0, count*4)
-	for i := range count {
-		d := sha1.Sum(numbered(label, "-", i))
-		for j := range 4 {
-			points = append(points, binary.LittleEndian.Uint32(d[4*j:]))
-		}
-	}
-	return points
+func sha1Sum(text []byte) []byte {
+	d := sha1.Sum(text)
+	return d[:]
 }
 
-// sha1Dalli computes the points of a server: for each i below count, the first four
-// bytes of the SHA-1 of "label:i", big-endian.
-func sha1Dalli(label string, count int) []uint32 {
-	points := make([]uint32, 0, count)
-	for i := range count {
-		d := sha1.Sum(numbered(label, ":", i))
-		points = append(points, binary.BigEndian.Uint32(d[:]))
+// words returns a Spread with the first `each` words of the digest of each numbered label, in the given byte order.
+func words(digest func(text []byte) []byte, sep string, order binary.ByteOrder, each int) Spread {
+	return func(label string, count int) []uint32 {
+		points := make([]uint32, 0, count*each)
+		for i := range count {
+			d := digest(numbered(label, sep, i))
+			for j := range each {
+				points = append(points, order.Uint32(d[4*j:]))
+			}
+		}
+		return points
 	}
-	return points
 }
 
 // one returns a Spread with one point for each i below count: the hash of "label-i" by
@@ -97,7 +86,7 @@ func chain(label string, count int) []uint32 {
 
 // exactly computes count points of a server: four from each MD5 of "label-i".
 func exactly(label string, count int) []uint32 {
-	return ofMD5(label, (count+3)/4, 4)[:count]
+	return fourOfMD5(label, (count+3)/4)[:count]
 }
 
 func numbered(label, sep string, i int) []byte {

@@ -334,8 +334,7 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 		e.Wire.Next(e.Line, &e.Plain)
 		line := e.Wire.CutKey(e.Line, &e.Plain)
 		if r.RawKey(raw) {
-			echo := r.KeyEcho(raw)
-			a.Echo = &echo
+			a.Echo = new(r.KeyEcho(raw))
 		}
 		n := len(line)
 		if strip != "" {

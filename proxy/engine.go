@@ -281,27 +281,23 @@ func (e *Engine) Idle() bool {
 // eachGuard returns.
 func (e *Engine) eachGuard(f func(*guard.Guard)) {
 	for _, o := range e.Shared.Engines() {
-		if o == e {
-			f(e.guards)
-		} else {
-			o.Post(func(o *Engine) { f(o.guards) })
-		}
+		e.on(o, func(o *Engine) { f(o.guards) })
+	}
+}
+
+// on calls f on the loop of o. If that is this loop, f runs before on returns.
+func (e *Engine) on(o *Engine, f func(*Engine)) {
+	if o == e {
+		f(e)
+	} else {
+		o.Post(f)
 	}
 }
 
 // onGuard calls f with the guard of the loop that runs the tasks of keys with this hash, on
 // that loop. If that is this loop, f runs before onGuard returns.
 func (e *Engine) onGuard(hash uint64, f func(*guard.Guard)) {
-	switch o := e.Loops.Owner(hash); o {
-	case &e.Tasks:
-		f(e.guards)
-	default:
-		for _, other := range e.Shared.Engines() {
-			if &other.Tasks == o {
-				other.Post(func(o *Engine) { f(o.guards) })
-			}
-		}
-	}
+	e.on(e.Shared.owner(hash), func(o *Engine) { f(o.guards) })
 }
 
 // observer passes events of servers to the keepers, and to the Replicator, which handles

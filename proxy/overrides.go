@@ -67,24 +67,14 @@ func (p *Proxy) Override(pool, server string, o health.Override) error {
 	if !changed {
 		return nil
 	}
-	engines := p.Engines()
-	obeyed := make(chan struct{}, len(engines))
-	for i, e := range engines {
-		e.Post(func(e *Engine) {
-			e.takeOverrides()
-			if i == 0 {
-				e.logOverride(o, pool, server, before)
-			}
-			obeyed <- struct{}{}
-		})
-	}
-	late := time.After(time.Second)
-	for range engines {
-		select {
-		case <-obeyed:
-		case <-late:
-			return errLoopLate
+	err := p.waited(func(e *Engine) {
+		e.takeOverrides()
+		if e == p.keeperLoop() {
+			e.logOverride(o, pool, server, before)
 		}
+	})
+	if err != nil {
+		return errLoopLate
 	}
 	return nil
 }

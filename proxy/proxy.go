@@ -356,9 +356,11 @@ type loops struct{ *Proxy }
 
 // Owner returns the tasks of the engine that runs the commands on the replicated keys
 // with this hash.
-func (p loops) Owner(hash uint64) *task.Tasks {
+func (p loops) Owner(hash uint64) *task.Tasks { return &p.owner(hash).Tasks }
+
+func (p *Proxy) owner(hash uint64) *Engine {
 	engines := p.Engines()
-	return &engines[hash%uint64(len(engines))].Tasks
+	return engines[hash%uint64(len(engines))]
 }
 
 // HashKey hashes a key, with the same result on all loops.

@@ -171,11 +171,7 @@ func (e *Engine) takeFromLargest() {
 // clients that send them slowly, until large requests of n bytes can be read. It begins with those that waste the most memory.
 func (e *Engine) freeForLarge(n int64) {
 	for _, o := range e.Shared.Engines() {
-		if o == e {
-			e.freeOwnForLarge(n)
-		} else {
-			o.Post(func(o *Engine) { o.freeOwnForLarge(n) })
-		}
+		e.on(o, func(o *Engine) { o.freeOwnForLarge(n) })
 	}
 }
 

@@ -37,17 +37,11 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	if len(words) > 0 {
 		what, args = words[0], words[1:]
 	}
+	if merge := merges[what]; merge != nil {
+		e.askStats(s, what, merge)
+		return
+	}
 	switch what {
-	case "":
-		e.askStats(s, what, stats.MergeGeneral)
-	case "settings":
-		e.askStats(s, what, stats.MergeSettings)
-	case "items":
-		e.askStats(s, what, stats.MergeItems)
-	case "slabs":
-		e.askStats(s, what, stats.MergeSlabs)
-	case "sizes":
-		e.askStats(s, what, stats.MergeSizes)
 	case "detail":
 		e.statsDetail(s, args)
 	case "cachedump":
@@ -67,6 +61,11 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	default:
 		e.local(s, []byte(wire.AnswerError), stats.ClientFault)
 	}
+}
+
+// merges has the arguments of stats that are sent to all servers, and how their replies are merged.
+var merges = map[string]mergeFunc{
+	"": stats.MergeGeneral, "settings": stats.MergeSettings, "items": stats.MergeItems, "slabs": stats.MergeSlabs, "sizes": stats.MergeSizes,
 }
 
 // askStats sends the command stats with the argument `what` to every server. It answers

@@ -16,39 +16,24 @@ const (
 
 // Ch3 is mcrouter's Ch3 rule for servers in the order of the list. The hash passed to
 // it must be the Murmur64 of the key.
-type Ch3 struct {
-	order []int32
-}
+type Ch3 struct{ ordered }
 
 // NewCh3 returns the Ch3 rule for n servers.
 func NewCh3(n int) *Ch3 {
-	c := &Ch3{order: make([]int32, n)}
+	c := &Ch3{ordered{make([]int32, n)}}
 	for i := range c.order {
 		c.order[i] = int32(i)
 	}
 	return c
 }
 
-func (c *Ch3) Len() int { return len(c.order) }
-
 func (c *Ch3) At(_ []byte, h uint64, n int) int {
-	if len(c.order) == 0 {
-		return -1
-	}
-	owner := c.order[furc(h, uint32(len(c.order)))]
-	if n == 0 {
-		return int(owner)
-	}
-	return scatter(c.order, len(c.order), owner, h, n)
+	return c.at(int(furc(h, uint32(len(c.order)))), h, n)
 }
-
-func (c *Ch3) once() bool { return true }
 
 func (c *Ch3) Explain(_ []byte, h uint64) Hit {
 	return Hit{Kind: "bucket", Index: int(furc(h, uint32(len(c.order)))), Of: len(c.order)}
 }
-
-func (c *Ch3) Shares() []float64 { return even(len(c.order)) }
 
 // furc returns a number below m, the number of servers. word is the first 64-bit word
 // of the stream of bits. Each further word of the stream is the hash of the word before

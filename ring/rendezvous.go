@@ -5,6 +5,7 @@ package ring
 // highest score is tried.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math/bits"
@@ -215,14 +216,8 @@ func (s *murmur3State) addText(key []byte) {
 // addPrinted adds the key to the hash in the form in which Python prints bytes: b'key'.
 func (s *murmur3State) addPrinted(key []byte) {
 	quote := byte('\'')
-	for _, b := range key {
-		if b == '"' {
-			quote = '\''
-			break
-		}
-		if b == '\'' {
-			quote = '"'
-		}
+	if bytes.IndexByte(key, '\'') >= 0 && bytes.IndexByte(key, '"') < 0 {
+		quote = '"'
 	}
 	s.add('b')
 	s.add(quote)

@@ -67,12 +67,21 @@ func (s *Server) mayVisit(r *http.Request) error {
 	switch who := s.access.Load().Page; {
 	case who == Everybody && !s.knownHost(r), who == Loopback && onLoopback(r) && !s.knownHost(r):
 		return refuse(http.StatusMisdirectedRequest, unknownHost)
-	case who == Everybody, who == Loopback && s.local(r):
+	default:
+		return admit(who, s.local(r), "the page is for clients on loopback; admin.page in the configuration opens it", "the page is off: see admin.page in the configuration")
+	}
+}
+
+// admit checks a client, which is on this machine (local) or not. here is the error if only clients on this machine are allowed, and off the
+// error if none is.
+func admit(who Who, local bool, here, off string) error {
+	switch {
+	case who == Everybody, who == Loopback && local:
 		return nil
 	case who == Loopback:
-		return refuse(http.StatusForbidden, "the page is for clients on loopback; admin.page in the configuration opens it")
+		return refuse(http.StatusForbidden, "%s", here)
 	}
-	return refuse(http.StatusNotFound, "the page is off: see admin.page in the configuration")
+	return refuse(http.StatusNotFound, "%s", off)
 }
 
 const unknownHost = "this instance is not known by the name in your request: add it to admin.names, or use its address"

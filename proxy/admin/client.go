@@ -95,25 +95,20 @@ func (c *Client) Servers(ctx context.Context) ([]live.ServerState, error) {
 // ServersAndHealth returns the servers of every pool, and the state of all pools together. This
 // state is nil if the instance runs an older release that does not send it.
 func (c *Client) ServersAndHealth(ctx context.Context) ([]live.ServerState, *live.Overall, error) {
-	var a allServers
-	err := c.ask(ctx, "GET", "/control/servers", nil, &a)
+	a, err := answerTo[allServers](ctx, c, "GET", "/control/servers", nil)
 	return a.Servers, a.Overall, err
 }
 
 // Clients returns at most `limit` clients of the instance. They are the first ones in the order
 // `sort`, which is one of ClientOrders.
 func (c *Client) Clients(ctx context.Context, sort string, limit int) (ClientsAnswer, error) {
-	var a ClientsAnswer
-	err := c.ask(ctx, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil, &a)
-	return a, err
+	return answerTo[ClientsAnswer](ctx, c, "GET", "/control/clients?sort="+url.QueryEscape(sort)+"&limit="+strconv.Itoa(limit), nil)
 }
 
 // Now returns what a pool's servers and the whole proxy do. The counts are those of the given
 // window. If pool is empty, the instance chooses the pool in the worst state.
 func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*live.Now, error) {
-	var is live.Now
-	err := c.patient(window+10*time.Second).ask(ctx, "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil, &is)
-	return &is, err
+	return answerTo[*live.Now](ctx, c.patient(window+10*time.Second), "GET", "/api/now?for="+window.String()+"&pool="+url.QueryEscape(pool), nil)
 }
 
 // Stream calls the function take for every event of a pool's stream. It returns when the stream
@@ -174,8 +169,7 @@ func (c *Client) Order(ctx context.Context, pool, server, order string, force bo
 	if force {
 		query.Set("force", "true")
 	}
-	var a serversAnswer
-	err := c.ask(ctx, "POST", "/control/servers/"+url.PathEscape(server)+"/"+url.PathEscape(order)+"?"+query.Encode(), nil, &a)
+	a, err := answerTo[serversAnswer](ctx, c, "POST", "/control/servers/"+url.PathEscape(server)+"/"+url.PathEscape(order)+"?"+query.Encode(), nil)
 	return a.Servers, err
 }
 
@@ -190,16 +184,12 @@ func (c *Client) Reload(ctx context.Context, accepts Consent) (Reloaded, error) 
 	if accepts.Dead {
 		query.Set("dead", "true")
 	}
-	var done Reloaded
-	err := c.patient(steerLife).ask(ctx, "POST", "/control/reload?"+query.Encode(), nil, &done)
-	return done, err
+	return answerTo[Reloaded](ctx, c.patient(steerLife), "POST", "/control/reload?"+query.Encode(), nil)
 }
 
 // Config returns the configuration file that the instance uses.
 func (c *Client) Config(ctx context.Context) (ConfigAnswer, error) {
-	var a ConfigAnswer
-	err := c.ask(ctx, "GET", "/control/config", nil, &a)
-	return a, err
+	return answerTo[ConfigAnswer](ctx, c, "GET", "/control/config", nil)
 }
 
 // Ready returns an error if clients should not use this instance now. Otherwise it returns the text
@@ -227,30 +217,25 @@ func (c *Client) probe(ctx context.Context, path string) (string, error) {
 
 // HandOver asks the instance to hand over its listening sockets to the next process. A process of the same
 // user gets them at the socket in the reply.
-func (c *Client) HandOver(ctx context.Context) (a HandOver, err error) {
-	err = c.ask(ctx, "POST", "/control/hand-over", nil, &a)
-	return a, err
+func (c *Client) HandOver(ctx context.Context) (HandOver, error) {
+	return answerTo[HandOver](ctx, c, "POST", "/control/hand-over", nil)
 }
 
 // InvalidateTags invalidates the tags in what, and returns the result for each server.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
-	var a struct{ Servers []Invalidated }
-	err := c.patient(steerLife).ask(ctx, "POST", "/control/tags/invalidate", what, &a)
+	a, err := answerTo[struct{ Servers []Invalidated }](ctx, c.patient(steerLife), "POST", "/control/tags/invalidate", what)
 	return a.Servers, err
 }
 
 // Faults returns the faults that are set, and whether faults are allowed.
 func (c *Client) Faults(ctx context.Context) (list []FaultState, allowed bool, err error) {
-	var a faultsAnswer
-	err = c.ask(ctx, "GET", "/control/faults", nil, &a)
+	a, err := answerTo[faultsAnswer](ctx, c, "GET", "/control/faults", nil)
 	return a.Faults, a.Allowed, err
 }
 
 // Fault sets a fault and returns it as the instance has stored it.
 func (c *Client) Fault(ctx context.Context, f FaultState) (FaultState, error) {
-	var set FaultState
-	err := c.ask(ctx, "POST", "/control/faults", f, &set)
-	return set, err
+	return answerTo[FaultState](ctx, c, "POST", "/control/faults", f)
 }
 
 // Lift ends the fault with the given ID.
@@ -369,4 +354,10 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 		return fmt.Errorf("the admin interface at %s answers what is not JSON: is it a Ringside instance?", c.address)
 	}
 	return nil
+}
+
+// answerTo sends a request, and returns the reply, which is JSON.
+func answerTo[T any](ctx context.Context, c *Client, method, path string, body any) (a T, err error) {
+	err = c.ask(ctx, method, path, body, &a)
+	return a, err
 }

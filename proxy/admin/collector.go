@@ -127,6 +127,8 @@ func (out *output) figures(list []stats.Figure, labels ...string) {
 
 func (out *output) figure(m *stats.Metric, value any, labels []string) {
 	switch v := value.(type) {
+	case bool:
+		out.count(m, map[bool]uint64{true: 1}[v], labels...)
 	case uint64:
 		out.count(m, v, labels...)
 	case int:
@@ -302,11 +304,7 @@ func (out *output) order(is health.Override, labels ...string) {
 func (out *output) sources(list []live.Source) {
 	for i := range list {
 		s := &list[i]
-		success := 0
-		if s.Problem == "" {
-			success = 1
-		}
-		out.figures([]stats.Figure{{Metric: discoverySuccess, Value: success}, {Metric: discoveryServers, Value: s.Servers},
+		out.figures([]stats.Figure{{Metric: discoverySuccess, Value: s.Problem == ""}, {Metric: discoveryServers, Value: s.Servers},
 			{Metric: discoveryLookups, Label: "success", Value: s.Succeeded}, {Metric: discoveryLookups, Label: "failure", Value: s.Failed},
 			{Metric: discoveryLookups, Label: "held", Value: s.Held}}, s.Pool, s.Source)
 		if !s.At.IsZero() {
@@ -316,11 +314,7 @@ func (out *output) sources(list []live.Source) {
 }
 
 func (out *output) config(r live.Reload) {
-	success := 0
-	if r.Err == nil {
-		success = 1
-	}
-	out.figures([]stats.Figure{{Metric: configSuccess, Value: success}, {Metric: configTime, Value: float64(r.At.UnixMilli()) / 1e3},
+	out.figures([]stats.Figure{{Metric: configSuccess, Value: r.Err == nil}, {Metric: configTime, Value: float64(r.At.UnixMilli()) / 1e3},
 		{Metric: configReloads, Label: "success", Value: r.Succeeded}, {Metric: configReloads, Label: "failure", Value: r.Failed},
 		{Metric: configGeneration, Value: r.Generation}})
 }

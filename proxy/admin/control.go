@@ -126,13 +126,7 @@ const steerLife = 2 * time.Minute
 
 // mayControl returns nil if the client that has sent r may use the control API.
 func (s *Server) mayControl(r *http.Request) error {
-	switch who := s.access.Load().Control; {
-	case who == Everybody, who == Loopback && s.local(r):
-		return nil
-	case who == Loopback:
-		return refuse(http.StatusForbidden, "control is for clients on loopback; admin.control in the configuration opens it")
-	}
-	return refuse(http.StatusNotFound, "control is off: see admin.control in the configuration")
+	return admit(s.access.Load().Control, s.local(r), "control is for clients on loopback; admin.control in the configuration opens it", "control is off: see admin.control in the configuration")
 }
 
 // maySteer returns nil if the client may send the request r of the control API. A request that

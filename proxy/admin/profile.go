@@ -47,13 +47,10 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) {
 
 // mayProfile returns nil if the client may request r, a profile.
 func (s *Server) mayProfile(r *http.Request) error {
-	switch who := s.access.Load().Pprof; {
-	case who == Everybody, who == Loopback && onThisMachine(r):
-		return refuseOtherSites(r) // a page of another site cannot read the profile, but the profile would cost CPU time
-	case who == Loopback:
-		return refuse(http.StatusForbidden, "profiles are for clients on loopback; admin.pprof in the configuration opens them")
+	if err := admit(s.access.Load().Pprof, onThisMachine(r), "profiles are for clients on loopback; admin.pprof in the configuration opens them", "404 page not found"); err != nil {
+		return err
 	}
-	return refuse(http.StatusNotFound, "404 page not found")
+	return refuseOtherSites(r) // a page of another site cannot read the profile, but the profile would cost CPU time
 }
 
 // allowedWriter is a ResponseWriter that writes nothing after the client has lost its access.

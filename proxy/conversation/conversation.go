@@ -230,20 +230,16 @@ func (s *Harness) Line(line string) {
 	switch word {
 	case "pool":
 		s.Pool(strings.Fields(rest))
-		return
 	case "limits":
 		s.SetLimits(strings.Fields(rest))
-		return
 	case "route":
 		s.route(strings.Fields(rest))
-		return
 	case "users":
 		users, err := table.ParseUsers([]byte(strings.ReplaceAll(rest, " ", "\n")))
 		if err != nil {
 			s.Fatalf("%v", err)
 		}
 		s.users = users
-		return
 	case "may":
 		one := table.Permission{}
 		for _, word := range strings.Fields(rest) {
@@ -258,34 +254,37 @@ func (s *Harness) Line(line string) {
 		}
 		s.permissions = append(s.permissions, one)
 		s.Table.Permissions = table.NewPermissions(s.permissions)
-		return
 	case "opaques":
 		s.ShowOpaques = true
-		return
 	case "loops":
 		s.loops, _ = strconv.Atoi(rest)
-		return
 	case "reload":
 		s.Blank()
 		s.ready = false
-		return
+	default:
+		s.before(word, rest)
 	}
-	verb, text, _ := strings.Cut(rest, " ")
-	switch verb { // before Begin, which may connect to the server, and before the client connects
+}
+
+// before runs a line that may come before Begin, which may connect to the server, and before the client connects.
+func (s *Harness) before(word, rest string) {
+	switch verb, text, _ := strings.Cut(rest, " "); verb {
 	case "greets":
 		s.Endpoint(word).version = text
-		return
 	case "shows":
 		s.certificates[word] = []string{text}
-		return
 	case "item_size_max":
 		s.Endpoint(word).itemSize = text
-		return
 	case "has": // cas, or no cas
 		s.Endpoint(word).noCas = text == "no cas"
-		return
+	default:
+		s.Begin()
+		s.happens(word, rest)
 	}
-	s.Begin()
+}
+
+// happens runs a line about something that happens to all endpoints, or to one.
+func (s *Harness) happens(word, rest string) {
 	switch word {
 	case "order":
 		f := strings.Fields(rest)
@@ -293,10 +292,8 @@ func (s *Harness) Line(line string) {
 		if err := s.Proxy.Override(f[0], f[1], o); err != nil {
 			s.Fatalf("%v", err)
 		}
-		return
 	case "handover":
 		s.comes(map[string]stages.Stage{"pauses": stages.Pausing, "is done": stages.Done}[rest])
-		return
 	case "list":
 		for _, w := range s.Proxy.Agents() {
 			w.View.SetResize(map[string]resize.Status{
@@ -311,14 +308,11 @@ func (s *Harness) Line(line string) {
 			}[rest], false)
 			w.View.Done(w.View.Gen()+1, true)
 		}
-		return
 	case "marks":
 		s.countsMarks(rest)
-		return
 	case "stands": // sets how long the thread pauses in each wakeup, before it reads
 		d := s.duration(rest)
 		s.Engine.Clock = func() int64 { return s.Engine.Now + d }
-		return
 	case "wait":
 		for end := s.Now + s.duration(rest); s.Now < end; {
 			next := s.Engine.Next()
@@ -330,9 +324,14 @@ func (s *Harness) Line(line string) {
 				s.wakeup(e, func() {})
 			}
 		}
-		return
+	default:
+		s.line(s.Endpoint(word), rest)
 	}
-	a := s.Endpoint(word)
+}
+
+// line runs a line about the endpoint a.
+func (s *Harness) line(a *Endpoint, rest string) {
+	verb, text, _ := strings.Cut(rest, " ")
 	switch verb {
 	case ">", ">*":
 		s.says(a, verb, text)
@@ -354,7 +353,7 @@ func (s *Harness) Line(line string) {
 		}
 	case "closes", "resets", "dies", "breaks":
 		l := a.Link
-		if word[0] != 'c' {
+		if a.Name[0] != 'c' {
 			a.Link = nil
 		}
 		reset := errors.New("connection reset by peer")

@@ -248,13 +248,7 @@ func (s *sum) setRoute(t *task.Task) {
 // server has received the increments, t fails, because its reply would not have them. t may be nil.
 func (e *Counters) sendSum(s *sum, t *task.Task, c class) {
 	was := s.inFlight
-	f := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: s.route, Op: wire.Incr, Key: s.key, Hash: s.hash}
-	f.Deadline = e.Now + int64(s.route.Timeouts.Deadline)
-	if !wire.PlainKey(f.Key) {
-		f.Req.Flags = wire.Base64
-	}
-	f.Raw = f.Meta("ma", f.Key, " v D"+strconv.FormatUint(was.sum, 10), nil)
-	e.Wire.Next(f.Raw, &f.Req)
+	f := e.OwnTask(s.route, wire.Incr, s.key, s.hash, "ma", " v D"+strconv.FormatUint(was.sum, 10))
 	e.count(f, false, func(r *upstream.Result, _ task.Token) {
 		o, n := outcomeOf(r)
 		if o == counted {

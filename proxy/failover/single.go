@@ -342,8 +342,7 @@ func (l *single) HandleReply(t *task.Task, id int, r *upstream.Result) {
 		}
 	}
 	if r.Bytes == nil && l.failed == nil {
-		kept := *r
-		l.failed = &kept
+		l.failed = new(*r)
 	}
 	if l.class != blind && id != interimAsk {
 		l.built(t, id, r)

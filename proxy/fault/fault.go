@@ -109,20 +109,9 @@ type State struct {
 }
 
 func (s *State) add(f Fault) {
-	switch f.Kind {
-	case Refuse:
-		s.Refuse = true
-	case Hang:
-		s.Hang = true
-	case Delay:
-		s.Delay = f.Delay
-	case Drop:
-		s.Drop = f.Percent
-	case Reset:
-		s.Reset = true
-	case Partition:
-		s.Partition = true
-	}
+	s.Refuse, s.Hang = s.Refuse || f.Kind == Refuse, s.Hang || f.Kind == Hang
+	s.Reset, s.Partition = s.Reset || f.Kind == Reset, s.Partition || f.Kind == Partition
+	s.Delay, s.Drop = max(s.Delay, f.Delay), max(s.Drop, f.Percent) // only faults of these kinds have one: see Fault.check
 }
 
 // Set is the set of all faults of a process. Its methods are safe for concurrent

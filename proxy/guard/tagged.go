@@ -102,8 +102,7 @@ func (l *rule) askVersion(t *task.Task, tag stamp.Tag, of version) {
 func (l *rule) heardVersion(t *task.Task, q request, r *upstream.Result) {
 	tg := l.tags
 	if !r.Reply.Kind.Answered() {
-		kept := t.Keep(r)
-		tg.trouble = &kept
+		tg.trouble = new(t.Keep(r))
 	} else {
 		if len(tg.known)+len(tg.buckets) > 0 && !l.oneProcess(t, tg.via, r.ConnEpoch) {
 			tg.known, tg.buckets = nil, nil

@@ -120,15 +120,7 @@ func (k *Keeper) judge(now int64) {
 	k.strange = pool == poolForeign && (now < k.strangeUntil || k.resize.Serves() == resize.Nothing)
 	hangs := k.resize.Stage() != resize.Stable && !k.off.Hang && k.hangs(now)
 	for g := range k.open {
-		suspect, all := 0, 0
-		for i := range k.servers {
-			if k.group(i) == g && !k.waiting(i) {
-				all++
-				if k.servers[i].suspect {
-					suspect++
-				}
-			}
-		}
+		suspect, all := k.count(func(i int) bool { return k.group(i) == g && !k.waiting(i) }, func(i int) bool { return k.servers[i].suspect })
 		// While keys move, the servers of each list count for themselves, because they may all hang for the same reason. After a
 		// while they do not, because the change must end.
 		open := 2*suspect > all || g == 0 && hangs
@@ -161,12 +153,9 @@ func (k *Keeper) shortcoming() (why string) {
 // judgeGone determines whether none of the pool's own servers replies. Proxies can then neither
 // vote nor publish a phase, so no server is ejected, however long the outage lasts.
 func (k *Keeper) judgeGone(now int64) {
-	gone := !k.set.Stays
-	for i := range k.servers {
-		if s := &k.servers[i]; k.group(i) == 0 {
-			gone = gone && s.suspect && now >= k.ejectAt(i, now)
-		}
-	}
+	gone := !k.set.Stays && !k.any(func(i int) bool {
+		return k.group(i) == 0 && !(k.servers[i].suspect && now >= k.ejectAt(i, now))
+	})
 	if gone == k.gone {
 		return
 	}

@@ -152,22 +152,14 @@ func (k *Keeper) recount() {
 // majority of the view servers. While no change has begun, they must also be in each majority of the list in force, because other proxies may
 // not have the configuration yet. So with an even number of servers, half of them are enough.
 func (k *Keeper) enough(removed func(i int) bool) bool {
-	meets := func(in func(m *Server) bool) bool {
-		rest, all := 0, 0
-		for i := range k.members {
-			if in(&k.members[i]) {
-				all++
-				if !removed(i) {
-					rest++
-				}
-			}
-		}
+	meets := func(in func(i int) bool) bool {
+		rest, all := k.count(in, func(i int) bool { return !removed(i) })
 		return rest > all-majorityOf(all)
 	}
 	if k.off.Enough || k.resize.Mine == 0 || !k.any(removed) {
 		return false
 	}
-	return meets(func(*Server) bool { return true }) && (k.resize.Stage() != resize.Stable || meets(inUse))
+	return meets(func(int) bool { return true }) && (k.resize.Stage() != resize.Stable || meets(k.inUse))
 }
 
 // validUntil returns until when this proxy may use server i: while it has leases on server i
@@ -186,15 +178,21 @@ func (k *Keeper) validUntil(i int) int64 {
 // leases returns the number of servers for which the function wanted returns true (all), and on how
 // many of them this proxy has a lease (have).
 func (k *Keeper) leases(now int64, wanted func(i int) bool) (have, all int) {
+	return k.count(wanted, func(i int) bool { return now < k.servers[i].lease })
+}
+
+// count returns the number of servers for which the function of returns true (all), and for how many of them the function is
+// returns true, too (n).
+func (k *Keeper) count(of, is func(i int) bool) (n, all int) {
 	for i := range k.servers {
-		if wanted(i) {
+		if of(i) {
 			all++
-			if now < k.servers[i].lease {
-				have++
+			if is(i) {
+				n++
 			}
 		}
 	}
-	return have, all
+	return n, all
 }
 
 // reaches reports whether this proxy has leases on enough other servers to eject server i. A

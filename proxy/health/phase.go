@@ -31,21 +31,7 @@ func Emptied(n uint32) uint32 { return (n + phases - uint32(Warming)) / phases }
 
 // String returns the name of the phase in logs, in metrics and on pages.
 func (p Phase) String() string {
-	switch p {
-	case In:
-		return "IN"
-	case Leaving:
-		return "LEAVING"
-	case Out:
-		return "OUT"
-	case Returning:
-		return "RETURN"
-	case Warming:
-		return "WARM"
-	case Settling:
-		return "SETTLE"
-	}
-	return "?"
+	return [...]string{"IN", "LEAVING", "OUT", "RETURN", "WARM", "SETTLE", "?"}[min(p, phases)]
 }
 
 // leaving returns the next phase number after n that means LEAVING.

@@ -341,20 +341,13 @@ func covers(entries []entry, servers []server) bool {
 func (k *Keeper) hold(i int, now int64) {
 	k.barrier.Hold(i, k.servers[i].record.hash == k.hash && k.servers[i].record.stage == k.barrier.N, now)
 	k.resize.Hold(i, k.servers[i].record.resize, now)
-	if others := k.servers[i].record.others; k.barrier.Withheld && !bytes.Equal(k.withDeparted(others), others) {
-		k.told.held[i] = 0
-	} else if k.barrier.Withheld && k.told.held[i] == 0 {
-		k.told.held[i] = now
+	if others := k.servers[i].record.others; k.barrier.Withheld {
+		resize.Hold(&k.told.held[i], bytes.Equal(k.withDeparted(others), others), now)
 	}
 	for j := range k.servers {
-		s := &k.servers[j]
-		if s.held == nil {
-			continue
-		}
-		if e := k.servers[i].record.entries[j]; e.n != s.n || e.renamed != s.renamed {
-			s.held[i] = 0
-		} else if s.held[i] == 0 {
-			s.held[i] = now
+		if s := &k.servers[j]; s.held != nil {
+			e := k.servers[i].record.entries[j]
+			resize.Hold(&s.held[i], e.n == s.n && e.renamed == s.renamed, now)
 		}
 	}
 }

@@ -273,21 +273,11 @@ var numberNames = []string{settingsName, resizeName, listName, nextName, announc
 
 // number returns the field of r that the entry with the given name has; nil: the entry is that of a server.
 func (r *record) number(name string) *uint32 {
-	switch name {
-	case settingsName:
-		return &r.settings
-	case resizeName:
-		return &r.resize.N
-	case listName:
-		return &r.resize.List
-	case nextName:
-		return &r.resize.Next
-	case announcedName:
-		return &r.announced
-	case wishName:
-		return &r.wish
+	i := slices.Index(numberNames, name)
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return [...]*uint32{&r.settings, &r.resize.N, &r.resize.List, &r.resize.Next, &r.announced, &r.wish}[i]
 }
 
 // settingsHash returns a hash of the settings Strict and Ping, by which proxies notice that their

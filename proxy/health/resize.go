@@ -224,7 +224,7 @@ func (k *Keeper) advanceResize(now int64) {
 	k.resize.Retreats = k.resize.Replaced() && !k.off.Retreat && k.newIsOut()
 	// Without view records, or if most servers in use are dead, a change would never end. So the list is in force as soon as
 	// all proxies want it. If most servers of that list are dead, too, this would not help.
-	stuck := k.pool == poolNoMeta || k.mostlyDead(inUse, now-deadTime) && !k.mostlyDead(inNext, now) && !k.recovers(inUse, now)
+	stuck := k.pool == poolNoMeta || k.mostlyDead(k.inUse, now-deadTime) && !k.mostlyDead(k.inNext, now) && !k.recovers(k.inUse, now)
 	if r := &k.resize; r.Own && stuck && now >= k.wishUntil && r.Overdue(now, k.pace()) && r.N != 0 && r.Stage() == resize.Stable && r.Later == 0 && r.List != r.Wish {
 		r.Skip(now)
 		k.skips = true
@@ -240,29 +240,16 @@ func (k *Keeper) advanceResize(now int64) {
 // enoughInUse reports whether so many servers in use serve that a change can begin: with strict consistency, each majority of these servers must
 // have one of them.
 func (k *Keeper) enoughInUse() bool {
-	serves, all := 0, 0
-	for i := range k.members {
-		if s := &k.servers[i]; inUse(&k.members[i]) {
-			all++
-			if PhaseOf(s.n) == In && !s.suspect {
-				serves++
-			}
-		}
-	}
+	serves, all := k.count(k.inUse, func(i int) bool { return PhaseOf(k.servers[i].n) == In && !k.servers[i].suspect })
 	return serves > all-majorityOf(all)
 }
 
 // newIsOut reports whether a server that only the list Wish has is out, and the configuration lacks it. All servers in use serve.
 func (k *Keeper) newIsOut() bool {
-	is := false
-	for i := range k.members {
-		s := &k.servers[i]
-		if inUse(&k.members[i]) && (PhaseOf(s.n) != In || s.suspect) {
-			return false
-		}
-		is = is || k.members[i].Joins && inNext(&k.members[i]) && s.goes && PhaseOf(s.n) == Out
-	}
-	return is
+	return !k.any(func(i int) bool { return k.inUse(i) && (PhaseOf(k.servers[i].n) != In || k.servers[i].suspect) }) &&
+		k.any(func(i int) bool {
+			return k.members[i].Joins && k.inNext(i) && k.servers[i].goes && PhaseOf(k.servers[i].n) == Out
+		})
 }
 
 // recalls reports whether this proxy takes the announcement of a pause back in a view record that has the state s.
@@ -279,9 +266,9 @@ func (k *Keeper) announces() bool {
 	return !slices.ContainsFunc(peers, func(e roll.Instance) bool { return e.Version != self.Version })
 }
 
-// inUse and inNext report whether a server is in the list Mine, and in the list Wish.
-func inUse(m *Server) bool  { return !m.Gutter && !m.Joins }
-func inNext(m *Server) bool { return !m.Gutter && m.Next != "" }
+// inUse and inNext report whether server i is in the list Mine, and in the list Wish.
+func (k *Keeper) inUse(i int) bool  { return !k.members[i].Gutter && !k.members[i].Joins }
+func (k *Keeper) inNext(i int) bool { return !k.members[i].Gutter && k.members[i].Next != "" }
 
 // waiting reports whether server i is not in use yet: only the next list has it, and the change has not begun. Proxies
 // that have not loaded that list do not know the server.
@@ -295,20 +282,15 @@ func (k *Keeper) waiting(i int) bool {
 // has got its wish since then. The others may then still use the servers, so deadTime does not count. If all of them refuse connections,
 // they are dead. If this proxy is not cut off, cutOff returns "".
 func (k *Keeper) cutOff(now int64) string {
-	answers, refuse := false, true
-	for i := range k.members {
-		if s := &k.servers[i]; inUse(&k.members[i]) {
-			answers = answers || !s.suspect && s.good > 0
-			refuse = refuse && s.refuses
-		}
-	}
+	answers := k.any(func(i int) bool { return k.inUse(i) && !k.servers[i].suspect && k.servers[i].good > 0 })
+	refuse := !k.any(func(i int) bool { return k.inUse(i) && !k.servers[i].refuses })
 	if answers {
 		k.resize.Opposed = now < k.opposedUntil
 	}
 	switch {
 	case !answers && !refuse && k.resize.Opposed:
 		return cutOffAll
-	case k.mostlyDead(inUse, now) && !k.mostlyDead(inUse, now-deadTime):
+	case k.mostlyDead(k.inUse, now) && !k.mostlyDead(k.inUse, now-deadTime):
 		return cutOffMost
 	}
 	return ""
@@ -329,13 +311,11 @@ const deadTime = int64(time.Minute)
 const returnTime = int64(20 * time.Second)
 
 // recovers reports whether one of the servers for which in returns true has begun to answer in the last returnTime.
-func (k *Keeper) recovers(in func(m *Server) bool, now int64) bool {
-	for i := range k.members {
-		if s := &k.servers[i]; in(&k.members[i]) && !k.off.Returns && s.good > 0 && s.goodSince > now-returnTime {
-			return true
-		}
-	}
-	return false
+func (k *Keeper) recovers(in func(i int) bool, now int64) bool {
+	return k.any(func(i int) bool {
+		s := &k.servers[i]
+		return in(i) && !k.off.Returns && s.good > 0 && s.goodSince > now-returnTime
+	})
 }
 
 // isDead reports whether this proxy has suspected server i for deadTime.
@@ -345,25 +325,16 @@ func (k *Keeper) isDead(i int, now int64) bool {
 
 // hangs reports whether most servers in use, or most servers of the next list, hang, and may still answer.
 func (k *Keeper) hangs(now int64) bool {
-	one, other := k.mostlyHang(inUse, &k.silentAt[0], now), k.mostlyHang(inNext, &k.silentAt[1], now)
+	one, other := k.mostlyHang(k.inUse, &k.silentAt[0], now), k.mostlyHang(k.inNext, &k.silentAt[1], now)
 	return one || other
 }
 
 // mostlyHang reports whether most servers for which in returns true are silent, and may still answer. They may for deadTime. When one of them
 // has begun to answer, the others may for returnTime, even if these are fewer than half. last is the last time at which most were silent.
-func (k *Keeper) mostlyHang(in func(m *Server) bool, last *int64, now int64) bool {
-	silent, hang, all := 0, 0, 0
-	for i := range k.members {
-		if in(&k.members[i]) {
-			all++
-			if s := &k.servers[i]; s.suspect && s.refused.since == 0 {
-				silent++
-				if !k.isDead(i, now) {
-					hang++
-				}
-			}
-		}
-	}
+func (k *Keeper) mostlyHang(in func(i int) bool, last *int64, now int64) bool {
+	isSilent := func(i int) bool { return k.servers[i].suspect && k.servers[i].refused.since == 0 }
+	silent, all := k.count(in, isSilent)
+	hang, _ := k.count(in, func(i int) bool { return isSilent(i) && !k.isDead(i, now) })
 	if 2*silent > all {
 		*last = now
 	}
@@ -372,16 +343,11 @@ func (k *Keeper) mostlyHang(in func(m *Server) bool, last *int64, now int64) boo
 
 // mostlyDead reports whether this proxy has suspected more than half of the servers for which in returns true since the given time. A
 // server that it may not use yet does not count as suspect.
-func (k *Keeper) mostlyDead(in func(m *Server) bool, since int64) bool {
-	dead, all := 0, 0
-	for i := range k.members {
-		if in(&k.members[i]) {
-			all++
-			if s := &k.servers[i]; s.suspect && s.suspectSince <= since && !s.unverified {
-				dead++
-			}
-		}
-	}
+func (k *Keeper) mostlyDead(in func(i int) bool, since int64) bool {
+	dead, all := k.count(in, func(i int) bool {
+		s := &k.servers[i]
+		return s.suspect && s.suspectSince <= since && !s.unverified
+	})
 	return 2*dead > all
 }
 

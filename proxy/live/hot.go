@@ -47,8 +47,7 @@ func hotOf(r *watch.Report, t *table.Table, pool *table.Pool) *Hot {
 		k := HotKey{Key: []byte(row.Key), Rate: round(row.Likely() / span), Off: round(row.MoreOrLess() / span),
 			Share: min(row.Likely()/r.Requests, 1), Bytes: math.Round(row.Bytes / span)}
 		if row.Reads > 0 {
-			hit := row.Hits / row.Reads
-			k.Hit = &hit
+			k.Hit = new(row.Hits / row.Reads)
 		}
 		return k
 	}

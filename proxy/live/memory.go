@@ -180,15 +180,12 @@ func memory(now, before []*Said) *Memory {
 	for i, s := range now {
 		row := [7]*float64{}
 		if s != nil {
-			held := s.held()
-			row = [7]*float64{&s.Used, &held, &s.Limit, &s.Items}
+			row = [7]*float64{&s.Used, new(s.held()), &s.Limit, &s.Items}
 			if seconds, same := s.since(before[i]); same {
-				ev, unread := round(max(0, s.Evicted-before[i].Evicted)/seconds), round(max(0, s.Unread-before[i].Unread)/seconds)
-				row[4], row[5] = &ev, &unread
+				row[4], row[5] = new(round(max(0, s.Evicted-before[i].Evicted)/seconds)), new(round(max(0, s.Unread-before[i].Unread)/seconds))
 				hits, misses := s.Hits-before[i].Hits, s.Misses-before[i].Misses
 				if hits >= 0 && misses >= 0 && hits+misses > 0 {
-					hit := math.Round(10000*hits/(hits+misses)) / 10000
-					row[6] = &hit
+					row[6] = new(math.Round(10000*hits/(hits+misses)) / 10000)
 				}
 			}
 		}

@@ -71,8 +71,7 @@ func missLine(of *missreason.Line) MissLine {
 		}
 	}
 	if of.P50 > 0 {
-		p50, p99 := round(1000*of.P50), round(1000*of.P99)
-		l.P50, l.P99 = &p50, &p99
+		l.P50, l.P99 = new(round(1000*of.P50)), new(round(1000*of.P99))
 	}
 	return l
 }
@@ -81,8 +80,7 @@ func missLine(of *missreason.Line) MissLine {
 // the average rebuild time.
 func (l *MissLine) hit(rate float64, of *missreason.Line) {
 	if l.Hits = round(rate); of.Mean > 0 {
-		saved := thousandth(rate * of.Mean)
-		l.Saved = &saved
+		l.Saved = new(thousandth(rate * of.Mean))
 	}
 }
 

@@ -90,14 +90,10 @@ func (s *Sampler) Now(ctx context.Context, pool *table.Pool, window time.Duratio
 		return nil, err
 	}
 	tick := tickBetween(before, after, pool.Name)
-	for _, p := range after.Table.Pools { // a reload may have replaced the pool during the counted time
-		if p.Name == pool.Name {
-			pool = p
-		}
-	}
 	if tick == nil {
 		return nil, fmt.Errorf("pool %s was removed by a reload", pool.Name)
 	}
+	pool = after.Table.Pool(pool.Name) // a reload may have replaced it during the counted time
 	seen, misses, err := s.keys(before, after)
 	if err != nil {
 		return nil, err

@@ -75,8 +75,7 @@ func ResizeOf(sum *stats.Snapshot, p *table.Pool) *Resize {
 	if is.Server != "" && w.Listed {
 		is.Left = &w.Left
 		if w.Rate > 0 {
-			seconds := int64(float64(w.Left)/w.Rate + .5)
-			is.LeftFor = &seconds
+			is.LeftFor = new(int64(float64(w.Left)/w.Rate + .5))
 		}
 	}
 	switch {

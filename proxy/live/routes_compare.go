@@ -215,12 +215,10 @@ func nearLine(label string, now, then stats.NearCounts, kept [2]int64, rate func
 	of := stats.NearCounts{Hits: stats.Since(now.Hits, then.Hits), Asked: stats.Since(now.Asked, then.Asked), Age: stats.Since(now.Age, then.Age)}
 	is := NearLine{Route: []byte(label), Hits: rate(of.Hits, 0), Asked: rate(of.Asked, 0), Bytes: kept[0], Values: kept[1]}
 	if share, known := of.Share(); known {
-		share = thousandth(share)
-		is.Share = &share
+		is.Share = new(thousandth(share))
 	}
 	if of.Hits > 0 {
-		age := thousandth(float64(of.Age) / float64(of.Hits) / 1e6)
-		is.Age = &age
+		is.Age = new(thousandth(float64(of.Age) / float64(of.Hits) / 1e6))
 	}
 	return is
 }
@@ -231,8 +229,7 @@ func millis(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil
 	}
-	ms := thousandth(float64(h.Quantile(q)) / 1e6)
-	return &ms
+	return new(thousandth(float64(h.Quantile(q)) / 1e6))
 }
 
 func thousandth(v float64) float64 { return math.Round(1000*v) / 1000 }

@@ -249,6 +249,5 @@ func quantile(h *stats.Histogram, q float64) *float64 {
 	if h.Count() == 0 {
 		return nil
 	}
-	us := round(float64(h.Quantile(q)) / 1000)
-	return &us
+	return new(round(float64(h.Quantile(q)) / 1000))
 }

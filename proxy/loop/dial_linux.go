@@ -92,11 +92,17 @@ func localAddress(l *link.Link) string {
 	if !ok || s.fd < 0 {
 		return ""
 	}
-	switch at, _ := unix.Getsockname(s.fd); at := at.(type) {
+	at, _ := unix.Getsockname(s.fd)
+	return addressOf(at)
+}
+
+// addressOf returns the address and the port of an IP socket; "": sa is that of another socket.
+func addressOf(sa unix.Sockaddr) string {
+	switch at := sa.(type) {
 	case *unix.SockaddrInet4:
 		return netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)).String()
 	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr), uint16(at.Port)).String()
+		return netip.AddrPortFrom(netip.AddrFrom16(at.Addr).Unmap(), uint16(at.Port)).String()
 	}
 	return ""
 }

@@ -3,10 +3,10 @@ package loop
 // This file implements the epoll driver: one goroutine, one engine, many sockets.
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -504,13 +504,7 @@ func (s *sock) Peer() string {
 	if err != nil {
 		return "-"
 	}
-	switch a := sa.(type) {
-	case *unix.SockaddrInet4:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
-	case *unix.SockaddrInet6:
-		return net.JoinHostPort(net.IP(a.Addr[:]).String(), fmt.Sprint(a.Port))
-	}
-	return "unix"
+	return cmp.Or(addressOf(sa), "unix")
 }
 
 // HungUp reports whether the other end sends no more.
@@ -520,14 +514,13 @@ func (s *sock) HungUp() bool { return s.state == sockOpen && hungUp(s.fd) }
 // socket reach a server at once. For a client with TLS, the bytes are encrypted ones.
 func (s *sock) Unsent() int {
 	n := s.filter.unsent()
-	if s.link.Client() {
-		if s.state != sockOpen {
+	if s.state != sockOpen {
+		return n
+	}
+	if !s.link.Client() {
+		if network, _ := s.link.Server().Target(); network == "unix" || s.tls != nil { // how many plain bytes the encrypted ones stand for is not known
 			return n
 		}
-		return n + unacked(s.fd)
-	}
-	if network, _ := s.link.Server().Target(); s.state != sockOpen || network == "unix" || s.tls != nil { // how many plain bytes the encrypted ones stand for is not known
-		return n
 	}
 	return n + unacked(s.fd)
 }

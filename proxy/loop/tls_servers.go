@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"time"
 
 	"ringside/proxy"
@@ -112,17 +113,11 @@ func (h *introductions) forget(x *introduction) {
 		return
 	}
 	x.open = false
-	list := h.open[x.to]
-	for i, o := range list {
-		if o != x {
-			continue
-		}
-		list = append(list[:i], list[i+1:]...)
-		if h.open[x.to] = list; len(list) == 0 {
-			delete(h.open, x.to)
-		} else if i == 0 {
-			h.run(list[0])
-		}
-		return
+	i := slices.Index(h.open[x.to], x)
+	list := slices.Delete(h.open[x.to], i, i+1)
+	if h.open[x.to] = list; len(list) == 0 {
+		delete(h.open, x.to)
+	} else if i == 0 {
+		h.run(list[0])
 	}
 }

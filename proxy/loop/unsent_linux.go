@@ -11,10 +11,7 @@ import (
 
 // unacked returns how many bytes of a TCP socket the other end's kernel has not acknowledged.
 func unacked(fd int) int {
-	n, err := unix.IoctlGetInt(fd, unix.TIOCOUTQ)
-	if err != nil {
-		return 0
-	}
+	n, _ := unix.IoctlGetInt(fd, unix.TIOCOUTQ) // 0 after an error
 	return n
 }
 
@@ -27,29 +24,26 @@ func hungUp(fd int) bool {
 
 // unread returns how many bytes have arrived on a socket that were not read yet.
 func unread(fd int) int {
-	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
-	if err != nil {
-		return 0
-	}
+	n, _ := unix.IoctlGetInt(fd, unix.TIOCINQ) // 0 after an error
 	return n
 }
 
 // unreadOf returns how many bytes have arrived on a connection that were not read yet.
-func unreadOf(c net.Conn) (n int) {
+func unreadOf(c net.Conn) int { return ask(c, unread) }
+
+// ask returns what the kernel replies about the socket of a connection.
+func ask(c net.Conn, about func(fd int) int) (n int) {
 	if raw, err := c.(syscall.Conn).SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { n = unread(int(fd)) })
+		raw.Control(func(fd uintptr) { n = about(int(fd)) })
 	}
 	return n
 }
 
 // unackedOf returns how many bytes of a connection the other end's kernel has not acknowledged.
 // Bytes written to a unix socket reach the other end at once, so the result is 0.
-func unackedOf(c net.Conn) (n int) {
+func unackedOf(c net.Conn) int {
 	if _, tcp := c.(*net.TCPConn); !tcp {
 		return 0
 	}
-	if raw, err := c.(syscall.Conn).SyscallConn(); err == nil {
-		raw.Control(func(fd uintptr) { n = unacked(int(fd)) })
-	}
-	return n
+	return ask(c, unacked)
 }

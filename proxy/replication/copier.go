@@ -78,13 +78,7 @@ func (e *Replicator) copyKey(rt *routing.Route, key []byte, hash uint64, from, t
 
 // ownTask returns a task without a client, which runs the command c.
 func (e *Replicator) ownTask(rt *routing.Route, key []byte, hash uint64, c *command) *task.Task {
-	t := &task.Task{Loop: e.Tasks, ClientLoop: e.Tasks, ClientDone: true, Route: rt, Op: wire.Get, Key: key, Hash: hash}
-	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
-	if !wire.PlainKey(key) {
-		t.Req.Flags = wire.Base64
-	}
-	t.Raw = t.Meta("mg", key, "", nil)
-	e.Wire.Next(t.Raw, &t.Req)
+	t := e.OwnTask(rt, wire.Get, key, hash, "mg", "")
 	t.Rule = c
 	t.Count()
 	return t

@@ -68,13 +68,7 @@ func (e *Replicator) fill(t *task.Task) {
 	default:
 		c.writes = !reads
 	}
-	if token, has := t.Token(); has && is.Op != replicate.Add { // memcached ignores the token of an add
-		cas, ok := divert.UntagCas(token, c.moving.tag)
-		if !ok { // the token is of another name of the key
-			cas = wire.NoMatch
-		}
-		c.token = strconv.AppendUint(nil, cas, 10)
-	}
+	c.openMoved(t, is.Op)
 	source := replicate.Asked
 	if rt.Pool.Fill.Rate == 0 {
 		source = replicate.Empty

@@ -59,18 +59,10 @@ func (e *Replicator) disableDirectReads() {
 // answers without a task. It does so only if no replica may have a key wrong (the ledgers have no
 // entries), and no late delete is in progress. Direct reads begin again when no loop objects.
 func (e *Replicator) enableDirectReads() {
-	if !e.doubts || e.LateDeletes > 0 {
-		return
+	if e.doubts && e.LateDeletes == 0 && e.every(func(m *replicaState) bool { return !m.Overflowed && len(m.Keys) == 0 }) {
+		e.doubts = false
+		e.Doubtful.Add(-1)
 	}
-	for _, w := range e.Ledgers {
-		for i := range w.Members {
-			if m := &w.Members[i]; m.Overflowed || len(m.Keys) > 0 {
-				return
-			}
-		}
-	}
-	e.doubts = false
-	e.Doubtful.Add(-1)
 }
 
 // continueRead returns the rule of a task that continues a get. r is the result of the get at the

@@ -108,13 +108,7 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service, by resize.Status) 
 	}
 	mv.both = old != replicate.Empty && (old == replicate.Asked || !reads)
 	mv.copies = old == replicate.Asked && s != resize.Turning
-	if token, has := t.Token(); has && command.Op != replicate.Add { // memcached ignores the token of an add
-		cas, ok := divert.UntagCas(token, mv.tag)
-		if !ok { // the token is of another time or server
-			cas = wire.NoMatch
-		}
-		c.token = strconv.AppendUint(nil, cas, 10)
-	}
+	c.openMoved(t, command.Op)
 	if mv.away && !t.Rewrite(t.ShortLived(t.Route.Pool.Failover.SubstituteTTL)...) {
 		return
 	}
@@ -133,14 +127,30 @@ func (e *Replicator) relocate(t *task.Task, s resize.Service, by resize.Status) 
 	t.Run(0, nil)
 }
 
+// openMoved sets the cas to send for the cas token of t, which executes op on a key that moves or is filled.
+func (c *command) openMoved(t *task.Task, op replicate.Op) {
+	if token, has := t.Token(); has && op != replicate.Add { // memcached ignores the token of an add
+		cas, ok := divert.UntagCas(token, c.moving.tag)
+		if !ok { // the token is of another time, server, or name of the key
+			cas = wire.NoMatch
+		}
+		c.token = strconv.AppendUint(nil, cas, 10)
+	}
+}
+
+// flagError returns the error for a meta command with flags that its servers would not check, or would reject too late: after the tombstones
+// of the command are stored, or after the old owner is emptied. It returns "" for all other commands.
+func flagError(t *task.Task) string {
+	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() {
+		return "invalid flag"
+	}
+	return t.UncheckedFlags()
+}
+
 // unfit ends t if it has flags that the server would reject after the old owner is emptied, or if its deadline has
 // passed.
 func (e *Replicator) unfit(t *task.Task) bool {
-	why := t.UncheckedFlags()
-	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() {
-		why = "invalid flag"
-	}
-	switch {
+	switch why := flagError(t); {
 	case why != "":
 		t.Reject(wire.AppendClientError(nil, why))
 	case e.Now >= t.Deadline:

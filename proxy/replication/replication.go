@@ -120,11 +120,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, "flag E sets the cas token, which differs between the replicas of a key on this route: leave it out"))
 		return
 	}
-	why := t.UncheckedFlags()
-	if t.Op.Stores() && t.Req.Dialect == wire.Meta && t.Req.UnknownFlags() { // the server would reject the value after the tombstones of the command are stored
-		why = "invalid flag"
-	}
-	if why != "" && !(t.Op == wire.Delete && command.Stale && !unknownToAll(&t.Req)) { // md with x is sent as it is: see task.CommandOf
+	if why := flagError(t); why != "" && !(t.Op == wire.Delete && command.Stale && !unknownToAll(&t.Req)) { // md with x is sent as it is: see task.CommandOf
 		t.Reject(wire.AppendClientError(nil, why))
 		return
 	}

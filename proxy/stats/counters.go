@@ -208,9 +208,7 @@ type Histogram struct {
 
 // Observe counts one duration, which is given in nanoseconds.
 func (h *Histogram) Observe(ns int64) {
-	if ns < 0 {
-		ns = 0
-	}
+	ns = max(ns, 0)
 	h.Sum += uint64(ns)
 	h.Buckets[bucket(uint64(ns))]++
 }

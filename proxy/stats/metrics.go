@@ -74,7 +74,7 @@ type Figure struct {
 	Metric *Metric // metric that has the value; nil: no metric has it
 	Label  string  // value of the last label of Metric; empty: Metric has no such label
 	Stat   string  // name of the value in the replies to stats commands; empty: it is not in them
-	Value  any     // uint64, int, int64, float64 or *Histogram
+	Value  any     // uint64, int, int64, float64, bool or *Histogram
 }
 
 // Metrics of clients and of bytes.
@@ -359,14 +359,10 @@ var (
 
 // Figures returns the numbers of a server in its pool.
 func (m *PhaseSnapshot) Figures() []Figure {
-	suspect := 0
-	if m.Suspect {
-		suspect = 1
-	}
 	return []Figure{
 		{failoverPhase, "", "", int(m.Phase)},
 		{failoverOutages, "", "outages:" + m.Pool, uint64(m.Outages())},
-		{failoverSuspect, "", "", suspect},
+		{failoverSuspect, "", "", m.Suspect},
 		{failoverLease, "", "", m.Lease.Seconds()},
 	}
 }

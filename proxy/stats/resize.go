@@ -120,13 +120,9 @@ func (s *ResizeSnapshot) Figures() []Figure {
 	if s.Ours {
 		left = s.Work.Left
 	}
-	waiting := 0
-	if s.Waiting() != "" || s.UsesOwn() {
-		waiting = 1
-	}
 	return []Figure{
 		{resizeStage, "", "", stage},
-		{resizeWaiting, "", "", waiting},
+		{resizeWaiting, "", "", s.Waiting() != "" || s.UsesOwn()},
 		{resizeKeys, "moved", "", s.Keys.Moved},
 		{resizeKeys, "copied", "", s.Keys.Copied},
 		{resizeKeys, "removed", "", s.Keys.Removed},

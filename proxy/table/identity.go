@@ -47,12 +47,12 @@ func (t *Table) Inherit(old *Table) {
 // newID returns the ID of p if no pool of old has the same servers and placement. taken are the IDs
 // that other pools of t have.
 func (p *Pool) newID(t, old *Table, taken map[string]bool) string {
-	if was := old.pool(p.Name); was != nil && !taken[was.ID] {
+	if was := old.Pool(p.Name); was != nil && !taken[was.ID] {
 		return was.ID
 	}
 	var renamed []*Pool
 	for _, was := range old.Pools {
-		if t.pool(was.Name) == nil && !taken[was.ID] && sharesServers(was, p) {
+		if t.Pool(was.Name) == nil && !taken[was.ID] && sharesServers(was, p) {
 			renamed = append(renamed, was)
 		}
 	}
@@ -79,8 +79,8 @@ func (p *Pool) serves() string {
 	return b.String()
 }
 
-// pool returns the pool with a name; nil: there is none.
-func (t *Table) pool(name string) *Pool {
+// Pool returns the pool with a name; nil: there is none.
+func (t *Table) Pool(name string) *Pool {
 	for _, p := range t.Pools {
 		if p.Name == name {
 			return p

@@ -50,13 +50,13 @@ func (t *Table) MovesTo(next *Table, ends func(*Pool) bool) (list []Moves, gone 
 	next.Inherit(t)
 	before := map[string]*Pool{} // the pools of t by their IDs
 	for _, p := range t.Pools {
-		if before[p.ID] == nil || next.pool(p.Name) != nil { // of pools with the same servers, prefer one that keeps its name
+		if before[p.ID] == nil || next.Pool(p.Name) != nil { // of pools with the same servers, prefer one that keeps its name
 			before[p.ID] = p
 		}
 	}
 	kept := map[*Pool]bool{}
 	for _, p := range next.Pools {
-		was := t.pool(p.Name)
+		was := t.Pool(p.Name)
 		if was == nil || was.ID != p.ID {
 			was = before[p.ID]
 		}

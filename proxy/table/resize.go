@@ -174,7 +174,7 @@ func (p *Pool) Prints() (mine, wish uint32) {
 // ends is as in MovesTo.
 func (t *Table) Resizes(old *Table, ends func(*Pool) bool) (list []string) {
 	for _, p := range t.Pools {
-		was := old.pool(p.Name)
+		was := old.Pool(p.Name)
 		also := ""
 		if was != nil && was.Next != nil {
 			also = "; if keys of an earlier change move already, that change ends first"
@@ -227,7 +227,7 @@ func (p *Pool) Required() *List {
 // A pool that does not serve by its list begins with the list From, which may be the one in force.
 func (t *Table) Hold(old *Table, state func(*Pool) (holds, moving, begins bool)) {
 	for _, p := range t.Pools {
-		was := old.pool(p.Name)
+		was := old.Pool(p.Name)
 		if was == nil || was.Resize == ResizePlain || was.Unknown || was.Copied(old) {
 			p.begin()
 			continue

@@ -467,6 +467,18 @@ func (t *Task) onWire(key []byte) []byte {
 	return key
 }
 
+// OwnTask returns a task without a client: the meta command with this name and flags, which executes op on a key.
+func (e *Tasks) OwnTask(rt *routing.Route, op wire.Op, key []byte, hash uint64, command, flags string) *Task {
+	t := &Task{Loop: e, ClientLoop: e, ClientDone: true, Route: rt, Op: op, Key: key, Hash: hash}
+	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
+	if !wire.PlainKey(key) {
+		t.Req.Flags = wire.Base64
+	}
+	t.Raw = t.Meta(command, key, flags, nil)
+	e.Wire.Next(t.Raw, &t.Req)
+	return t
+}
+
 // Meta returns a meta command on key with flags, and with a data block if body is not nil.
 func (t *Task) Meta(command string, key []byte, flags string, body []byte) []byte {
 	line := append([]byte(command), ' ')
@@ -508,8 +520,7 @@ func (t *Task) Answer(r *upstream.Result, token Token) {
 		server = r.Server.Label()
 	}
 	if t.ClientLoop != t.Loop {
-		kept := *r
-		got = &kept
+		got = new(*r)
 	}
 	t.conclude(server, r.Why, func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
 		return t.answerClient(e, x, got, server, token)

@@ -447,13 +447,13 @@ func (h *Held) begin(now int64) {
 	clear(h.In)
 }
 
-// hold records whether the view record of a server has it (says).
-func (h *Held) hold(server int, says bool, now int64) {
+// Hold records in since, the time since which a view record has something, whether it has it now (says). 0: it does not have it.
+func Hold(since *int64, says bool, now int64) {
 	switch {
 	case !says:
-		h.In[server] = 0
-	case h.In[server] == 0:
-		h.In[server] = now
+		*since = 0
+	case *since == 0:
+		*since = now
 	}
 }
 
@@ -499,8 +499,8 @@ func (r *Resize) set(s State, now int64) {
 
 // Hold records that the view record of a server has the state s. The zero State means that the record is lost.
 func (r *Resize) Hold(server int, s State, now int64) {
-	r.hold(server, s == r.State, now)
-	r.Number.hold(server, s.N == r.N, now)
+	Hold(&r.In[server], s == r.State, now)
+	Hold(&r.Number.In[server], s.N == r.N, now)
 }
 
 // Step begins the next stage if that is due, and reports whether it did. agreed means that no other
