@@ -213,6 +213,40 @@ func TestPageLoading(t *testing.T) {
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("Looking")`)
 }
 
+// TestPageDuringReload checks that the page draws without an error while the list of servers and what belongs to
+// it are from different configurations: a reload removes or adds servers, and the ring and the place of a key
+// arrive late, or early.
+func TestPageDuringReload(t *testing.T) {
+	t.Parallel()
+	servers := startMemcacheds(t, 3)
+	file := func(n int) string {
+		text := "pools:\n  main:\n    distribution: ketama\n    servers:\n"
+		for i, s := range servers[:n] {
+			text += fmt.Sprintf("      - {address: %q, name: %s}\n", s.address, serverName(i))
+		}
+		return text
+	}
+	r := startRingside(t, "epoll", file(3))
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.until(t, `/point/.test(document.getElementById("ringwhat").textContent)`)
+	b.do(t, `const real = window.fetch; window.RINGSIDE_HELD = []
+		window.fetch = (...of) => window.RINGSIDE_HOLD && /api\/(ring|route)/.test(of[0]) ? new Promise(go => window.RINGSIDE_HELD.push(() => real(...of).then(go))) : real(...of)`)
+	for _, n := range []int{1, 3, 2} {
+		// A key whose place is known has all servers in its order of failover.
+		b.do(t, `document.getElementById("key").value = ""; document.getElementById("key").focus()`)
+		b.keys(t, "user:17"+keyEnter)
+		b.says(t, "#reason", "user:17 hashes to")
+		b.do(t, "window.RINGSIDE_HOLD = true")
+		r.reload(t, file(n))
+		b.until(t, fmt.Sprintf(`document.querySelectorAll("#stable .memcell").length === %d && window.RINGSIDE_HELD.length >= 2`, n))
+		b.do(t, `window.RINGSIDE_FRAMES = 0; const count = () => { window.RINGSIDE_FRAMES++; requestAnimationFrame(count) }; count()`)
+		b.until(t, "window.RINGSIDE_FRAMES > 3")
+		b.do(t, "window.RINGSIDE_HOLD = false; window.RINGSIDE_HELD.splice(0).forEach(go => go())")
+		b.until(t, fmt.Sprintf(`document.getElementById("ringcanvas").getAttribute("aria-label").split("; ").length === %d`, n))
+	}
+}
+
 // someLoad sends sets and gets until the test ends. It ignores errors.
 func someLoad(t *testing.T, address string, clients int) {
 	stop := make(chan struct{})

@@ -82,8 +82,8 @@ const on = {
     S.want = d.pool; // a stream that begins again stays with it
     const namesIn = t => t.servers.map(s => s.name).join('\n'); if (S.topo && (S.topo.gen !== d.gen || namesIn(S.topo) !== namesIn(d))) forgetServers(); // other servers, other columns
     const first = !S.topo; for (const s of d.servers) s.brief = d.brief && d.brief[s.name] || s.name; d.short = shortener(d.brief);
-    S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
-    BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
+    S.topo = d; S.slab = -1; S.hover = -1; S.ringPaint = null; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
+    BE.ring(d.gen).then(r => { if (S.topo !== d) return; S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
     if (S.look) look($('key').value);
     setupServers(); mark('topo', 'ring', 'events', 'health');
   },
@@ -239,7 +239,7 @@ function paintRing(w, h, r) { // all that a look-up does not change: painted onc
   return p;
 }
 parts.ring = {box: 'ring', draw() {
-  const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo) return; const {g, w, h, r} = s;
+  const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo || !has(S.ring.owners)) return; const {g, w, h, r} = s;
   if (!S.ringPaint || S.ringPaint.w !== w || S.ringPaint.h !== h) S.ringPaint = paintRing(w, h, r);
   const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : here() ? here().order.slice(0, here().copiesWanted || 1) : [];
   g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
@@ -265,7 +265,8 @@ function names(cv, L, st) { // what the pictures show, for who can't see them
   say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
   say($('strip'), key ? `Servers of ${key}, in the order of failover: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
 }
-const here = () => S.look && S.look.pool === S.topo.pool ? S.look : null; // what was looked up, unless it is in another pool
+const has = list => list.every(i => i < S.topo.servers.length); // not so while a reload removes servers: the ring and what was looked up arrive before or after the list of servers
+const here = () => S.look && S.look.pool === S.topo.pool && has(S.look.order) ? S.look : null; // what was looked up, unless it is in another pool
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(st[L.order[0]]) || moved(st[L.order[0]])) ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
@@ -300,7 +301,7 @@ parts.look = {draw() {
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
   if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'none'), '.'); return; }
-  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
+  if (!here()) return; const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
   if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
@@ -529,7 +530,7 @@ parts.why = {box: 'why', draw() {
 
 // ---- what guards and tags do, and what copies are missing
 parts.guards = {box: 'guards', draw() {
-  const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.invalidations;
+  const d = S.routes; if (!d || !has(d.lacks.map(l => l.server))) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.invalidations;
   const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
   $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.replicas;
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
@@ -604,7 +605,7 @@ function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark'
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Resume' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
-$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget();  BE.connect(); };
+$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.ringPaint = S.look = null; $('key').value = ''; forget();  BE.connect(); };
 $('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange(); };
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
