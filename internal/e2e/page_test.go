@@ -177,6 +177,23 @@ func TestPage(t *testing.T) {
 	b.keys(t, "3")
 	b.until(t, "document.activeElement.id === 'traffic'")
 
+	// Ringside hangs, and goes on. The tab is hidden, so the browser draws no frames.
+	b.do(t, `window.RINGSIDE_DRAW = window.requestAnimationFrame; window.requestAnimationFrame = f => { window.RINGSIDE_HELD = f; return 1 }
+		Object.defineProperty(document, "hidden", {value: true, configurable: true})`)
+	title, icon := eval[string](t, b, "document.title"), eval[string](t, b, `document.getElementById("icon").href`)
+	r.pause(t)
+	b.says(t, "#health h1", "No connection to Ringside")
+	b.says(t, "#health p", "It has sent nothing for more than 8")
+	b.says(t, "#health p", "old, from ")
+	b.says(t, "#linktext", "no connection")
+	b.until(t, `document.title === "? No connection to Ringside · Ringside"`)
+	b.until(t, fmt.Sprintf(`document.getElementById("icon").href !== %q`, icon))
+	b.shot(t, "hangs")
+	r.resume(t)
+	b.says(t, "#linktext", "live")
+	b.until(t, fmt.Sprintf(`document.title === %q && document.getElementById("icon").href === %q`, title, icon))
+	b.do(t, `delete document.hidden; window.requestAnimationFrame = window.RINGSIDE_DRAW; requestAnimationFrame(window.RINGSIDE_HELD)`)
+
 	// Ringside itself stops and starts again.
 	r.Kill()
 	b.says(t, "#health h1", "No connection to Ringside")

@@ -53,8 +53,8 @@ function shown(b64) {
 const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textContent;
 
 // ---- what has come so far
-const MIN = 60000, BRIDGE = 5000, KEPT = 15 * MIN, SPARK = 3 * MIN; // a longer gap than BRIDGE between what is known stays open
-const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
+const MIN = 60000, BRIDGE = 5000, KEPT = 15 * MIN, SPARK = 3 * MIN, SILENT = 8000; // a longer gap than BRIDGE between what is known stays open; a stream has an event each second, so one without any for SILENT is broken
+const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', heard: Date.now(), tried: 0, silence: SILENT, look: null, hover: -1, slab: -1};
 function forget() { Object.assign(S, {late: null, roll: null, T: [], ticks: [], events: []}); forgetServers(); }
 function forgetServers() { Object.assign(S, {tick: null, mem: null, slabs: null, hot: null, why: null, routes: null, rates: [], ev: [], used: [], stKey: ''}); }
 forget();
@@ -64,7 +64,10 @@ function shortener(names = {}) { // replaces names of servers by their short nam
 }
 const short = s => S.topo ? S.topo.short(s) : s;
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
-function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
+function mark(...what) {
+  for (const w of what) dirty.add(w); if (doc.hidden && !batching && !paused && dirty.delete('health')) parts.health.draw(); // a hidden tab draws no frames, but its title and icon are visible
+  if (!raf && !batching && !paused) raf = requestAnimationFrame(render);
+}
 const seen = new Set(), ASIDE = 4000; // what is out of sight is drawn too, for print and for pictures of the whole page, but less often
 const parts = {};
 function render() {
@@ -92,7 +95,7 @@ const on = {
     if (!S.topo || d.s.st.length !== S.topo.servers.length) return; // of a table that is no more
     S.tick = d; S.late = null; remember(d, d.s.rps);
     const key = d.s.st.join(); if (key !== S.stKey) { S.stKey = key; S.ringPaint = null; mark('ring', 'look'); }
-    mark('health', 'resizes', 'figures', 'servers', 'charts');
+    S.silence = SILENT; mark('health', 'resizes', 'figures', 'servers', 'charts');
   },
   mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const t = S.tick ? S.tick.t : Date.now(), add = (a, v) => { a.push({t, span: 5000, v}); drop(a, t - SPARK); }; add(S.ev, sum(d.ev)); add(S.used, sum(d.used)); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
@@ -108,9 +111,8 @@ function remember(d, rps) { // what happened in one moment, which the charts sho
   S.T.push(d.t); S.ticks.push(d); let n = 0; while (S.T[n] < d.t - KEPT) n++; S.T.splice(0, n); S.ticks.splice(0, n);
   if (rps) { S.rates.push({t: d.t, span: d.span, v: rps}); drop(S.rates, d.t - SPARK); }
 }
-function link(state, why) {
-  if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
-  S.link = state; S.lostWhy = why || ''; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
+function link(state, why, silent) {
+  S.link = state; S.lostWhy = why || ''; S.silent = silent; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
   text($('linktext'), state === 'lost' ? 'no connection' : state === 'live' ? 'live' : 'connecting');
   mark('health');
 }
@@ -174,7 +176,7 @@ function dressTab(level, title) { // the title and the icon of the browser's tab
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
   if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
-  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may still serve its clients.`; }
+  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.silent ? `It has sent nothing for more than ${ago(SILENT)}: it hangs, or the network fails. ` : S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.heard)} old, from ${clock(k.t)} UTC. ` : '') + 'The page tries again until it is connected. Ringside may still serve its clients.'; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   a = short(a); b = short(b); dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
@@ -612,7 +614,10 @@ let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTi
 for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace', 'ringsides']) watcher.observe($(id));
 addEventListener('beforeprint', () => { for (const p of Object.values(parts)) p.draw(); });
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
-setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
+setInterval(() => {
+  if (Date.now() - Math.max(S.heard, S.tried) > S.silence) { S.silence = Math.min(2 * S.silence, 4 * SILENT); link('lost', '', true); BE.connect(); } // on a slow network the first events take longer
+  if (S.link === 'lost') mark('health');
+}, 1000);
 
 // ---- Ringside itself
 function backend() {
@@ -622,12 +627,11 @@ function backend() {
   const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
   return {
     connect() {
-      clearTimeout(again); if (es) es.close(); const mine = es = new EventSource(at('api/stream'));
-      es.onopen = () => link('live');
-      es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
+      clearTimeout(again); if (es) es.close(); const mine = es = new EventSource(at('api/stream')); S.tried = Date.now();
+      es.onerror = () => { if (mine !== es) return; S.tried = Date.now(); link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
       for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'roll', 'event']) es.addEventListener(t, e => {
-        if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
+        if (mine !== es) return; S.heard = Date.now(); if (S.link !== 'live') link('live'); const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events', 'charts');
       });
     },
