@@ -313,7 +313,7 @@ parts.look = {draw() {
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'no server'), ' replies.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is rejoining: keys that it does not have yet are read from ', B(others[0]), '.');
   else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
-  else if (!L.replicas) out.push(' If it is out, it has no substitute server: its keys miss.');
+  else if (!L.replicas) out.push(' If it is out, it has no substitute server: its keys miss or fail.');
   box.replaceChildren(...out);
 }};
 function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
