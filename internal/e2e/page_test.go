@@ -177,6 +177,23 @@ func TestPage(t *testing.T) {
 	b.keys(t, "3")
 	b.until(t, "document.activeElement.id === 'traffic'")
 
+	// Ringside hangs, and goes on. The tab is hidden, so the browser draws no frames.
+	b.do(t, `window.RINGSIDE_DRAW = window.requestAnimationFrame; window.requestAnimationFrame = f => { window.RINGSIDE_HELD = f; return 1 }
+		Object.defineProperty(document, "hidden", {value: true, configurable: true})`)
+	title, icon := eval[string](t, b, "document.title"), eval[string](t, b, `document.getElementById("icon").href`)
+	r.pause(t)
+	b.says(t, "#health h1", "No connection to Ringside")
+	b.says(t, "#health p", "It has sent nothing for more than 8")
+	b.says(t, "#health p", "old, from ")
+	b.says(t, "#linktext", "no connection")
+	b.until(t, `document.title === "? No connection to Ringside · Ringside"`)
+	b.until(t, fmt.Sprintf(`document.getElementById("icon").href !== %q`, icon))
+	b.shot(t, "hangs")
+	r.resume(t)
+	b.says(t, "#linktext", "live")
+	b.until(t, fmt.Sprintf(`document.title === %q && document.getElementById("icon").href === %q`, title, icon))
+	b.do(t, `delete document.hidden; window.requestAnimationFrame = window.RINGSIDE_DRAW; requestAnimationFrame(window.RINGSIDE_HELD)`)
+
 	// Ringside itself stops and starts again.
 	r.Kill()
 	b.says(t, "#health h1", "No connection to Ringside")
@@ -211,6 +228,40 @@ func TestPageLoading(t *testing.T) {
 	close(wait)
 	b.says(t, "#linktext", "live")
 	b.until(t, `!document.querySelector("#health h1").textContent.includes("Looking")`)
+}
+
+// TestPageDuringReload checks that the page draws without an error while the list of servers and what belongs to
+// it are from different configurations: a reload removes or adds servers, and the ring and the place of a key
+// arrive late, or early.
+func TestPageDuringReload(t *testing.T) {
+	t.Parallel()
+	servers := startMemcacheds(t, 3)
+	file := func(n int) string {
+		text := "pools:\n  main:\n    distribution: ketama\n    servers:\n"
+		for i, s := range servers[:n] {
+			text += fmt.Sprintf("      - {address: %q, name: %s}\n", s.address, serverName(i))
+		}
+		return text
+	}
+	r := startRingside(t, "epoll", file(3))
+	b := startBrowser(t, 1440, 900)
+	b.open(t, "http://"+r.admin+"/")
+	b.until(t, `/point/.test(document.getElementById("ringwhat").textContent)`)
+	b.do(t, `const real = window.fetch; window.RINGSIDE_HELD = []
+		window.fetch = (...of) => window.RINGSIDE_HOLD && /api\/(ring|route)/.test(of[0]) ? new Promise(go => window.RINGSIDE_HELD.push(() => real(...of).then(go))) : real(...of)`)
+	for _, n := range []int{1, 3, 2} {
+		// A key whose place is known has all servers in its order of failover.
+		b.do(t, `document.getElementById("key").value = ""; document.getElementById("key").focus()`)
+		b.keys(t, "user:17"+keyEnter)
+		b.says(t, "#reason", "user:17 hashes to")
+		b.do(t, "window.RINGSIDE_HOLD = true")
+		r.reload(t, file(n))
+		b.until(t, fmt.Sprintf(`document.querySelectorAll("#stable .memcell").length === %d && window.RINGSIDE_HELD.length >= 2`, n))
+		b.do(t, `window.RINGSIDE_FRAMES = 0; const count = () => { window.RINGSIDE_FRAMES++; requestAnimationFrame(count) }; count()`)
+		b.until(t, "window.RINGSIDE_FRAMES > 3")
+		b.do(t, "window.RINGSIDE_HOLD = false; window.RINGSIDE_HELD.splice(0).forEach(go => go())")
+		b.until(t, fmt.Sprintf(`document.getElementById("ringcanvas").getAttribute("aria-label").split("; ").length === %d`, n))
+	}
 }
 
 // someLoad sends sets and gets until the test ends. It ignores errors.

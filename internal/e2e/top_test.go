@@ -306,6 +306,20 @@ func TestTop(t *testing.T) {
 		t.Errorf("exit code %d: %s", status, text)
 	}
 
+	// Ringside hangs, and goes on.
+	r.pause(t)
+	for _, x := range []*terminal{big, small, tiny} {
+		eventually(t, "the screen says that its figures are old", func() bool {
+			is := strings.Join(strings.Fields(x.screen()), " ") // the sentence may have several lines
+			return strings.Contains(is, "✗ No connection to Ringside. The admin interface at "+r.admin+" has sent nothing for more than 8s:") && strings.Contains(is, "What you see is old, from ")
+		})
+	}
+	t.Logf("hangs:\n%s\n%s\n%s", big.screen(), small.screen(), tiny.screen())
+	r.resume(t)
+	for _, x := range []*terminal{big, small, tiny} {
+		x.shows(t, "s0 is drained")
+	}
+
 	// Ringside ends, and the terminals are closed by keys.
 	r.Kill()
 	big.shows(t, "No connection to Ringside")

@@ -59,6 +59,9 @@ func (v *View) Draw(width, height int) []Line {
 	switch {
 	case v.Trouble != "":
 		is = live.Health{Level: live.Bad, Title: "No connection to Ringside", Text: v.Trouble}
+		if now != nil {
+			is.Text += " What you see is old, from " + time.UnixMilli(now.T).UTC().Format(time.TimeOnly) + " UTC."
+		}
 	case v.Late != nil:
 		is = *v.Late
 	case now != nil:

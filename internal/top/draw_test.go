@@ -115,6 +115,26 @@ func TestDraw(t *testing.T) {
 	}
 }
 
+// TestLostConnection checks that a screen without a connection says that its figures are old, and how old.
+func TestLostConnection(t *testing.T) {
+	v := viewOf(t, 3)
+	v.Trouble = "The instance is silent. Trying again every 2 s."
+	for _, size := range [][2]int{{120, 40}, {80, 24}, {59, 9}} {
+		want := "✗ No connection to Ringside. The instance is silent. Trying again every 2 s. What you see is old, from 01:46:40 UTC."
+		if size[0] < leastWidth { // the figures are not shown, but the sentence may say since when
+			want = "01:46:40"
+		}
+		text := strings.Join(strings.Fields(textOf(v.Draw(size[0], size[1]))), " ")
+		if !strings.Contains(text, want) {
+			t.Errorf("at %v:\n%s", size, text)
+		}
+	}
+	v.Tick = nil
+	if text := textOf(v.Draw(120, 40)); strings.Contains(text, "old") {
+		t.Error(text)
+	}
+}
+
 // With several pools, the first line is the state of the worst one, and --once
 // lists all.
 func TestSeveralPools(t *testing.T) {

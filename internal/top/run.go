@@ -75,7 +75,8 @@ func Run(ctx context.Context, o Options) error {
 			}
 			switch {
 			case m.err != nil:
-				s.view.Trouble = live.Clean(m.err.Error()) + ". Trying again every 2 s."
+				text := live.Clean(m.err.Error())
+				s.view.Trouble = strings.ToUpper(text[:1]) + text[1:] + ". Trying again every 2 s."
 			case m.topic == "untraced":
 				s.view.Untraced = string(m.data)
 			case !s.held || m.topic == "hello":

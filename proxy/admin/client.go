@@ -112,22 +112,43 @@ func (c *Client) Now(ctx context.Context, pool string, window time.Duration) (*l
 }
 
 // Stream calls the function take for every event of a pool's stream. It returns when the stream
-// ends or take returns an error.
+// ends, when nothing arrives for 8 s, or when take returns an error.
 func (c *Client) Stream(ctx context.Context, pool string, take func(topic string, data []byte) error) error {
-	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), take)
+	return c.events(ctx, "/api/stream?pool="+url.QueryEscape(pool), 8*live.Every, take)
 }
 
 // Trace calls the function take for requests on the keys that match one of the patterns, for the
 // time `life`. data is a live.Traced as JSON.
 func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duration, take func(topic string, data []byte) error) error {
-	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), take)
+	err := c.events(ctx, "/api/trace?"+url.Values{"pattern": patterns, "for": {life.String()}}.Encode(), 2*streamQuiet, take)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // the stream ends in this way when its time is over
 		return nil
 	}
 	return err
 }
 
-func (c *Client) events(ctx context.Context, path string, take func(topic string, data []byte) error) error {
+// events calls the function take for every event of the stream at path. It returns an error if
+// nothing arrives for the time `silence`: the instance hangs, or packets are lost.
+func (c *Client) events(ctx context.Context, path string, silence time.Duration, take func(topic string, data []byte) error) error {
+	silent := fmt.Errorf("the admin interface at %s has sent nothing for more than %v: it hangs, or the network fails", c.address, silence)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	quiet := time.AfterFunc(silence, func() { end(silent) })
+	defer quiet.Stop()
+	err := c.readEvents(ctx, path, func() { quiet.Reset(silence) }, func(topic string, data []byte) error {
+		quiet.Stop() // take may wait for a terminal
+		defer quiet.Reset(silence)
+		return take(topic, data)
+	})
+	if context.Cause(ctx) == silent {
+		return silent
+	}
+	return err
+}
+
+// readEvents calls the function arrived when bytes of the stream at path arrive, and the function take
+// for each event.
+func (c *Client) readEvents(ctx context.Context, path string, arrived func(), take func(topic string, data []byte) error) error {
 	w, err := c.patient(0).send(ctx, "GET", path, nil)
 	if err != nil {
 		return err
@@ -137,7 +158,7 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 		answer, _ := io.ReadAll(io.LimitReader(w.Body, largestPage))
 		return c.refused(w, answer)
 	}
-	lines := bufio.NewScanner(w.Body)
+	lines := bufio.NewScanner(observed{w.Body, arrived})
 	lines.Buffer(nil, largestAnswer)
 	topic := ""
 	for lines.Scan() {
@@ -156,6 +177,18 @@ func (c *Client) events(ctx context.Context, path string, take func(topic string
 		return err
 	}
 	return io.ErrUnexpectedEOF
+}
+
+// observed is a reader that calls a function after each read.
+type observed struct {
+	io.Reader
+	read func()
+}
+
+func (r observed) Read(b []byte) (int, error) {
+	n, err := r.Reader.Read(b)
+	r.read()
+	return n, err
 }
 
 // Order sends an order (drain, down or restore) for a server, and returns the state of the server

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -384,6 +385,50 @@ func TestClientLimitsAnswers(t *testing.T) {
 		if want := "the admin interface at " + c.Address() + " sends " + parts[i] + ": is it a Ringside instance?"; got == nil || got.Error() != want {
 			t.Errorf("%v, want %s", got, want)
 		}
+	}
+}
+
+// TestSilentStream checks that the client ends a stream on which nothing arrives, also if the instance
+// does not even accept the request. A slow line, and a slow reader of events, do not end it.
+func TestSilentStream(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		serve func(conn net.Conn)
+		took  time.Duration
+		want  string
+	}{
+		{"no reply", func(net.Conn) {}, 8 * time.Second, "has sent nothing for more than 8s"},
+		{"an event, then nothing", func(conn net.Conn) {
+			time.Sleep(5 * time.Second)
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\nevent: tick\ndata: {}\n\n")
+		}, (5 + 20 + 8) * time.Second, "has sent nothing for more than 8s"},
+		{"a slow line", func(conn net.Conn) {
+			io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\ndata: ")
+			for range 20 {
+				time.Sleep(5 * time.Second)
+				io.WriteString(conn, "a")
+			}
+			conn.Close()
+		}, (20*5 + 20) * time.Second, "unexpected EOF"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := NewClient("tcp", "127.0.0.1:1")
+				here, there := net.Pipe()
+				defer there.Close()
+				c.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }}
+				go io.Copy(io.Discard, there)
+				go test.serve(there)
+				begin := time.Now()
+				err := c.Stream(t.Context(), "", func(string, []byte) error {
+					time.Sleep(20 * time.Second)
+					return nil
+				})
+				if took := time.Since(begin); err == nil || !strings.Contains(err.Error(), test.want) || took != test.took {
+					t.Errorf("after %v: %v", took, err)
+				}
+			})
+		})
 	}
 }
 

@@ -34,11 +34,11 @@ const (
 )
 
 // health describes the state of the servers of the pool p, the worst first, and what an operator
-// can do. pools is the number of pools. failing is true if requests to some server fail, or if some
+// can do. loss is the result of lossOf. pools is the number of pools. failing is true if requests to some server fail, or if some
 // server does not serve. The failures of a pool are then those of its own servers. If failing is
 // false, the cause of failed requests is not known, and they make every pool unhealthy.
-func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
-	w := wording{Tick: t, pool: p, pools: pools, explained: failing, shares: hashShares(p)}
+func (t *Tick) health(p *table.Pool, loss string, pools int, failing bool) Health {
+	w := wording{Tick: t, pool: p, loss: loss, pools: pools, explained: failing, shares: hashShares(p)}
 	bad := w.which(func(i int, s string) bool { return StateOf(s).Away && !w.S.byOperator(i) })
 	drained := w.which(func(i int, _ string) bool { return w.S.byOperator(i) })
 	back := w.which(func(_ int, s string) bool { return StateOf(s).Back })
@@ -55,8 +55,8 @@ func (t *Tick) health(p *table.Pool, pools int, failing bool) Health {
 			h.Text += " " + w.names(drained) + oneOrAll(drained, " is ", " are ") + "drained by an operator." + w.alsoSuspect(drained)
 		}
 	case len(back) > 0 && p.Failover.Mode == table.FailFast: // its servers change: no other server has its keys meanwhile
-		h = Health{Warn, w.names(back) + oneOrAll(back, " is", " are") + " rejoining", fmt.Sprintf("%s, so that no old value is served. %s %s of the keys miss, and writes to them fail, until %s up.",
-			oneOrAll(back, "It answers again, and starts empty", "They answer again, and start empty"), oneOrAll(back, "Its", "Their"), w.share(back), oneOrAll(back, "it is", "they are"))}
+		h = Health{Warn, w.names(back) + oneOrAll(back, " is", " are") + " rejoining", fmt.Sprintf("%s, so that no old value is served. %s %s of the keys %s, until %s up.",
+			oneOrAll(back, "It answers again, and starts empty", "They answer again, and start empty"), oneOrAll(back, "Its", "Their"), w.share(back), loss, oneOrAll(back, "it is", "they are"))}
 	case len(back) > 1:
 		h = Health{Warn, w.names(back) + " are rejoining", "They start empty. ringside server list shows how far each of them is."}
 	case len(back) > 0:
@@ -89,6 +89,7 @@ func (h *Health) warn(text string) {
 type wording struct {
 	*Tick
 	pool      *table.Pool
+	loss      string // what happens to keys that no server serves: see lossOf
 	pools     int
 	explained bool // true if it is known which servers the failed requests belong to
 	shares    []float64
@@ -194,12 +195,12 @@ func (w *wording) trouble(bad []int, gone int) Health {
 	if len(fails) < len(bad) {
 		answer = w.names(fails) + oneOrAll(fails, " answers", " answer")
 	}
-	lost := w.share(fails) + " of the keys miss, and writes to them fail"
+	lost := w.share(fails) + " of the keys " + w.loss
 	switch {
 	case len(unsure) > 0 && len(unsure)+gone == n:
-		lost = "All keys miss, and all writes fail"
+		lost = "All keys " + w.loss
 	case len(unsure) > 0:
-		lost = w.share(append(unsure, fails...)) + " of the keys miss, and writes to them fail"
+		lost = w.share(append(unsure, fails...)) + " of the keys " + w.loss
 	}
 	switch {
 	case w.S.State[fails[0]] == "out" && len(unsure) > 0:
@@ -313,10 +314,10 @@ func remedyFor(why string, s *table.Target) string {
 func (w *wording) fate(list []int, gone int, until, untilAll string) string {
 	its, until := oneOrAll(list, "Its", "Their"), oneOrAll(list, until, untilAll)
 	if gone == len(w.S.State) && w.pool.Failover.Mode != table.Gutter {
-		return "All keys miss, and all writes fail, because no server of the pool is in use."
+		return "All keys " + w.loss + ", because no server of the pool is in use."
 	}
 	if w.pool.Failover.Mode == table.FailFast {
-		return fmt.Sprintf("%s %s of the keys miss, and writes to them fail, unless they have another replica.", its, w.share(list))
+		return fmt.Sprintf("%s %s of the keys %s, unless they have another replica.", its, w.share(list), w.loss)
 	}
 	return fmt.Sprintf("%s %s of the keys are on %s %s.", its, w.share(list), w.standIns(gone), until)
 }
@@ -421,6 +422,32 @@ func (w *wording) servers(one, all string) string {
 		return fmt.Sprintf(all, n)
 	}
 	return one
+}
+
+// lossOf describes what happens to keys of the pool p that no server serves. It follows their subject.
+// Each route of the table t to the pool can have its own get_errors.
+func lossOf(t *table.Table, p *table.Pool) string {
+	var misses, errors bool
+	for _, l := range t.Listeners {
+		for i := range l.Routes {
+			r := &l.Routes[i]
+			if replicasOf(r, p) == 0 {
+				continue
+			}
+			fails := r.Pool.GetErrors
+			if r.GetErrors != nil {
+				fails = *r.GetErrors
+			}
+			misses, errors = misses || !fails, errors || fails
+		}
+	}
+	switch {
+	case misses && errors:
+		return "miss (or their reads fail, with get_errors: error), and writes to them fail"
+	case errors, !misses && p.GetErrors:
+		return "are not served: reads and writes fail"
+	}
+	return "miss, and writes to them fail"
 }
 
 // hashShares returns each server's fraction of all hashes. If the distribution cannot compute the

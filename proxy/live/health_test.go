@@ -72,13 +72,13 @@ func TestHealth(t *testing.T) {
 			Health{Bad, "a and b are not serving", start + " Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until b answers or others take over."}},
 		{"two suspect, strict", table.Rehash, [3]string{"suspect", "suspect", Up}, func(k *Tick) {
 			k.S.Sure, k.S.Next[0] = []bool{false, false, false}, "stays: more than half of the servers are suspect"
-		}, Health{Bad, "a and b are not serving", start + " Connection refused, for 19 s. All keys miss, and all writes fail, until they answer. No other server takes over: more than half of the servers are suspect. With strict consistency, c can't serve either until more servers answer: it is not certain which server has a key."}},
+		}, Health{Bad, "a and b are not serving", start + " Connection refused, for 19 s. All keys miss, and writes to them fail, until they answer. No other server takes over: more than half of the servers are suspect. With strict consistency, c can't serve either until more servers answer: it is not certain which server has a key."}},
 		{"one suspect, strict, and one not certain", table.Rehash, [3]string{"suspect", Up, Up}, func(k *Tick) { k.S.Sure = []bool{false, false, true} },
 			Health{Bad, "a refuses connections", start + " Connection refused, for 19 s. 66.7 % of the keys miss, and writes to them fail, until it answers or others take over. With strict consistency, b can't serve either until more servers answer: it is not certain which server has a key."}},
 		{"not certain", table.Rehash, [3]string{Up, Up, Up}, func(k *Tick) { k.S.Sure, k.Outcomes.Fail = []bool{false, true, true}, 7 },
 			Health{Warn, "7 requests/s fail", "All 3 servers are up. With strict consistency, no key of a is served: it is not certain which server has it. " + flow}},
 		{"all drained", table.Rehash, [3]string{Drained, Drained, Drained}, nil,
-			Health{Warn, "a, b and c are drained", "By an operator, 19 s ago: ringside server restore brings them back. All keys miss, and all writes fail, because no server of the pool is in use. " + flow}},
+			Health{Warn, "a, b and c are drained", "By an operator, 19 s ago: ringside server restore brings them back. All keys miss, and writes to them fail, because no server of the pool is in use. " + flow}},
 		{"down", table.FailFast, [3]string{Up, Down, Up}, nil,
 			Health{Bad, "b refuses connections", start + " Connection refused, for 19 s. 33.3 % of the keys miss, and writes to them fail, until it answers."}},
 		{"silent", table.FailFast, [3]string{Up, Down, Up}, func(k *Tick) { k.S.Why[1] = "3 requests in a row were not answered in time" },
@@ -151,10 +151,46 @@ func TestHealth(t *testing.T) {
 	}
 }
 
+// TestLoss checks that the texts say what happens to reads of keys that no server serves: by get_errors of
+// the routes, they miss or fail.
+func TestLoss(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		pool   bool // get_errors of the pool
+		routes []*bool
+		want   string
+	}{
+		{false, nil, "miss, and writes to them fail"},
+		{true, nil, "are not served: reads and writes fail"},
+		{true, []*bool{nil}, "are not served: reads and writes fail"},
+		{false, []*bool{&yes}, "are not served: reads and writes fail"},
+		{true, []*bool{&no, &no}, "miss, and writes to them fail"},
+		{false, []*bool{nil, &yes}, "miss (or their reads fail, with get_errors: error), and writes to them fail"},
+	} {
+		other := poolOf(table.FailFast)
+		for mode, states := range map[table.Mode][3]string{table.FailFast: {Up, Down, "settle"}, table.Rehash: {Drained, Drained, Drained}} {
+			p := poolOf(mode)
+			p.GetErrors, other.GetErrors = test.pool, !test.pool
+			l := table.Listener{Routes: []table.Route{{Pool: other}}}
+			for _, errors := range test.routes {
+				l.Routes = append(l.Routes, table.Route{Pool: p, GetErrors: errors})
+			}
+			of := &table.Table{Listeners: []table.Listener{l}, Pools: []*table.Pool{p}}
+			k := &Tick{S: Columns{State: states[:], Since: make([]int64, 3), Why: make([]string, 3), Next: make([]string, 3), Fail: make([]float64, 3)}}
+			if is := k.health(p, lossOf(of, p), 1, false).Text; !strings.Contains(is, " keys "+test.want+", ") {
+				t.Errorf("%+v: it says %s", test, is)
+			}
+			if _, is := topoOf(of, p, 1).Orders["drain"].About(&TopoServer{}, 0); mode == table.FailFast && !strings.Contains(is, test.want+", until it is restored") {
+				t.Errorf("%+v: it asks %s", test, is)
+			}
+		}
+	}
+}
+
 // healthOf returns the health of a single pool.
 func healthOf(k *Tick, p *table.Pool) Health {
 	pools := []*table.Pool{p}
-	return overall(pools, []*Tick{k}, []Health{k.health(p, 1, false)}).Health
+	return overall(pools, []*Tick{k}, []Health{k.health(p, lossOf(&table.Table{}, p), 1, false)}).Health
 }
 
 // TestOverall checks that the worst pool provides the sentence, which names it,
@@ -268,7 +304,7 @@ func TestEjectedElsewhere(t *testing.T) {
 // whichever pool is watched.
 func TestHealthOfSeveralPools(t *testing.T) {
 	k := &Tick{Moment: Moment{Ops: map[string]float64{"get": 100}}, S: Columns{State: []string{Up, Up, Up}}}
-	if got, want := k.health(poolOf(table.Rehash), 2, false).Text, "100 requests/s to all pools. Nothing fails."; got != want {
+	if got, want := k.health(poolOf(table.Rehash), "", 2, false).Text, "100 requests/s to all pools. Nothing fails."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -25,8 +25,8 @@ func (q Question) About(s *TopoServer, rate float64) (title, text string) {
 }
 
 // questions returns the questions about the servers of a pool, by order. The order hang is a fault
-// that the dashboard can set.
-func (of *Topo) questions() map[string]Question {
+// that the dashboard can set. loss is the result of lossOf.
+func (of *Topo) questions(loss string) map[string]Question {
 	kept := 0 // number of routes with replicas
 	for _, r := range of.Routes {
 		if r.Replicas > 1 {
@@ -36,7 +36,7 @@ func (of *Topo) questions() map[string]Question {
 	moves, after := "move to other servers and miss once each", "Restore brings it back, flushed."
 	back := "It is flushed first, then gets its {share} of the keys again. "
 	if of.Failover == table.FailFast.String() {
-		moves = "miss, and writes to them fail, until it is restored"
+		moves = loss + ", until it is restored"
 	}
 	switch {
 	case kept > 0 && kept == len(of.Routes):

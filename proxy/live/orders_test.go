@@ -25,11 +25,11 @@ func TestQuestions(t *testing.T) {
 		for _, n := range c.replicas {
 			of.Routes = append(of.Routes, TopoRoute{Replicas: n})
 		}
-		title, text := of.questions()["drain"].About(&server, 1200)
+		title, text := of.questions("miss, and writes to them fail")["drain"].About(&server, 1200)
 		if title != "Drain b?" || !strings.HasPrefix(text, "Its 25.0 % of the keys, now 1,200 ") || !strings.HasSuffix(text, c.drain) {
 			t.Errorf("%v %v: %s %s", c.mode, c.replicas, title, text)
 		}
-		if _, text = of.questions()["restore"].About(&server, 0); !strings.Contains(text, c.restore) || !strings.Contains(text, "25.0 % of the keys") {
+		if _, text = of.questions("miss, and writes to them fail")["restore"].About(&server, 0); !strings.Contains(text, c.restore) || !strings.Contains(text, "25.0 % of the keys") {
 			t.Errorf("%v %v: %s", c.mode, c.replicas, text)
 		}
 	}

@@ -140,7 +140,7 @@ func ticksBetween(before, after *Sample) []*Tick {
 	}
 	resizes, fill := []Resize{}, []*filling(nil)
 	for i, pool := range pools {
-		health[i] = ticks[i].health(pool, len(pools), failing)
+		health[i] = ticks[i].health(pool, lossOf(after.Table, pool), len(pools), failing)
 		if is := after.Sum.Resizes[pool.Name]; is != nil && is.Mine != 0 && is.N == 0 && health[i].Level != Bad {
 			health[i] = Health{Bad, "It is not known yet which server list is in force", "Until most servers have answered, this instance serves no keys of the pool."}
 		}

@@ -66,7 +66,7 @@ func topoOf(t *table.Table, pool *table.Pool, gen uint64) *Topo {
 	for _, s := range pool.Newcomers() {
 		is.Servers = append(is.Servers, TopoServer{s.Name, Address(s), s.Weight, s.Host, 0, true})
 	}
-	is.Orders = is.questions()
+	is.Orders = is.questions(lossOf(t, pool))
 	return is
 }
 

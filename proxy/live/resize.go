@@ -215,7 +215,7 @@ func (is *Resize) sentences(s *stats.ResizeSnapshot) string {
 	}
 	switch is.Step {
 	case unknown:
-		return "This instance serves no keys of the pool: reads miss, and writes fail. " + is.Why + ". " + is.Remedy + "."
+		return "This instance serves no keys of the pool: reads miss (or fail, with get_errors: error), and writes fail. " + is.Why + ". " + is.Remedy + "."
 	case differing:
 		return "This instance uses other servers than its peers, so reads can be old. " + is.Remedy + "."
 	case waiting:
@@ -344,7 +344,7 @@ func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools i
 	case h.Level == Bad:
 		h.Text += " " + enumerate(away) + oneOrAll(away, ", which is new and has keys already, does not serve either.", ", which are new and have keys already, do not serve either.")
 	default:
-		*h = t.health(next, pools, true)
+		*h = t.health(next, lossOf(after.Table, p), pools, true)
 		h.Text += " " + enumerate(away) + oneOrAll(away, " is new and has keys already: the servers change.", " are new and have keys already: the servers change.")
 	}
 }
@@ -353,7 +353,7 @@ func (h *Health) addNew(all *Tick, before, after *Sample, p *table.Pool, pools i
 func (is *Resize) show(h *Health) {
 	switch is.Level {
 	case Bad:
-		*h = Health{Bad, "This instance does not serve the pool", is.Why + ": reads miss, and writes fail."}
+		*h = Health{Bad, "This instance does not serve the pool", is.Why + ": reads miss (or fail, with get_errors: error), and writes fail."}
 	case Warn:
 		switch {
 		case is.Step == differing:

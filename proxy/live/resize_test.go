@@ -115,9 +115,9 @@ func TestResizeSentences(t *testing.T) {
 		{"clears", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Clear), Lists: resize.Lists{Mine: 1, Wish: 2}}},
 			"good: Keys move to other servers (new: d; removed: c). For a moment, they miss, and their writes wait."},
 		{"has another list", stats.ResizeSnapshot{Status: resize.Status{State: resize.State{N: 12, List: 7}, Lists: old}},
-			"bad: This instance serves no keys of the pool: reads miss, and writes fail. The server list of this instance is not that of its peers. Give all instances the same configuration, and reload them."},
+			"bad: This instance serves no keys of the pool: reads miss (or fail, with get_errors: error), and writes fail. The server list of this instance is not that of its peers. Give all instances the same configuration, and reload them."},
 		{"was started during a change", stats.ResizeSnapshot{Status: resize.Status{State: at(resize.Move), Lists: resize.Lists{Mine: 2, Wish: 2}}},
-			"bad: This instance serves no keys of the pool: reads miss, and writes fail. The peers of this instance are changing their servers, and it does not know both server lists. Wait until the change has ended."},
+			"bad: This instance serves no keys of the pool: reads miss (or fail, with get_errors: error), and writes fail. The peers of this instance are changing their servers, and it does not know both server lists. Wait until the change has ended."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := poolOf(table.Rehash)

@@ -53,8 +53,8 @@ function shown(b64) {
 const enc = s => new TextEncoder().encode(s), plain = s => shown(enc(s)).textContent;
 
 // ---- what has come so far
-const MIN = 60000, BRIDGE = 5000, KEPT = 15 * MIN, SPARK = 3 * MIN; // a longer gap than BRIDGE between what is known stays open
-const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', look: null, hover: -1, slab: -1};
+const MIN = 60000, BRIDGE = 5000, KEPT = 15 * MIN, SPARK = 3 * MIN, SILENT = 8000; // a longer gap than BRIDGE between what is known stays open; a stream has an event each second, so one without any for SILENT is broken
+const S = {want: query.get('pool') || '', topo: null, hello: {}, ring: null, link: 'loading', heard: Date.now(), tried: 0, silence: SILENT, look: null, hover: -1, slab: -1};
 function forget() { Object.assign(S, {late: null, roll: null, T: [], ticks: [], events: []}); forgetServers(); }
 function forgetServers() { Object.assign(S, {tick: null, mem: null, slabs: null, hot: null, why: null, routes: null, rates: [], ev: [], used: [], stKey: ''}); }
 forget();
@@ -64,7 +64,10 @@ function shortener(names = {}) { // replaces names of servers by their short nam
 }
 const short = s => S.topo ? S.topo.short(s) : s;
 const dirty = new Set(); let raf = 0, paused = false, batching = false;
-function mark(...what) { for (const w of what) dirty.add(w); if (!raf && !batching && !paused) raf = requestAnimationFrame(render); }
+function mark(...what) {
+  for (const w of what) dirty.add(w); if (doc.hidden && !batching && !paused && dirty.delete('health')) parts.health.draw(); // a hidden tab draws no frames, but its title and icon are visible
+  if (!raf && !batching && !paused) raf = requestAnimationFrame(render);
+}
 const seen = new Set(), ASIDE = 4000; // what is out of sight is drawn too, for print and for pictures of the whole page, but less often
 const parts = {};
 function render() {
@@ -82,8 +85,8 @@ const on = {
     S.want = d.pool; // a stream that begins again stays with it
     const namesIn = t => t.servers.map(s => s.name).join('\n'); if (S.topo && (S.topo.gen !== d.gen || namesIn(S.topo) !== namesIn(d))) forgetServers(); // other servers, other columns
     const first = !S.topo; for (const s of d.servers) s.brief = d.brief && d.brief[s.name] || s.name; d.short = shortener(d.brief);
-    S.topo = d; S.slab = -1; S.hover = -1; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
-    BE.ring(d.gen).then(r => { S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
+    S.topo = d; S.slab = -1; S.hover = -1; S.ringPaint = null; if (first && d.pools.length > 1 && (pinned || query.has('pool'))) keepLink();
+    BE.ring(d.gen).then(r => { if (S.topo !== d) return; S.ring = r; S.ringPaint = null; text($('ringwhat'), r.n ? `${count(r.n)} ${r.n === 1 ? r.kind.replace(/ies$/, 'y').replace(/s$/, '') : r.kind}` : ''); mark('ring'); }).catch(() => {});
     if (S.look) look($('key').value);
     setupServers(); mark('topo', 'ring', 'events', 'health');
   },
@@ -92,7 +95,7 @@ const on = {
     if (!S.topo || d.s.st.length !== S.topo.servers.length) return; // of a table that is no more
     S.tick = d; S.late = null; remember(d, d.s.rps);
     const key = d.s.st.join(); if (key !== S.stKey) { S.stKey = key; S.ringPaint = null; mark('ring', 'look'); }
-    mark('health', 'resizes', 'figures', 'servers', 'charts');
+    S.silence = SILENT; mark('health', 'resizes', 'figures', 'servers', 'charts');
   },
   mem(d) { if (!S.topo || d.used.length !== S.topo.servers.length) return; S.mem = d; const t = S.tick ? S.tick.t : Date.now(), add = (a, v) => { a.push({t, span: 5000, v}); drop(a, t - SPARK); }; add(S.ev, sum(d.ev)); add(S.used, sum(d.used)); mark('figures', 'servers'); },
   slabs(d) { if (!S.topo || d.servers.length !== S.topo.servers.length) return; S.slabs = d; mark('slabs'); },
@@ -108,9 +111,8 @@ function remember(d, rps) { // what happened in one moment, which the charts sho
   S.T.push(d.t); S.ticks.push(d); let n = 0; while (S.T[n] < d.t - KEPT) n++; S.T.splice(0, n); S.ticks.splice(0, n);
   if (rps) { S.rates.push({t: d.t, span: d.span, v: rps}); drop(S.rates, d.t - SPARK); }
 }
-function link(state, why) {
-  if (state === 'lost' && S.link !== 'lost') S.lostAt = Date.now();
-  S.link = state; S.lostWhy = why || ''; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
+function link(state, why, silent) {
+  S.link = state; S.lostWhy = why || ''; S.silent = silent; doc.body.dataset.link = state; $('again').hidden = state !== 'lost';
   text($('linktext'), state === 'lost' ? 'no connection' : state === 'live' ? 'live' : 'connecting');
   mark('health');
 }
@@ -174,7 +176,7 @@ function dressTab(level, title) { // the title and the icon of the browser's tab
 parts.health = {draw() {
   const k = S.tick, box = $('health'), h = box.querySelector('h1'), p = box.querySelector('p'), path = box.querySelector('path'); let {level, title: a, text: b} = S.late || k && k.health || {level: 'wait', title: 'Looking…', text: 'Waiting for the first figures.'};
   if (!S.late && k && !rateOf(k) && !k.cl && level === 'good') b += ` Point one at ${S.hello.listen[0]}${S.hello.faults ? ', or try: ringside drill' : '.'}`;
-  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.lostAt)} old, from ${clock(k.t)} UTC. ` : '') + `The page tries again every 2${NB}s. Ringside may still serve its clients.`; }
+  if (S.link === 'lost') { level = 'lost'; a = 'No connection to Ringside'; b = (S.silent ? `It has sent nothing for more than ${ago(SILENT)}: it hangs, or the network fails. ` : S.lostWhy ? S.lostWhy + ' ' : '') + (k ? `What you see is ${ago(Date.now() - S.heard)} old, from ${clock(k.t)} UTC. ` : '') + 'The page tries again until it is connected. Ringside may still serve its clients.'; }
   const other = S.link !== 'lost' && k && S.topo && k.worst !== S.topo.pool && level !== 'good' && k.worst; $('show').hidden = !other; if (other) text($('show'), 'Show pool ' + plain(other));
   a = short(a); b = short(b); dressTab(level, a); markPools(); box.dataset.level = level; text(h, a || '\u00a0'); text(p, b || '\u00a0');
   path.setAttribute('d', {good: 'M16 3a13 13 0 1 0 .01 0zM10 16.5l4.3 4.3L22.5 12', warn: 'M16 3a13 13 0 1 0 .01 0zM16 9.5v8M16 22.4v.1', bad: 'M16 4 29.5 27.5H2.5zM16 13v6.5M16 23.6v.1', lost: 'M16 26v.1M11.4 21.3a6.6 6.6 0 0 1 9.2 0M7 16.8a13 13 0 0 1 6-3.4M19 13.4a13 13 0 0 1 6 3.4M4 4l24 24', wait: 'M16 3a13 13 0 1 0 .01 0zM16 9v7.5l4.5 3'}[level]);
@@ -239,7 +241,7 @@ function paintRing(w, h, r) { // all that a look-up does not change: painted onc
   return p;
 }
 parts.ring = {box: 'ring', draw() {
-  const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo) return; const {g, w, h, r} = s;
+  const cv = $('ringcanvas'), s = surface(cv); if (!s || !S.ring || !S.topo || !has(S.ring.owners)) return; const {g, w, h, r} = s;
   if (!S.ringPaint || S.ringPaint.w !== w || S.ringPaint.h !== h) S.ringPaint = paintRing(w, h, r);
   const p = S.ringPaint, {c, cx, cy, ro, ri} = p, chosen = S.hover >= 0 ? [S.hover] : here() ? here().order.slice(0, here().copiesWanted || 1) : [];
   g.globalAlpha = chosen.length ? few() ? .24 : .45 : 1; g.drawImage(c, 0, 0, w, h); g.globalAlpha = 1;
@@ -265,7 +267,8 @@ function names(cv, L, st) { // what the pictures show, for who can't see them
   say(cv, 'The ring: ' + t.servers.slice(0, most).map((x, i) => `${x.name} ${flat(share(x.share))} of the keys${st[i] && st[i] !== 'up' ? ', ' + stateOf(st[i])[0] : ''}`).join('; ') + (t.servers.length > most ? `; and ${t.servers.length - most} more` : ''));
   say($('strip'), key ? `Servers of ${key}, in the order of failover: ${L.order.slice(0, Math.max(L.keep, 3)).map((o, i) => `${i + 1} ${t.servers[o].name}`).join(', ')}` : 'The servers’ shares of the keys, side by side');
 }
-const here = () => S.look && S.look.pool === S.topo.pool ? S.look : null; // what was looked up, unless it is in another pool
+const has = list => list.every(i => i < S.topo.servers.length); // not so while a reload removes servers: the ring and what was looked up arrive before or after the list of servers
+const here = () => S.look && S.look.pool === S.topo.pool && has(S.look.order) ? S.look : null; // what was looked up, unless it is in another pool
 const brief = name => name.length > 16 ? name.slice(0, 15) + '…' : name; // where another name has to stand beside it
 const stands = (L, st) => L.keep > 1 || S.topo.failover === 'rehash' && (!away(st[L.order[0]]) || moved(st[L.order[0]])) ? L.order.find(o => !away(st[o])) : undefined;
 function drawStrip() { // the piece of the ring around the key, magnified
@@ -300,7 +303,7 @@ parts.look = {draw() {
   const k = el('code', {class: 'k'}); k.append(shown(enc(L.typed)));
   if (L.error) { box.replaceChildren(k, ': ' + L.error + '.'); return; }
   if (L.pool !== t.pool) { box.replaceChildren(k, ' goes to pool ', B(L.pool), L.match || L.prefix ? ` by the route ${plain(L.match || L.prefix)}` : '', ', to its server ', B(L.owner || 'none'), '.'); return; }
-  const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
+  if (!here()) return; const out = [k, ' hashes to ', K(L.hash)], o = L.order[0]; if (o == null) { box.replaceChildren(k, ' belongs to no server.'); return; }
   if (L.hits === 'point') out.push(S.ring && S.ring.before ? '. The point before it is ' : '. The next point clockwise is ', K(L.point), `, number ${count(L.index)} of ${count(L.of)}: it is `, B(L.owner), '’s.');
   else if (L.hops) out.push(`. The jumps go ${L.hops.slice(-6).join(' → ')} and stop before ${L.of}: bucket ${L.index} is `, B(L.owner), '’s.');
   else if (L.of) out.push(`, ${L.hits} ${L.index} of ${L.of}: `, B(L.owner), '.');
@@ -310,7 +313,7 @@ parts.look = {draw() {
   if (away(state)) { const s = stands(L, st); out.push(` ${t.servers[o].name} is ${stateOf(state)[0]}, so now `, s != null ? N(s) : B(others[0] && t.failover === 'gutter' && moved(state) ? others[0] : 'no server'), ' replies.', s == null && others.length && !moved(state) ? ' If it goes out, others take over.' : ''); }
   else if (back(state) && others.length) out.push(' It is rejoining: keys that it does not have yet are read from ', B(others[0]), '.');
   else if (others.length) out.push(' If it is out, ', B(others[0]), ' serves its keys', ...(others.length > 1 ? [', then ', others[1]] : []), '.');
-  else if (!L.replicas) out.push(' If it is out, it has no substitute server: its keys miss.');
+  else if (!L.replicas) out.push(' If it is out, it has no substitute server: its keys miss or fail.');
   box.replaceChildren(...out);
 }};
 function look(key) { $('key').value = key; if (!key) { S.look = null; mark('ring', 'look'); return; } BE.route(key).then(r => { if ($('key').value !== key) return; S.look = r; mark('ring', 'look'); }).catch(e => { text($('reason'), e.message); }); }
@@ -529,7 +532,7 @@ parts.why = {box: 'why', draw() {
 
 // ---- what guards and tags do, and what copies are missing
 parts.guards = {box: 'guards', draw() {
-  const d = S.routes; if (!d) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.invalidations;
+  const d = S.routes; if (!d || !has(d.lacks.map(l => l.server))) return; const cells = n => () => el('tr', {}, el('td', {class: 'k'}), ...Array.from({length: n}, () => el('td', {class: 'n'}))), r2 = v => d.win ? rate(v) : ['–', ''], v = d.invalidations;
   const route = (c, r) => { if (c._k === r.route) return; c._k = r.route; c.replaceChildren(label(r.route, '(all other keys)')); };
   $('guardbox').hidden = !d.guards.length; $('tagbox').hidden = !d.tags.length; $('nearbox').hidden = !d.near.length; $('copybox').hidden = !d.replicas;
   text($('guardwhat'), `${plural(sum(d.guards.map(g => g.ever)), 'rebuild')} saved since the start${ofAll(d.guards)}`);
@@ -604,14 +607,17 @@ function dress() { root.dataset.theme = theme === 'auto' ? dark.matches ? 'dark'
 $('theme').onclick = () => { theme = {auto: 'light', light: 'dark', dark: 'auto'}[theme]; try { localStorage.setItem('theme', theme); } catch { } dress(); }; dark.addEventListener('change', dress);
 $('pause').onclick = () => { paused = !paused; $('pause').setAttribute('aria-pressed', paused); text($('pause'), paused ? 'Resume' : 'Pause'); if (!paused) mark(); };
 $('again').onclick = () => BE.connect();
-$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.look = null; $('key').value = ''; forget();  BE.connect(); };
+$('pool').onchange = () => { S.want = $('pool').value; S.topo = S.ring = S.ringPaint = S.look = null; $('key').value = ''; forget();  BE.connect(); };
 $('show').onclick = () => { $('pool').value = S.tick.worst; $('pool').onchange(); };
 addEventListener('keydown', e => { if (e.target.matches('input, select, textarea') || e.metaKey || e.ctrlKey || e.altKey) { if (e.key === 'Escape' && e.target.id === 'key') { look(''); e.target.blur(); } return; } const go = id => { $(id).scrollIntoView(); $(id).focus({preventScroll: true}); }; if (e.key === '/') { $('key').focus(); e.preventDefault(); } else if (e.key === 't') $('theme').click(); else if (e.key === ' ' && !e.target.matches('button, a')) { $('pause').click(); e.preventDefault(); } else if (e.key === 'f') { $('trace').scrollIntoView(); $('pattern').focus({preventScroll: true}); e.preventDefault(); } else if (/^[1-9]$/.test(e.key)) { const a = doc.querySelectorAll('nav a:not([hidden])')[e.key - 1]; if (a) go(a.hash.slice(1)); } });
 let sized; addEventListener('resize', () => { clearTimeout(sized); sized = setTimeout(() => { S.ringPaint = null; mark('ring', 'charts', 'figures', 'servers', 'slabs'); }, 60); });
 for (const id of ['figures', 'ring', 'servers', 'traffic', 'memory', 'keys', 'why', 'guards', 'trace', 'ringsides']) watcher.observe($(id));
 addEventListener('beforeprint', () => { for (const p of Object.values(parts)) p.draw(); });
 dress(); mark('health', 'look', 'events'); BE.connect(); if (query.has('key')) look(query.get('key'));
-setInterval(() => { if (S.link === 'lost') mark('health'); }, 1000);
+setInterval(() => {
+  if (Date.now() - Math.max(S.heard, S.tried) > S.silence) { S.silence = Math.min(2 * S.silence, 4 * SILENT); link('lost', '', true); BE.connect(); } // on a slow network the first events take longer
+  if (S.link === 'lost') mark('health');
+}, 1000);
 
 // ---- Ringside itself
 function backend() {
@@ -621,12 +627,11 @@ function backend() {
   const post = async (p, body) => { const r = await fetch(p, {method: 'POST', headers: {'Ringside-Control': token, ...(body ? {'Content-Type': 'application/json'} : {})}, body: body && JSON.stringify(body)}); if (!r.ok) throw Error((await r.json()).error); };
   return {
     connect() {
-      clearTimeout(again); if (es) es.close(); const mine = es = new EventSource(at('api/stream'));
-      es.onopen = () => link('live');
-      es.onerror = () => { if (mine !== es) return; link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
+      clearTimeout(again); if (es) es.close(); const mine = es = new EventSource(at('api/stream')); S.tried = Date.now();
+      es.onerror = () => { if (mine !== es) return; S.tried = Date.now(); link('lost', S.lostWhy); if (es.readyState !== EventSource.CLOSED) return; again = setTimeout(BE.connect, 2000); fetch(at('api/route', {key: 'a'})).then(r => r.ok ? null : r.json()).then(a => { if (a && S.link === 'lost') link('lost', a.error + '.'); }).catch(() => {}); };
       const take = (type, d) => on[type] && on[type](d);
       for (const t of ['hello', 'topo', 'history', 'tick', 'late', 'mem', 'slabs', 'hot', 'why', 'routes', 'roll', 'event']) es.addEventListener(t, e => {
-        if (mine !== es) return; const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
+        if (mine !== es) return; S.heard = Date.now(); if (S.link !== 'live') link('live'); const d = JSON.parse(e.data); if (t === 'hello') token = d.token;
         if (t !== 'history') return take(t, d); batching = true; for (const [k, v] of d.list) take(k, v); batching = false; mark('events', 'charts');
       });
     },
