@@ -66,7 +66,7 @@ func TestPageOfLongNames(t *testing.T) {
 	for _, want := range []string{server, six.address, "of the keys"} {
 		p.until(t, fmt.Sprintf("document.getElementById('ringcanvas').getAttribute('aria-label').includes(%q)", want))
 	}
-	p.until(t, "document.getElementById('strip').getAttribute('aria-label').startsWith('Who has user:17')")
+	p.until(t, "document.getElementById('strip').getAttribute('aria-label').startsWith('Servers of user:17')")
 	p.until(t, "document.getElementById('slabbig').querySelector('svg').getAttribute('aria-label').includes('held')")
 
 	// The reason why a server is out, and the next step, are reachable by keyboard.
