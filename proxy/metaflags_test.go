@@ -27,7 +27,7 @@ func TestMetaFlags(t *testing.T) {
 				continue
 			}
 			t.Run(strings.ReplaceAll(route+" "+phase, "\n", " "), func(t *testing.T) {
-				for seed := range uint64(10) {
+				for seed := range uint64(20) {
 					playFlags(t, rand.New(rand.NewPCG(seed, uint64(i))), route, phase)
 				}
 			})
@@ -37,6 +37,9 @@ func TestMetaFlags(t *testing.T) {
 
 // anyFlags are words of requests: flags of memcached, unknown ones, and flags with wrong arguments.
 var anyFlags = strings.Fields("b c f h k l s t v q x I S O7 N30 R30 T60 J5 D1 C5 E9 F5 MS ME MA MR MI MD M+ Tx T Fx F Nx N Rx Cx C Dx Jx Ex Mx M MXY w w1 y Y Zz L P p g O T-1 F0 F1381191169")
+
+// goodFlags are flags of memcached and unknown ones, each without a fault.
+var goodFlags = strings.Fields("c f h k l s t v q x I S O7 N30 R30 T60 J5 D1 C5 E9 F5 w y Z L P p g u")
 
 func playFlags(t *testing.T, rng *rand.Rand, route, phase string) {
 	w := conversation.New(t)
@@ -98,15 +101,15 @@ func playFlags(t *testing.T, rng *rand.Rand, route, phase string) {
 			body = []string{"\r\n", "8\r\n", "abc\r\n"}[rng.IntN(3)]
 			last += fmt.Sprintf(" %d", len(body)-2)
 		}
-		most := 6
-		if rng.IntN(6) == 0 {
-			most = 22
+		flags, count := anyFlags, rng.IntN(6)
+		if rng.IntN(2) == 0 { // about as many as memcached accepts
+			flags, count = goodFlags, 12+rng.IntN(7)
 		}
 		seen := map[byte]bool{}
-		for range rng.IntN(most) {
-			f := anyFlags[rng.IntN(len(anyFlags))]
-			if seen[f[0]] && rng.IntN(20) > 0 {
-				continue
+		for range count {
+			f := flags[rng.IntN(len(flags))]
+			for seen[f[0]] && rng.IntN(100) > 0 {
+				f = flags[rng.IntN(len(flags))]
 			}
 			seen[f[0]] = true
 			last += " " + f

@@ -33,7 +33,7 @@ func (t *Task) StepOn(seen upstream.ConnEpoch, line []byte, then func(r *upstrea
 	e := t.Loop
 	s := &Task{ClientLoop: e, Loop: e, Route: t.Route, Asker: t.Asker, Key: t.Key, Hash: t.Hash, Deadline: t.Deadline, step: &step{of: t, then: then, seen: seen}}
 	s.Raw = append(s.Raw, line...)
-	e.Wire.Next(s.Raw, &s.Req)
+	e.Wire.One(s.Raw, &s.Req)
 	s.Op = s.Req.Op
 	s.reads = CommandOf(s).Reads()
 	s.hold(TaskSize + len(s.Raw))

@@ -60,7 +60,7 @@ func (c *Conn) joinLine(a, before *Attempt, gets bool, key int) bool {
 // function withoutOpaque removes the opaque from the reply.
 func (e *Servers) withOpaque(a *Attempt, line []byte) []byte {
 	r := &e.Plain
-	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.HasOpaque() || r.Line.Len() > maxSealed {
+	if r.Dialect != wire.Meta || r.Op == wire.Noop || r.Op == wire.Debug || a.HasOpaque() || r.Line.Len() > maxSealed || r.IsFull() {
 		return line
 	}
 	e.opaque++

@@ -2,7 +2,10 @@ package wire
 
 // This file parses the meta commands, such as mg k v t and ms k 5 T60.
 
-import "bytes"
+import (
+	"bytes"
+	"math/bits"
+)
 
 const (
 	// maxMetaTokens is the largest number of words in a meta command, including the name
@@ -177,6 +180,16 @@ func (p *parser) decodable() bool {
 	var key [defaultKey]byte
 	_, ok := DecodeKey(key[:0], p.r.Key.Of(p.buf))
 	return ok
+}
+
+// IsFull reports whether the meta request r can't have a further flag: memcached would reject it then. For an
+// ms, memcached would even execute the data block as commands.
+func (r *Request) IsFull() bool {
+	words := 2 + bits.OnesCount64(uint64(r.Letters)) // the command, the key, and the flags
+	if r.Op.Stores() {
+		words++ // the length
+	}
+	return words >= maxMetaTokens
 }
 
 // tooManyTokens reports whether the line has more than maxMetaTokens words.
