@@ -325,6 +325,8 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 		if tell := rt.Count.Misses; tell != nil {
 			a.TTL = tell.TTL(e.Now, r.Exptime.Of(raw))
 		}
+	} else if r.Dialect == wire.Meta {
+		a.Shows = r.Letters.Shown()
 	}
 	c.Require(a, r.Needs())
 	switch {

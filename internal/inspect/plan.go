@@ -289,7 +289,8 @@ func (is *plan) exceeds(limit float64) error {
 			list = append(list, fmt.Sprintf("%s of the keys of pool %s", percent(m.Share), m.Pool))
 		}
 	}
-	if k := is.Keys; k != nil && 100*float64(k.Moved) > limit*float64(k.Read) {
+	limited := slices.ContainsFunc(is.Pools, func(m poolPlan) bool { return !m.Due })
+	if k := is.Keys; k != nil && limited && 100*float64(k.Moved) > limit*float64(k.Read) {
 		list = append(list, fmt.Sprintf("%d of the %d keys", k.Moved, k.Read))
 	}
 	if list == nil {

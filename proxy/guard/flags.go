@@ -5,11 +5,11 @@ package guard
 import (
 	"encoding/base64"
 	"strconv"
-	"strings"
 	"time"
 
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
+	"ringside/proxy/wire"
 )
 
 // leaseSeconds returns the length of a lease in seconds: how long one client may take for a
@@ -63,9 +63,9 @@ func hidingRoute(rt *routing.RouteGuard) *routing.RouteGuard {
 }
 
 // plainLine returns a request line of a meta command on the key `name`. The key is encoded in
-// base64 if it has spaces or control characters.
+// base64 if that is necessary.
 func plainLine(command, name, flags string) string {
-	if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c == 127 }) {
+	if wire.NeedsBase64([]byte(name)) {
 		name = base64.StdEncoding.EncodeToString([]byte(name)) + " b"
 	}
 	return command + name + flags + "\r\n"

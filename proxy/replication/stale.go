@@ -38,7 +38,7 @@ func (m *replicaState) deleteStale(e *Replicator) {
 		m.Becomes(l, Deleting)
 		m.DeletesSent++
 		line := append([]byte("md "), l.There...)
-		if !wire.PlainKey(l.There) {
+		if wire.NeedsBase64(l.There) {
 			line = append(base64.StdEncoding.AppendEncode([]byte("md "), l.There), " b"...)
 		}
 		e.Ask(m.server().Conns[0], &deletion{e, m, l}, 0, &limit, append(line, wire.CRLF...), true)

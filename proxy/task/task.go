@@ -471,7 +471,7 @@ func (t *Task) onWire(key []byte) []byte {
 func (e *Tasks) OwnTask(rt *routing.Route, op wire.Op, key []byte, hash uint64, command, flags string) *Task {
 	t := &Task{Loop: e, ClientLoop: e, ClientDone: true, Route: rt, Op: op, Key: key, Hash: hash}
 	t.Deadline = e.Now + int64(rt.Timeouts.Deadline)
-	if !wire.PlainKey(key) {
+	if wire.NeedsBase64(key) {
 		t.Req.Flags = wire.Base64
 	}
 	t.Raw = t.Meta(command, key, flags, nil)

@@ -37,8 +37,9 @@ type Attempt struct {
 	Start uint64 // position of the request's first byte among the bytes for the connection's current socket: see Conn
 	Size  int    // length of the request in bytes
 
-	Names          // the keys and the opaque that the reply must name
-	OwnOpaque bool // the opaque in the request was added by Ringside, so it is removed from the reply
+	Names                  // the keys and the opaque that the reply must name
+	Shows     wire.Letters // flags that the reply to a hit must have; 0: it is not checked
+	OwnOpaque bool         // the opaque in the request was added by Ringside, so it is removed from the reply
 
 	TTL   uint32 // TTL of the value that the request stores or touches, for Observer.Observe
 	Share int32  // index of the route in the shares of its exchange: see client.Exchange.Share

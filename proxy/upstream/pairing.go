@@ -89,7 +89,7 @@ func (c *Conn) misfit(a *Attempt, b []byte) string {
 	case r.Kind.Failed():
 	case a.Dialect == wire.Meta && !a.FitsMeta(b, r, a.keyed(), c.Features&wire.BareGets != 0), a.Dialect == wire.Text && !a.FitsText(r.Key.Of(b)):
 		return otherName
-	case a.Dialect == wire.Meta && !r.Fits(a.Op, a.Flags, b):
+	case a.Dialect == wire.Meta && (!r.Fits(a.Op, a.Flags, b) || (r.Kind == wire.Value || r.Kind == wire.Header) && a.Shows&^r.Letters != 0):
 		return a.invalid()
 	}
 	return ""

@@ -36,7 +36,7 @@ func (c *Conn) Parse() {
 		}
 		r := &e.rep
 		awaited := a.NextKey()
-		if a.Dialect == wire.Meta && !(a.keyed() && a.Flags&wire.ReturnValue != 0) {
+		if a.Dialect == wire.Meta && (!a.keyed() || a.Flags&wire.ReturnValue == 0 || a.Shows != 0) {
 			awaited = nil
 		}
 		n, err := wire.NextReplyOf(a.Op, a.Dialect, awaited, buf, r)

@@ -258,6 +258,12 @@ func (l Letters) Has(c byte) bool { return c >= 'A' && c <= 'z' && l&(1<<(c-'A')
 // Add adds the letter c to l.
 func (l *Letters) Add(c byte) { *l |= 1 << ((c - 'A') & 63) }
 
+// Shown returns the letters of l that the reply to a hit must have, if they are the flags of an mg. The flags
+// k and O are compared anyway.
+func (l Letters) Shown() Letters {
+	return l & (1<<('c'-'A') | 1<<('f'-'A') | 1<<('h'-'A') | 1<<('l'-'A') | 1<<('s'-'A') | 1<<('t'-'A'))
+}
+
 // NoMatch is a cas id that no item has. A binary reply always contains a cas id. It
 // contains NoMatch if no cas may depend on this reply: a cas with NoMatch always fails.
 // The cas id 0 would mean an unconditional write. NoMatch is positive even as a signed
