@@ -274,7 +274,7 @@ func (c *command) endMoving(t *task.Task, s replicate.Settlement, ok bool) {
 		ended(c, ok && s.Verdict == replicate.Answered)
 	case s.Repair != 0 && mv.fills:
 		c.e.copyFound(t, c)
-	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn() && !(s.Answer >= 0 && isPlaceholder(&c.asks[s.Answer].result)):
+	case s.Repair != 0 && mv.copies && !mv.away && c.goesOn() && !(s.Answer >= 0 && task.HasPlaceholder(&c.asks[s.Answer].result)):
 		c.e.moveKey(t.Route, t.Key, c.replicas, mv)
 	}
 }

@@ -495,7 +495,7 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		o.Kind = replicate.Touched
 	case a.Step == replicate.Extend && o.Kind == replicate.Miss:
 		o.Kind = replicate.NotFound
-	case a.Step == replicate.Fetch && value && isPlaceholder(r), c.filling() && a.Replica == fillSource && value && (isPlaceholder(r) || rep.Letters.Has('X')):
+	case c.filling() && a.Replica == fillSource && value && (task.HasPlaceholder(r) || rep.Letters.Has('X')):
 		o.Kind = replicate.Miss
 	case a.Step == replicate.Check && c.ofSet(t, a.Guard): // the reply to the client's set has shown no cas, so the Check compares the value
 		if o.Kind == replicate.Hit && (c.asks[a.Guard].result.HasEnded() || !bytes.Equal(rep.Body.Of(r.Bytes), t.Body())) {
@@ -527,12 +527,6 @@ func (c *command) outcome(t *task.Task, a *copyAsk, r *upstream.Result) (o repli
 		}
 	}
 	return o
-}
-
-// isPlaceholder reports whether r shows the placeholder that the guard, or a client's mg N, stores
-// while a value is rebuilt. A placeholder must not be copied to other servers.
-func isPlaceholder(r *upstream.Result) bool {
-	return r.Reply.Body.Len() == 0 && task.Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
 // replyTo is the kind of reply that a client gets for the outcome of a request that was not the

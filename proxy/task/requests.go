@@ -107,6 +107,8 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 		return replicate.ClientError
 	case k == replicate.Hit && HasTombstone(r):
 		return replicate.Marked
+	case k == replicate.Hit && d == replicate.Fetch && HasPlaceholder(r):
+		return replicate.Miss
 	case k == replicate.Hit && d == replicate.Fetch && Arg(r, 'f') == stamp.Flags: // the versions of tags in its header are those of its server
 		return replicate.Stale
 	case k == replicate.Hit && d == replicate.Fetch && Expiring(r.Bytes, &r.Reply):
@@ -123,6 +125,12 @@ func OutcomeKind(d replicate.Step, r *upstream.Result) replicate.Kind {
 // false for a reply without flags.
 func HasTombstone(r *upstream.Result) bool {
 	return string(r.Reply.ClientFlags.Of(r.Bytes)) == wire.TombstoneFlags || Arg(r, 'f') == wire.TombstoneFlags
+}
+
+// HasPlaceholder reports whether r shows the placeholder that the guard, or a client's mg N, stores
+// while a value is rebuilt. A copy of it would not have the flag Z, so clients would get it as an empty value.
+func HasPlaceholder(r *upstream.Result) bool {
+	return r.Reply.Body.Len() == 0 && Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
 // kinds maps kinds of replies to outcomes of replication rules, whatever the request was.
