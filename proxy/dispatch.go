@@ -333,7 +333,11 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 	case r.Op <= wire.Gets && c.GiveGet(a, before, r, raw, strip):
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
 		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
-		e.Wire.Next(e.Line, &e.Plain)
+		if !e.Wire.One(e.Line, &e.Plain) { // the parser has accepted the request, so this can't be; no reply to mn fits a, so its client gets an error
+			c.Out.Append(&e.Buffers, []byte("mn\r\n"))
+			c.Give(a, len("mn\r\n"))
+			return false
+		}
 		line := e.Wire.CutKey(e.Line, &e.Plain)
 		if r.RawKey(raw) {
 			a.Echo = new(r.KeyEcho(raw))

@@ -164,6 +164,6 @@ func (c *Conn) rejected(line []byte) *Result {
 
 // UnfitLine is the reply to a request that can't be sent, because it has too many meta flags for those that
 // Ringside must add.
-var UnfitLine = []byte("CLIENT_ERROR too many flags for this route, which needs flags of its own\r\n")
+var UnfitLine = []byte("CLIENT_ERROR too many flags, or too long a line, for this route, which adds flags of its own\r\n")
 
 var tooLarge = []byte("SERVER_ERROR object too large for cache\r\n")

@@ -106,8 +106,8 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	end := nl
 	if nl > 1 && buf[nl-1] == '\r' {
 		end--
-	} else {
-		r.Flags = Rewrite
+	} else if r.Flags = Rewrite; nl == l.line() || nl == shortLine && !isRead(buf) { // its plain form, with \r\n, would be too long
+		return refuse(r, nil, nl), nil
 	}
 	p := parser{limits: l, buf: buf, r: r, size: nl + 1, tail: uint32(end)}
 	if nul := bytes.IndexByte(buf[:end], 0); nul >= 0 {
