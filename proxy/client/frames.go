@@ -233,7 +233,7 @@ func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstre
 	return len(b)
 }
 
-func (f *framed) Streams(r *wire.Reply, b []byte) bool {
+func (f *framed) Streams(r *wire.Reply, _ []byte) bool {
 	return r.Body.Len() > wholeValue && f.Op <= wire.Gats
 }
 

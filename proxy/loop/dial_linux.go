@@ -96,7 +96,7 @@ func localAddress(l *link.Link) string {
 	return addressOf(at)
 }
 
-// addressOf returns the address and the port of an IP socket; "": sa is that of another socket.
+// addressOf returns the address and the port of an IP socket. For other sockets it returns "".
 func addressOf(sa unix.Sockaddr) string {
 	switch at := sa.(type) {
 	case *unix.SockaddrInet4:

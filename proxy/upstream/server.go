@@ -291,7 +291,7 @@ func (srv *Server) wantsConn() bool {
 // has refused a connection; goDown passes it on to the Observer.
 func (srv *Server) goDown(why string, refused bool) { srv.goDownFor(srv.Label(), why, refused) }
 
-// goDownFor is goDown for a reason with a log line of the subject `of`, which can differ from that of other reasons.
+// goDownFor does what goDown does, but its log line has the subject `of`. So the line does not wait for lines of other reasons.
 func (srv *Server) goDownFor(of, why string, refused bool) {
 	e := srv.e
 	b := srv.backoff

@@ -64,8 +64,8 @@ type parser struct {
 }
 
 // One parses line into r, and reports whether line is exactly one request without a fault.
-// If not, r.Op is Bad. Ringside checks its own changes to a client's request so: other bytes
-// could be several commands for the server.
+// If not, r.Op is Bad. Ringside checks with One what it has made of a client's request: for a
+// server, a wrong line could be several commands.
 func (l *Limits) One(line []byte, r *Request) bool {
 	if n, _ := l.Next(line, r); n == len(line) && r.Op != Bad {
 		return true
@@ -106,8 +106,10 @@ func (l *Limits) Next(buf []byte, r *Request) (int, error) {
 	end := nl
 	if nl > 1 && buf[nl-1] == '\r' {
 		end--
-	} else if r.Flags = Rewrite; nl == l.line() || nl == shortLine && !isRead(buf) { // its plain form, with \r\n, would be too long
+	} else if r.Flags = Rewrite; nl == shortLine && !isRead(buf) { // its plain form, with \r\n, would be too long
 		return refuse(r, nil, nl), nil
+	} else if nl == l.line() {
+		return refuse(r, answerLongLine, nl), nil
 	}
 	p := parser{limits: l, buf: buf, r: r, size: nl + 1, tail: uint32(end)}
 	if nul := bytes.IndexByte(buf[:end], 0); nul >= 0 {
