@@ -264,7 +264,7 @@ func (e *Engine) askDebug(s *client.Session, raw []byte) {
 			return
 		}
 		raw = append(append([]byte("me "), key...), wire.CRLF...)
-		e.Wire.Next(raw, r)
+		e.Wire.One(raw, r)
 	}
 	e.ask(s, raw)
 }
@@ -333,10 +333,8 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 	case r.Op <= wire.Gets && c.GiveGet(a, before, r, raw, strip):
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
 		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
-		if !e.Wire.One(e.Line, &e.Plain) { // the parser has accepted the request, so this can't be; no reply to mn fits a, so its client gets an error
-			c.Out.Append(&e.Buffers, []byte("mn\r\n"))
-			c.Give(a, len("mn\r\n"))
-			return false
+		if !e.Wire.One(e.Line, &e.Plain) { // the parser has accepted the request, so this can't be
+			c.Require(a, wire.Unknown)
 		}
 		line := e.Wire.CutKey(e.Line, &e.Plain)
 		if r.RawKey(raw) {

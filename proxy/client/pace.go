@@ -162,7 +162,7 @@ func (s *Session) askRest() {
 		s.chooseConns()
 	}
 	x.Waiting = 1
-	e.Wire.Next(e.restLine, &e.Req)
+	e.Wire.One(e.restLine, &e.Req)
 	s.Handler.AskRest(x, e.restLine)
 	if s.rests > 0 {
 		s.stall()

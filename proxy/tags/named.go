@@ -54,7 +54,7 @@ func (t *Tags) Cut(lst *routing.Listener, raw []byte) (bare []byte, err error) {
 	}
 	binary := r.Flags & wire.Binary
 	raw = slices.Concat(raw[:r.Key.Start], t.asWritten(key[:at]), raw[r.Key.End:])
-	t.Wire.Next(raw, r)
+	t.Wire.One(raw, r)
 	r.Flags |= binary
 	return raw, nil
 }
@@ -88,7 +88,7 @@ func (t *Tags) CutAll(lst *routing.Listener, raw []byte) []byte {
 		line = append(line, key[:lst.CutAt(key)]...)
 	}
 	line = append(line, wire.CRLF...)
-	t.Wire.Next(line, r)
+	t.Wire.One(line, r)
 	return line
 }
 

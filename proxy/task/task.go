@@ -211,10 +211,10 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 		}
 		t.Raw = append(t.Raw, command...)
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
-		e.Wire.Next(t.Raw, &t.Req)
+		e.Wire.One(t.Raw, &t.Req)
 	default:
 		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r)
-		e.Wire.Next(t.Raw, &t.Req)
+		e.Wire.One(t.Raw, &t.Req)
 	}
 	t.echo = t.Req.KeyEcho(t.Raw)
 	return e.begin(t, x, share, rt, r.Flags, key)
@@ -245,7 +245,7 @@ func (t *Task) CountOn(c *upstream.Conn) {
 // task. key has the prefix that the route strips.
 func (e *Tasks) newRead(x *client.Exchange, share int32, rt *routing.Route, key []byte) *Task {
 	t := &Task{Op: x.Op, Raw: append(append([]byte(x.Op.String()+" "), key...), wire.CRLF...)}
-	e.Wire.Next(t.Raw, &t.Req)
+	e.Wire.One(t.Raw, &t.Req)
 	return e.begin(t, x, share, rt, x.Flags, key)
 }
 
@@ -258,7 +258,7 @@ func (e *Tasks) NewRemoval(x *client.Exchange, rt *routing.Route, wrote, key, in
 		line = append(line, " b"...)
 	}
 	line = append(line, wire.CRLF...)
-	e.Wire.Next(line, &r)
+	e.Wire.One(line, &r)
 	t := e.NewTask(x, 0, rt, &r, line, wrote, key)
 	t.instead = append([]byte{}, instead...)
 	return t
@@ -272,7 +272,7 @@ func (t *Task) Refuse(line []byte) {
 		t.instead = line
 	}
 	t.Raw = t.Meta("md", t.Key, "", nil)
-	t.Loop.Wire.Next(t.Raw, &t.Req)
+	t.Loop.Wire.One(t.Raw, &t.Req)
 	t.Op = t.Req.Op
 }
 
@@ -475,7 +475,7 @@ func (e *Tasks) OwnTask(rt *routing.Route, op wire.Op, key []byte, hash uint64, 
 		t.Req.Flags = wire.Base64
 	}
 	t.Raw = t.Meta(command, key, flags, nil)
-	e.Wire.Next(t.Raw, &t.Req)
+	e.Wire.One(t.Raw, &t.Req)
 	return t
 }
 

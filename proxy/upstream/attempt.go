@@ -252,9 +252,10 @@ func (c *Conn) IsSameProcess(v ConnEpoch) bool {
 }
 
 // Ask adds line to the queue of c. line is one whole request, of a client or of Ringside itself
-// (internal). `to` gets the reply, or the failure after the timeouts in t, with the number id.
+// (internal). `to` gets the reply, or the failure after the timeouts in t, with the number id. A line that
+// is not one request is not sent: the request fails.
 func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
-	e.Wire.Next(line, &e.Plain)
+	e.Wire.One(line, &e.Plain)
 	e.AskParsed(c, to, id, t, line, internal)
 }
 

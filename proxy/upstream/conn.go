@@ -378,7 +378,7 @@ func (c *Conn) Up() {
 // must just have been connected.
 func (c *Conn) AskFirst(to Asker, t *table.Timeouts, line []byte) {
 	e := c.Server.e
-	e.Wire.Next(line, &e.Plain)
+	e.Wire.One(line, &e.Plain)
 	a := e.NewAttempt(&Collector{To: to})
 	a.Op, a.Dialect, a.Flags, a.asked, a.limits = e.Plain.Op, e.Plain.Dialect, e.Plain.Flags, true, t
 	c.Server.Count.Requests++

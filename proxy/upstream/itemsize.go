@@ -162,8 +162,11 @@ func (c *Conn) rejected(line []byte) *Result {
 	return r
 }
 
-// UnfitLine is the reply to a request that can't be sent, because it has too many meta flags for those that
+// unfitLine is the error for a request that can't be sent, because it has too many meta flags for those that
 // Ringside must add.
-var UnfitLine = []byte("CLIENT_ERROR too many flags, or too long a line, for this route, which adds flags of its own\r\n")
+const unfitLine = "too many flags, or too long a line, for this route, which adds flags of its own"
+
+// UnfitLine is the reply to such a request.
+var UnfitLine = wire.AppendClientError(nil, unfitLine)
 
 var tooLarge = []byte("SERVER_ERROR object too large for cache\r\n")

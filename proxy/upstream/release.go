@@ -175,7 +175,7 @@ func (c *Conn) translateHeld() {
 // understands. It reports whether there is one.
 func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 	e := c.Server.e
-	if a.Dialect != wire.Meta {
+	if a.Dialect != wire.Meta || a.needs&wire.Unknown != 0 {
 		return false
 	}
 	var text []byte
@@ -187,13 +187,17 @@ func (c *Conn) translate(a *Attempt, line *link.Queue) bool {
 		for _, b := range line.Spans(nil, line.Size) {
 			m.line = append(m.line, b...)
 		}
-		e.Wire.Next(m.line, &m.req)
+		if !e.Wire.One(m.line, &m.req) {
+			return false
+		}
 		m.req.Flags |= a.Flags & wire.Binary
 		var ok bool
 		if text, ok = wire.AppendAsText(nil, m.line, &m.req, c.Features); !ok {
 			return false
 		}
-		e.Wire.Next(text, &e.Plain)
+		if !e.Wire.One(text, &e.Plain) {
+			return false
+		}
 		m.op = e.Plain.Op
 		a.Op, a.Dialect = m.op, wire.Text
 		a.AsText = m
@@ -213,10 +217,14 @@ type textForm struct {
 	answer []byte       // the server's reply to the text request so far
 }
 
-// refuse fails the attempt a, which has left the queue, because the server would not understand it.
+// refuse fails the attempt a, which has left the queue, because the server would not understand it, or would read
+// it as several commands.
 func (c *Conn) refuse(a *Attempt) {
 	e, srv := c.Server.e, c.Server
 	why := fmt.Sprintf("server %s is of version %s, %s", srv.Label(), cmp.Or(srv.Version, "unknown"), wire.TooOld)
+	if a.needs&wire.Unknown != 0 {
+		why = unfitLine
+	}
 	srv.Count.Failed++
 	if a.Internal {
 		c.Internal--

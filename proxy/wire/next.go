@@ -67,7 +67,7 @@ type parser struct {
 // If not, r.Op is Bad. Ringside checks with One what it has made of a client's request: for a
 // server, a wrong line could be several commands.
 func (l *Limits) One(line []byte, r *Request) bool {
-	if n, _ := l.Next(line, r); n == len(line) && r.Op != Bad {
+	if n, err := l.Next(line, r); err == nil && n == len(line) && r.Op != Bad {
 		return true
 	}
 	*r = Request{Op: Bad, Several: r.Several[:0]}

@@ -32,6 +32,7 @@ const (
 	BareGets                        // mg without flags; since the same release, the reply to a miss has the flags O and k too
 	HashDumps                       // the command lru_crawler metadump hash, which lists every key that is stored during the whole dump
 	ChosenCAS                       // the meta flag E, with which the client chooses the cas id, and the meta flag x
+	Unknown                         // no release has this feature: a line that is not one request needs it, and so is never sent
 )
 
 // since contains the first release of each feature. Release 1.6.0 introduced the meta
@@ -63,7 +64,7 @@ func (v Release) Features() (f Features) {
 }
 
 // textNeeds are the features that a server must have for each text command.
-var textNeeds = [NumOps]Features{Touch: Touching, Gat: GetTouches, Gats: GetTouches, Memlimit: Memlimits}
+var textNeeds = [NumOps]Features{Bad: Unknown, Touch: Touching, Gat: GetTouches, Gats: GetTouches, Memlimit: Memlimits}
 
 var proxyFlags, chosenFlags, quietFlag = letters("PL"), letters("Ex"), letters("q")
 
