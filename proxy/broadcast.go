@@ -106,20 +106,21 @@ func (e *Engine) flushAll(s *client.Session, raw []byte) {
 		e.local(s, e.quietly(answerOutdated), stats.Unavailable)
 		return
 	}
-	if n, err := strconv.ParseInt(string(r.Exptime.Of(raw)), 10, 64); err == nil && n > 0 && e.listener(s).HasReplicas(e.gen.Table) {
+	after := int32(wire.Signed(r.Exptime.Of(raw))) // memcached uses the low 32 bits
+	if after > 0 && e.listener(s).HasReplicas(e.gen.Table) {
 		e.local(s, e.quietly(answerFlushDelayed), stats.ClientFault)
 		return
 	}
 	line := append(e.EncodedKey[:0], "flush_all"...)
 	if r.Exptime.Len() > 0 {
-		line = append(append(line, ' '), r.Exptime.Of(raw)...)
+		line = strconv.AppendInt(append(line, ' '), int64(after), 10)
 	}
 	e.EncodedKey = append(line, wire.CRLF...)
 	each, delay := e.listener(s).Each, int64(0)
-	if at := r.Exptime.Of(raw); len(at) == 0 || string(at) == "0" { // an immediate flush skips a server that is out; a delayed one does not, because the server may have rejoined by then
+	if after == 0 { // an immediate flush skips a server that is out; a delayed one does not, because the server may have rejoined by then
 		each = e.listener(s).EachInUse
 	} else if b := e.Shared.book.Load(); b != nil {
-		delay = int64(b.TTL(e.Now, at)) * int64(time.Second)
+		delay = int64(b.TTL(e.Now, []byte(strconv.Itoa(int(after))))) * int64(time.Second)
 	}
 	e.askThose(s, e.EncodedKey, &unanimous{e: e, want: wire.AnswerOK, not: "not flushed", flush: true, twice: e.listener(s).KeysMove(), at: e.Now + delay, quiet: r.Flags&wire.Quiet != 0}, each)
 }

@@ -332,7 +332,13 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 	switch {
 	case r.Op <= wire.Gets && c.GiveGet(a, before, r, raw, strip):
 	case strip != "" || r.Flags&wire.Rewrite != 0 || r.RawKey(raw):
-		e.Line = wire.AppendPlain(e.Line[:0], raw, r)
+		if a.Strip = strip; strip == "" {
+			key = nil
+		} else if r.Flags&wire.Base64 != 0 {
+			e.EncodedKey = base64.StdEncoding.AppendEncode(e.EncodedKey[:0], key)
+			key = e.EncodedKey
+		}
+		e.Line = wire.AppendPlain(e.Line[:0], raw, r, key)
 		if !e.Wire.One(e.Line, &e.Plain) { // the parser has accepted the request, so this can't be
 			c.Require(a, wire.Unknown)
 		}
@@ -340,21 +346,8 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 		if r.RawKey(raw) {
 			a.Echo = new(r.KeyEcho(raw))
 		}
-		n := len(line)
-		if strip != "" {
-			a.Strip = strip
-			if r.Flags&wire.Base64 != 0 {
-				e.EncodedKey = base64.StdEncoding.AppendEncode(e.EncodedKey[:0], key)
-				key = e.EncodedKey
-			}
-			at := e.Plain.Key
-			c.Out.Append(&e.Buffers, line[:at.Start])
-			c.Out.Append(&e.Buffers, key)
-			n += len(key) - at.Len()
-			line = line[at.End:]
-		}
 		c.Out.Append(&e.Buffers, line)
-		c.Give(a, n)
+		c.Give(a, len(line))
 	case r.Drop.Len() > 0:
 		c.Out.Append(&e.Buffers, raw[:r.Drop.Start])
 		c.Out.Append(&e.Buffers, raw[r.Drop.End:])
@@ -374,6 +367,10 @@ func (e *Engine) send(c *upstream.Conn, a, before *upstream.Attempt, rt *routing
 // of them at once.
 func (e *Engine) askMany(s *client.Session, raw []byte) {
 	r := &e.Req
+	if r.Flags&wire.Rewrite != 0 {
+		raw = wire.AppendPlain(nil, raw, r, nil)
+		e.Wire.One(raw, r)
+	}
 	x := e.NewExchange(s)
 	x.Keys = r.NumKeys
 	lst := e.listener(s)

@@ -131,6 +131,9 @@ func (n ByDigit) At(key []byte, _ uint64, try int) int {
 		return -1
 	}
 	i := int(key[len(key)-1]) - '1'
+	if key[len(key)-1] > '9' { // a key that ends in a letter is on the first server
+		i = 0
+	}
 	if i < 0 || i >= int(n) {
 		return -1
 	}

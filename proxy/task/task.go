@@ -213,7 +213,7 @@ func (e *Tasks) NewTask(x *client.Exchange, share int32, rt *routing.Route, r *w
 		t.Raw = append(append(t.Raw, wrote...), wire.CRLF...)
 		e.Wire.One(t.Raw, &t.Req)
 	default:
-		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r)
+		t.Raw = wire.AppendPlain(make([]byte, 0, len(raw)+len(wire.CRLF)), raw, r, nil)
 		e.Wire.One(t.Raw, &t.Req)
 	}
 	t.echo = t.Req.KeyEcho(t.Raw)

@@ -262,6 +262,10 @@ func (e *Servers) Ask(c *Conn, to Asker, id int, t *table.Timeouts, line []byte,
 // AskParsed does what Ask does, for a request line that is already parsed into e.Plain.
 func (e *Servers) AskParsed(c *Conn, to Asker, id int, t *table.Timeouts, line []byte, internal bool) {
 	r := &e.Plain
+	if r.Flags&wire.Rewrite != 0 {
+		line = wire.AppendPlain(nil, line, r, nil)
+		e.Wire.One(line, r)
+	}
 	line = e.Wire.CutKey(line, r)
 	a := e.NewAttempt(&Collector{To: to, ID: id})
 	a.Op, a.Dialect, a.Flags = r.Op, r.Dialect, r.Flags

@@ -139,27 +139,29 @@ func (c *Conn) EnqueueDelete(a *Attempt, t *table.Timeouts, key []byte, encoded 
 // if b is positive, a request that stores a tombstone with a TTL of b seconds.
 func (c *Conn) giveLate(a *Attempt, key []byte, encoded bool, b LateAction) {
 	e := c.Server.e
-	command, end := "delete ", ""
+	command, end := "md ", ""
 	a.Op, a.Dialect = wire.Delete, wire.Text
 	if encoded {
-		command, end = "md ", " b"
+		end = " b"
 	}
 	if b > 0 {
 		a.Op, command = wire.Set, "ms "
 		end = " 0 F" + wire.TombstoneFlags + " T" + strconv.Itoa(int(b)) + end + "\r\n"
 		e.Count.Marks[stats.TombstoneLeft][stats.TombstoneOfOther]++
 	}
-	if encoded || b > 0 {
+	if e.Line = e.Line[:0]; !encoded && b <= 0 {
+		e.Line = wire.AppendDelete(e.Line, key)
+	} else {
 		a.Dialect = wire.Meta
 		c.Require(a, wire.Metas)
+		e.Line = append(e.Line, command...)
+		if encoded {
+			e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
+		} else {
+			e.Line = append(e.Line, key...)
+		}
+		e.Line = append(append(e.Line, end...), wire.CRLF...)
 	}
-	e.Line = append(e.Line[:0], command...)
-	if encoded {
-		e.Line = base64.StdEncoding.AppendEncode(e.Line, key)
-	} else {
-		e.Line = append(e.Line, key...)
-	}
-	e.Line = append(append(e.Line, end...), wire.CRLF...)
 	c.Out.Append(&e.Buffers, e.Line)
 	c.Give(a, len(e.Line))
 }

@@ -168,7 +168,7 @@ func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte 
 	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
 		switch buf[t.Start] {
 		case 'f':
-			dst = append(append(dst, " f"...), rep.ClientFlags.Of(answer)...)
+			dst = strconv.AppendUint(append(dst, " f"...), uint64(ClientFlags(rep.ClientFlags.Of(answer))), 10)
 		case 's':
 			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
 		case 'c':

@@ -53,7 +53,7 @@ func TestClassicAsMemcached(t *testing.T) {
 		if n, err := testLimits.Next(request, &r); err != nil || n != len(request) || r.Op == Bad {
 			continue
 		}
-		plain := AppendPlain(nil, request, &r) // without q
+		plain := AppendPlain(nil, request, &r, nil) // without q
 		testLimits.Next(plain, &r)
 		text, ok := AppendAsText([]byte("."), plain, &r, Release{1, 6, 0}.Features())
 		want, _ := modern.ask(r.Op, Meta, plain)

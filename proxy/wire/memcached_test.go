@@ -135,7 +135,7 @@ func proxy(t *testing.T, s *server, data []byte) (out []byte, end ending) {
 				raw = data[:n]
 			}
 			if r.Flags&Rewrite != 0 {
-				raw = AppendPlain(nil, data, &r)
+				raw = AppendPlain(nil, data, &r, nil)
 			}
 			answer, kind := s.ask(r.Op, r.Dialect, raw)
 			if !Hidden(r.Op, r.Dialect, r.Flags, kind) {

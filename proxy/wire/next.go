@@ -34,11 +34,11 @@ func (l *Limits) MaxKey() int {
 	return defaultKey
 }
 
-// Fits reports whether a command may have key: its length is within the limit. That of a key which needs base64 is
-// its length in base64, as in memcached.
+// Fits reports whether a command may have key: its length is within the limit. A key that must be in base64 counts
+// with its length in base64, as in memcached.
 func (l *Limits) Fits(key []byte) bool {
 	n := len(key)
-	if !PlainKey(key) {
+	if NeedsBase64(key) {
 		n = base64.StdEncoding.EncodedLen(n)
 	}
 	return 0 < n && n <= l.MaxKey()

@@ -233,6 +233,10 @@ func TestAppendPlain(t *testing.T) {
 		"set a 1 2 2 3 4 noreply\r\nab\r\n": "set a 1 2 2\r\nab\r\n",
 		"cas a 1 2 +1 7 noreply\r\nx\r\n":   "cas a 1 2 1 7\r\nx\r\n",
 		"delete a 0 noreply\r\n":            "delete a\r\n",
+		"delete noreply\r\n":                "delete noreply 0\r\n",
+		"delete noreply 0\r\n":              "delete noreply 0\r\n",
+		"delete  noreply 0 noreply\r\n":     "delete noreply 0\r\n",
+		"delete noreply noreply\r\n":        "delete noreply 0\r\n",
 		"flush_all noreply\r\n":             "flush_all\r\n",
 		"flush_all 5 junk\r\n":              "flush_all 5\r\n",
 		"stats  items\n":                    "stats items\r\n",
@@ -253,7 +257,7 @@ func TestAppendPlain(t *testing.T) {
 		if r.Op == Bad {
 			continue
 		}
-		if got := AppendPlain(nil, []byte(in), &r); string(got) != want {
+		if got := AppendPlain(nil, []byte(in), &r, nil); string(got) != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -319,7 +323,7 @@ func checkNext(t *testing.T, l *Limits, data []byte, splits []int) int {
 // parses as plain.
 func checkPlain(t *testing.T, l *Limits, data []byte, r *Request) {
 	t.Helper()
-	plain := AppendPlain(nil, data, r)
+	plain := AppendPlain(nil, data, r, nil)
 	var again Request
 	n, err := l.Next(plain, &again)
 	if err != nil || n != len(plain) || again.Flags != r.Flags&^(Rewrite|Quiet) || again.Drop.Len() > 0 ||
@@ -397,7 +401,7 @@ func TestNextAllocs(t *testing.T) {
 				for key, more := NextKey(rest, r.Keys); key.Len() > 0; key, more = NextKey(rest, more) {
 				}
 				if r.Op != Bad && r.Op != Shutdown && r.Flags&TooLarge == 0 {
-					room = AppendPlain(room[:0], rest, &r)
+					room = AppendPlain(room[:0], rest, &r, nil)
 					room = AppendAnswer(room[:0], rest, &r, Miss)
 				}
 				if r.Flags&Base64 != 0 {

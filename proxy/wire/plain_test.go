@@ -25,7 +25,7 @@ func TestPlainFormOfLongLines(t *testing.T) {
 				if n, err := l.Next(b, &r); err != nil || r.Op == Bad || n < len(line) {
 					continue
 				}
-				plain := AppendPlain(nil, b, &r)
+				plain := AppendPlain(nil, b, &r, nil)
 				if !l.One(plain, &again) {
 					t.Errorf("%.12s… of %d bytes with %q is accepted, and its plain form of %d bytes is not", line, size, end, len(plain))
 				}

@@ -373,7 +373,7 @@ func (r *Reply) value(op Op, buf []byte) (dataLen int, ok bool) {
 	length := nextToken(buf, r.ClientFlags.End, end)
 	unique := nextToken(buf, length.End, end)
 	dataLen, ok = dataSize(length.Of(buf))
-	ok = ok && r.Key.Len() > 0 && isNumber(r.ClientFlags.Of(buf))
+	ok = ok && r.Key.Len() > 0 && isNumber(bytes.TrimPrefix(r.ClientFlags.Of(buf), minus)) // before some release after 1.4.25, memcached sends client flags of 32 bits as a signed number
 	switch {
 	case unique.Len() > 0:
 		r.Unique = unique
@@ -505,6 +505,9 @@ func hasWord(line []byte, word string) bool {
 	return len(line) >= len(word) && string(line[:len(word)]) == word &&
 		(len(line) == len(word) || line[len(word)] == ' ')
 }
+
+// minus is the sign of large client flags in the replies of old servers.
+var minus = []byte("-")
 
 // isNumber reports whether b is a number below 2^64. Spaces may follow: old servers pad the value of a
 // counter with spaces after a decr, and their reply contains these spaces.

@@ -76,11 +76,34 @@ func (l *Limits) CutKey(line []byte, r *Request) []byte {
 	return kept
 }
 
+// AppendDelete appends the text command that deletes key. memcached 1.6.40 to 1.6.45 read a
+// last word noreply as the option noreply, even if it is the key. So a 0, the obsolete delay,
+// follows that key.
+func AppendDelete(dst, key []byte) []byte {
+	dst = append(append(dst, "delete "...), key...)
+	if isNoreply(key) {
+		dst = append(dst, " 0"...)
+	}
+	return append(dst, "\r\n"...)
+}
+
+func isNoreply(word []byte) bool { return string(word) == "noreply" }
+
+// maxNumber is the length in bytes of the longest exptime that AppendPlain does not change.
+const maxNumber = 20
+
 // AppendPlain appends the request r, which was parsed from buf, in a form that every
 // memcached reads alike. The form has single spaces, no ignored words, and \r\n. It has
 // no noreply and no flag q, so that the server always replies. r must not be a request
-// with Op Bad or flag TooLarge.
-func AppendPlain(dst, buf []byte, r *Request) []byte {
+// with Op Bad or flag TooLarge. If key is not empty, it replaces the only key of r. It must
+// be in base64 if the key of r is.
+func AppendPlain(dst, buf []byte, r *Request, key []byte) []byte {
+	if len(key) == 0 {
+		key = r.Key.Of(buf)
+	}
+	if r.Op == Delete && r.Dialect == Text {
+		return AppendDelete(dst, key)
+	}
 	sizeAt := -1 // index of the word with the length of the data block; -1: there is no such word
 	switch {
 	case r.Op.Stores() && r.Dialect == Meta:
@@ -108,6 +131,10 @@ func AppendPlain(dst, buf []byte, r *Request) []byte {
 			dst = strconv.AppendInt(dst, int64(r.Body.Len()), 10)
 		case i == 0 && r.Op == Get && buf[t.Start] == 'b':
 			dst = append(dst, "get"...)
+		case t == r.Key:
+			dst = append(dst, key...)
+		case t == r.Exptime && t.Len() > maxNumber: // a gat may be longer than the line that memcached accepts, but only with its keys
+			dst = strconv.AppendInt(dst, Signed(t.Of(buf)), 10)
 		default:
 			dst = append(dst, t.Of(buf)...)
 		}

@@ -19,7 +19,29 @@ func (p *parser) read(op Op, at uint32) (int, error) {
 		return p.bad(answerError)
 	}
 	r.Op, r.Key, r.Keys = op, first, Span{first.Start, p.end}
+	if p.size > shortLine && !p.singleSpaced() {
+		r.Flags |= Rewrite
+	}
 	return p.size, nil
+}
+
+// singleSpaced reports whether only keys make a read long. A version of memcached may not accept a long line that
+// consists of spaces, or of the zeros of an exptime.
+func (p *parser) singleSpaced() bool {
+	r, end := p.r, p.word.End
+	if at := r.Exptime; at.Len() > 0 {
+		if at.Start != end+1 || at.Len() > maxNumber {
+			return false
+		}
+		end = at.End
+	}
+	for _, key := range r.Several {
+		if key.Start != end+1 {
+			return false
+		}
+		end = key.End
+	}
+	return end == p.end
 }
 
 func (p *parser) readTouch(op Op, at uint32) (int, error) {
@@ -159,7 +181,15 @@ func (p *parser) delete() (int, error) {
 	if !p.oneKey(Delete, tok[1]) {
 		return p.bad(p.unlessQuiet(answerFormat))
 	}
-	p.dropBehind(tok[1])
+	last := tok[1]
+	switch plain := n > 2 && string(tok[2].Of(p.buf)) == "0"; {
+	case !isNoreply(tok[1].Of(p.buf)):
+	case plain:
+		last = tok[2]
+	default:
+		p.r.Flags |= Rewrite
+	}
+	p.dropBehind(last)
 	return p.size, nil
 }
 

@@ -83,7 +83,7 @@ func (h Head) AppendValue(dst []byte, r *wire.Reply, b, key []byte) []byte {
 		size = 0
 	}
 	dst = h.AppendHead(dst, Success, 4, len(key), size, casOf(r, b))
-	return append(binary.BigEndian.AppendUint32(dst, uint32(decimal(flags.Of(b)))), key...)
+	return append(binary.BigEndian.AppendUint32(dst, wire.ClientFlags(flags.Of(b))), key...)
 }
 
 // casOf returns the cas id in the reply r, which was parsed from b. Without a cas id, it

@@ -506,6 +506,9 @@ func (s *speller) get(key []byte) {
 func (s *speller) delete(key []byte) {
 	if s.frame.cas == 0 && !s.frame.odd {
 		s.command("delete", key)
+		if string(key) == "noreply" { // see wire.AppendDelete
+			s.r.Flags |= wire.Rewrite
+		}
 		return
 	}
 	s.command("md", key)
