@@ -63,30 +63,35 @@ func breadthFirst[W comparable](first W, next func(w W, add func(w W, what, brok
 		what string
 	}
 	seed := maphash.MakeSeed()
-	queue, steps, seen := []W{first}, []step{{-1, ""}}, map[uint64]bool{}
-	for at := 0; at < len(queue); at++ {
-		bad, more := "", false
-		next(queue[at], func(w W, what, broken string) {
-			if more = more || w != queue[at]; broken != "" && bad == "" {
-				bad = what + ": " + broken
+	steps, seen := []step{{-1, ""}}, map[uint64]struct{}{}
+	at := -1
+	for level, following := []W{first}, []W(nil); len(level) > 0; level, following = following, level[:0] {
+		for _, from := range level {
+			at++
+			bad, more := "", false
+			next(from, func(w W, what, broken string) {
+				if more = more || w != from; broken != "" && bad == "" {
+					bad = what + ": " + broken
+				}
+				h := maphash.Comparable(seed, w)
+				if _, ok := seen[h]; !ok {
+					seen[h] = struct{}{}
+					following, steps = append(following, w), append(steps, step{at, what})
+				}
+			})
+			if !more && bad == "" {
+				bad = end(from)
 			}
-			if h := maphash.Comparable(seed, w); !seen[h] {
-				seen[h] = true
-				queue, steps = append(queue, w), append(steps, step{at, what})
+			if bad != "" {
+				trace = []string{bad}
+				for i := at; i > 0; i = steps[i].from {
+					trace = append([]string{steps[i].what}, trace...)
+				}
+				return len(steps), trace
 			}
-		})
-		if !more && bad == "" {
-			bad = end(queue[at])
-		}
-		if bad != "" {
-			trace = []string{bad}
-			for i := at; i > 0; i = steps[i].from {
-				trace = append([]string{steps[i].what}, trace...)
-			}
-			return len(queue), trace
 		}
 	}
-	return len(queue), nil
+	return len(steps), nil
 }
 
 // finds checks that an exploration without a clause finds a violation.
