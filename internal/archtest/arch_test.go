@@ -105,7 +105,7 @@ var modules = map[string][]string{
 	"proxy/loop":          {"golang.org/x/sys"},
 	"proxy/admin":         {"github.com/prometheus/..."},
 	"internal/memnode":    {"github.com/hashicorp/golang-lru/v2"},
-	"internal/top":        {"golang.org/x/sys"},
+	"internal/top":        {"golang.org/x/term"},
 	"internal/cli":        {"github.com/spf13/cobra", "github.com/spf13/pflag"},
 	"internal/inspect":    {"github.com/spf13/cobra"},
 	"internal/remote":     {"github.com/spf13/cobra"},
