@@ -18,8 +18,12 @@ import (
 
 // JSONFlag adds the flag --json to a command; what is its description. With that flag, errors are
 // printed as JSON too: see Run.
-func JSONFlag(cmd *cobra.Command, asJSON *bool, what string) {
-	cmd.Flags().BoolVar(asJSON, "json", false, what)
+func JSONFlag(cmd *cobra.Command, what string) { cmd.Flags().Bool("json", false, what) }
+
+// AsJSON reports whether the command line has the flag --json.
+func AsJSON(cmd *cobra.Command) bool {
+	is, _ := cmd.Flags().GetBool("json") // false if the command has no such flag
+	return is
 }
 
 const (
@@ -42,9 +46,9 @@ type Remarks struct {
 	asJSON bool
 }
 
-// RemarksOf returns the Remarks of the command cmd. If asJSON is set, they are printed as JSON
+// RemarksOf returns the Remarks of the command cmd. With the flag --json, they are printed as JSON
 // objects.
-func RemarksOf(cmd *cobra.Command, asJSON bool) Remarks { return Remarks{cmd.ErrOrStderr(), asJSON} }
+func RemarksOf(cmd *cobra.Command) Remarks { return Remarks{cmd.ErrOrStderr(), AsJSON(cmd)} }
 
 // Warn prints a warning about something that is valid, but probably not intended.
 func (r Remarks) Warn(text string) {

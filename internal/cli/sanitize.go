@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"unicode"
 	"unicode/utf8"
@@ -84,16 +83,4 @@ func appendSanitized(dst, text []byte) []byte {
 		text = text[n:]
 	}
 	return dst
-}
-
-// Terminal returns the terminal to which out writes, for commands that draw on it. It returns nil
-// if out does not write to a terminal.
-func Terminal(out io.Writer) *os.File {
-	if s, ok := out.(*sanitizer); ok {
-		out = s.to
-	}
-	if f, ok := out.(*os.File); ok && OnTerminal(f) {
-		return f
-	}
-	return nil
 }

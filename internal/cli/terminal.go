@@ -10,14 +10,20 @@ import (
 	"ringside/internal/top"
 )
 
-// OnTerminal reports whether out writes to a terminal.
-func OnTerminal(out io.Writer) bool {
+// Terminal returns the terminal to which out writes, for commands that draw on it. It returns nil
+// if out does not write to a terminal.
+func Terminal(out io.Writer) *os.File {
 	if s, ok := out.(*sanitizer); ok {
 		out = s.to
 	}
-	f, ok := out.(*os.File)
-	return ok && top.IsTerminal(f)
+	if f, ok := out.(*os.File); ok && top.IsTerminal(f) {
+		return f
+	}
+	return nil
 }
+
+// OnTerminal reports whether out writes to a terminal.
+func OnTerminal(out io.Writer) bool { return Terminal(out) != nil }
 
 // WantsColours reports whether the environment allows colours: NO_COLOR is empty, and TERM is not
 // "dumb".

@@ -13,14 +13,13 @@ import (
 )
 
 func newVersion(version string) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  ringside version",
 		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
 					"version": version, "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
 			}
@@ -28,7 +27,7 @@ func newVersion(version string) *cobra.Command {
 			return nil
 		},
 	}
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	return cmd
 }
 

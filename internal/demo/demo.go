@@ -30,7 +30,7 @@ const demoMemory = 32 << 20 // memory limit of each memcached server, in bytes
 // Command returns the demo command. version is the version of Ringside that the demo shows.
 func Command(version string) *cobra.Command {
 	var listen, adminAddr string
-	var verbose, herd, tags, asJSON bool
+	var verbose, herd, tags bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a cluster in this process, to try Ringside",
@@ -54,7 +54,7 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 				level = slog.LevelInfo
 			}
 			logging := config.Log{Level: level}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				logging.Format = "json"
 			}
 			log, _ := instance.NewLogger(&config.File{Log: logging}, cmd.ErrOrStderr())
@@ -65,14 +65,14 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 			defer d.Close()
 			if show != nil {
 				shown := make(chan error, 1)
-				go func() { shown <- show(d.Address(), cmd.OutOrStdout(), asJSON) }()
+				go func() { shown <- show(d.Address(), cmd.OutOrStdout(), cli.AsJSON(cmd)) }()
 				select {
 				case err = <-shown:
 				case <-signals:
 				}
 				return errors.Join(err, d.Stop(signals, 0))
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				err = cli.NewEncoder(cmd.OutOrStdout()).Encode(d.greeting())
 			} else {
 				d.hello(cmd.OutOrStdout())
@@ -87,7 +87,7 @@ Nothing is written to disk. Fault injection is enabled: try ringside drill.`,
 	cmd.Flags().StringVar(&adminAddr, "admin", cli.DefaultAdmin, "the `address` of the admin interface; another port if this one is taken")
 	cmd.Flags().BoolVar(&herd, "herd", false, "show what the guard saves: 50 clients read one page for 8 s, without and with it")
 	cmd.Flags().BoolVar(&tags, "tags", false, "show what tags do: 1,000 pages of ten users, one of whom changes his name")
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log all events, not only problems")
 	return cmd
 }

@@ -141,7 +141,7 @@ func (f *drillFlags) addFlags(cmd *cobra.Command) {
 	flags.DurationVar(&f.Limits.Eject, "max-eject", 0, "limit: time until the server is ejected; 0: none")
 	flags.DurationVar(&f.Limits.Return, "max-return", 0, "limit: time from the end of the fault until everything works again; 0: none")
 	flags.BoolVar(&f.yes, "yes", false, "run even if that instance serves other hosts")
-	cli.JSONFlag(cmd, &f.asJSON, cli.EachJSON)
+	flags.BoolVar(&f.asJSON, "json", false, cli.EachJSON)
 }
 
 // completeFaults completes the last kind of a list of faults with commas.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // counter is a key with a number as its value. Only its writer increments it, always by one.
@@ -19,43 +18,39 @@ type counter struct {
 
 // change increments the counter. A counter that does not exist is created with the number after the
 // last one.
-func (k *counter) change(t *traffic, c *client) error {
+func (k *counter) change(t *traffic, c *client) (how ending, why string) {
 	k.mu.Lock()
 	exists, acked := k.exists, k.acked
 	k.asked++
 	number := strconv.FormatUint(k.asked, 10)
 	k.mu.Unlock()
-	began := time.Now()
 	line := "incr " + k.name + " 1"
 	if !exists {
 		line = fmt.Sprintf("add %s 0 %d %d\r\n%s", k.name, lifetime, len(number), number)
 	}
-	answer, err := c.ask(line)
-	n, noNumber := strconv.ParseUint(strings.TrimSpace(answer), 10, 64)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	how, example := good, ""
-	switch {
-	case err != nil:
-		how, example = unanswered, err.Error()
-	case !exists && answer == "STORED":
-		k.exists = true
-		k.acked = k.asked
-	case !exists && answer == "NOT_STORED": // the key exists because an earlier add without a reply was executed
-		k.exists = true
-	case exists && answer == "NOT_FOUND":
-		k.exists = false
-		how = miss
-	case !exists || noNumber != nil:
-		how, example = refused, answer
-	case n <= acked:
-		how, example = repeated, fmt.Sprintf("%s was incremented to %d, which it had before: it was %d", k.name, n, acked)
-	case n > k.asked:
-		how, example = wrongValue, fmt.Sprintf("wrong: %s was incremented to %d, only %d was asked for", k.name, n, k.asked)
-	default:
-		k.acked = n
-	}
-	return t.tally.changed(began, how, example)
+	return t.write(c, line, func(answer string) (how ending, why string) {
+		n, noNumber := strconv.ParseUint(strings.TrimSpace(answer), 10, 64)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case !exists && answer == "STORED":
+			k.exists, k.acked = true, k.asked
+		case !exists && answer == "NOT_STORED": // the key exists because an earlier add without a reply was executed
+			k.exists = true
+		case exists && answer == "NOT_FOUND":
+			k.exists = false
+			return miss, ""
+		case !exists || noNumber != nil:
+			return refused, answer
+		case n <= acked:
+			return repeated, fmt.Sprintf("%s was incremented to %d, which it had before: it was %d", k.name, n, acked)
+		case n > k.asked:
+			return wrongValue, fmt.Sprintf("wrong: %s was incremented to %d, only %d was asked for", k.name, n, k.asked)
+		default:
+			k.acked = n
+		}
+		return good, ""
+	})
 }
 
 func (k *counter) judge(value string, found bool, known any) (how ending, why string) {

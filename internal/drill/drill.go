@@ -211,7 +211,7 @@ type traffic struct {
 // checked is a key that one client changes and all clients read. A read checks the value.
 type checked interface {
 	key() string
-	change(t *traffic, c *client) error
+	change(t *traffic, c *client) (how ending, why string)
 	known() any // what is known of the key when a read is sent; judge gets it
 	// judge evaluates a read that returned value, or a miss if found is false.
 	judge(value string, found bool, known any) (how ending, why string)
@@ -231,6 +231,20 @@ func (w *writer) known() any {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.acked
+}
+
+// write sends a request that changes a key. judge evaluates the reply. The result says how the request
+// ended, and has an example for the report.
+func (t *traffic) write(c *client, line string, judge func(answer string) (how ending, why string)) (how ending, why string) {
+	began := time.Now()
+	answer, err := c.ask(line)
+	if err != nil {
+		how, why = unanswered, err.Error()
+	} else {
+		how, why = judge(answer)
+	}
+	t.tally.count(began, how, why)
+	return how, why
 }
 
 // look reads a key and evaluates the result. A missed key is written again by its writer.
@@ -281,19 +295,19 @@ func startTraffic(ctx context.Context, o *Options) (*traffic, error) {
 			return nil, err
 		}
 		for _, k := range t.keys {
-			err := k.change(t, &c)
-			for i := 1; err != nil && err.Error() != errStuck.Error() && i < tries; i++ { // on a busy machine a request may time out
+			how, why := k.change(t, &c)
+			for i := 1; how.failed() && why != errStuck.Error() && i < tries; i++ { // on a busy machine a request may time out
 				if err := sleep(ctx, retry); err != nil {
 					return nil, err
 				}
-				err = k.change(t, &c)
+				how, why = k.change(t, &c)
 			}
-			if err != nil {
+			if how.failed() {
 				is, others, unknown := t.servers(ctx)
 				if broken := describeBroken(is, others); unknown == nil && broken != "" {
-					err = fmt.Errorf("%w; %s", err, broken)
+					why += "; " + broken
 				}
-				return nil, fmt.Errorf("before the drill, through %s: %s: %w", at.Address, k.key(), err)
+				return nil, fmt.Errorf("before the drill, through %s: %s: %s", at.Address, k.key(), why)
 			}
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // maxEntries is the number of entries after which the writer replaces a journal by an empty one.
@@ -25,7 +24,7 @@ type journal struct {
 }
 
 // change appends an entry. If the journal is missing or full, change starts it again with a set.
-func (k *journal) change(t *traffic, c *client) error {
+func (k *journal) change(t *traffic, c *client) (how ending, why string) {
 	k.mu.Lock()
 	again := !k.whole || len(k.entries) >= maxEntries
 	var line string
@@ -40,24 +39,22 @@ func (k *journal) change(t *traffic, c *client) error {
 		line = fmt.Sprintf("append %s 0 0 %d\r\n%s", k.name, len(v), v)
 	}
 	k.mu.Unlock()
-	began := time.Now()
-	answer, err := c.ask(line)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	how, example := good, ""
-	switch {
-	case err != nil:
-		how, example = unanswered, err.Error()
-	case answer == "STORED" && again:
-		k.acked, k.whole, k.entries = k.begun, true, nil
-	case answer == "STORED":
-		k.entries = append(k.entries, k.last)
-	case answer == "NOT_STORED" && !again:
-		how, k.whole = miss, false
-	default:
-		how, example = refused, answer
-	}
-	return t.tally.changed(began, how, example)
+	return t.write(c, line, func(answer string) (how ending, why string) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		switch {
+		case answer == "STORED" && again:
+			k.acked, k.whole, k.entries = k.begun, true, nil
+		case answer == "STORED":
+			k.entries = append(k.entries, k.last)
+		case answer == "NOT_STORED" && !again:
+			k.whole = false
+			return miss, ""
+		default:
+			return refused, answer
+		}
+		return good, ""
+	})
 }
 
 func (k *journal) head(n uint64) string { return k.name + " " + strconv.FormatUint(n, 10) }

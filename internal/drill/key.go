@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // key is one key, and the changes that its writer makes. Changes are numbered from 1, and every
@@ -53,26 +52,23 @@ func (k *key) judge(value string, found bool, known any) (how ending, why string
 }
 
 // change makes the next change to the key. It returns an error if the change is not acknowledged.
-func (k *key) change(t *traffic, c *client) error {
+func (k *key) change(t *traffic, c *client) (how ending, why string) {
 	k.mu.Lock()
 	k.sent++
 	n := k.sent
 	k.mu.Unlock()
-	began := time.Now()
 	v := k.value(n)
 	line, acks := fmt.Sprintf("set %s 0 %d %d\r\n%s", k.name, lifetime, len(v), v), []string{"STORED"}
 	if deletes(n) {
 		line, acks = "delete "+k.name, []string{"DELETED", "NOT_FOUND"}
 	}
-	answer, err := c.ask(line)
-	switch {
-	case err != nil:
-		return t.tally.changed(began, unanswered, err.Error())
-	case !slices.Contains(acks, answer):
-		return t.tally.changed(began, refused, answer)
-	}
-	k.mu.Lock()
-	k.acked = n
-	k.mu.Unlock()
-	return t.tally.changed(began, good, "")
+	return t.write(c, line, func(answer string) (how ending, why string) {
+		if !slices.Contains(acks, answer) {
+			return refused, answer
+		}
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.acked = n
+		return good, ""
+	})
 }

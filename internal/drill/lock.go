@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
-	"time"
 )
 
 // lock is a sequence of keys, of which only the last one is in use. After an add or a delete
@@ -42,33 +41,22 @@ func (k *lock) take(t *traffic, c *client, who string) (got *held) {
 	k.mu.Lock()
 	key := k.now()
 	k.mu.Unlock()
-	began := time.Now()
-	answer, err := c.ask(fmt.Sprintf("add %s 0 %d %d\r\n%s", key, lifetime, len(who), who))
-	switch {
-	case err != nil:
-		k.replace(key)
-		t.tally.count(began, unanswered, err.Error())
-	case answer == "NOT_STORED":
-		t.tally.count(began, good, "")
-	case answer != "STORED":
-		k.replace(key)
-		t.tally.count(began, refused, answer)
-	default:
+	how, _ := t.write(c, fmt.Sprintf("add %s 0 %d %d\r\n%s", key, lifetime, len(who), who), func(answer string) (how ending, why string) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if k.now() != key { // another client has replaced the key of the lock while this add ran
-			t.tally.count(began, good, "")
-			return nil
+		switch {
+		case answer != "STORED" && answer != "NOT_STORED":
+			return refused, answer
+		case answer == "NOT_STORED" || k.now() != key: // another client has the lock, or has replaced its key while this add ran
+			return good, ""
+		case k.holder != "":
+			how, why = twice, fmt.Sprintf("%s has got the lock %s, and so has %s", who, key, k.holder)
 		}
-		if k.holder != "" {
-			t.tally.count(began, twice, fmt.Sprintf("%s has got the lock %s, and so has %s", who, key, k.holder))
-		} else {
-			t.tally.count(began, good, "")
-		}
-		k.holder = who
-		return &held{k, key}
-	}
-	return nil
+		k.holder, got = who, &held{k, key}
+		return how, why
+	})
+	k.replaceAfter(how, key)
+	return got
 }
 
 func (h *held) give(t *traffic, c *client, who string) {
@@ -77,27 +65,24 @@ func (h *held) give(t *traffic, c *client, who string) {
 		h.holder = ""
 	}
 	h.mu.Unlock()
-	began := time.Now()
-	answer, err := c.ask("delete " + h.key)
-	switch {
-	case err != nil:
-		h.replace(h.key)
-		t.tally.count(began, unanswered, err.Error())
-	case answer == "DELETED":
-		t.tally.count(began, good, "")
-	case answer == "NOT_FOUND":
-		t.tally.count(began, miss, "")
-	default:
-		h.replace(h.key)
-		t.tally.count(began, refused, answer)
-	}
+	how, _ := t.write(c, "delete "+h.key, func(answer string) (how ending, why string) {
+		switch answer {
+		case "DELETED":
+			return good, ""
+		case "NOT_FOUND":
+			return miss, ""
+		}
+		return refused, answer
+	})
+	h.replaceAfter(how, h.key)
 }
 
-// replace makes the lock use its next key if it still uses the given key.
-func (k *lock) replace(key string) {
+// replaceAfter makes the lock use its next key, if it still uses the given key and a write of that
+// key has failed.
+func (k *lock) replaceAfter(how ending, key string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.now() == key {
+	if (how == unanswered || how == refused) && k.now() == key {
 		k.number++
 		k.holder = ""
 	}

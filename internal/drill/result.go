@@ -6,7 +6,6 @@ package drill
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -129,6 +128,10 @@ const (
 	wrongValue        // a value or a number that was never written
 )
 
+// failed reports whether a request did not do what it should: for the times of failed requests, misses
+// and locks that are held twice do not count.
+func (e ending) failed() bool { return e != good && e != miss && e != twice }
+
 // tally counts the requests of one drill and their outcomes.
 type tally struct {
 	mu sync.Mutex
@@ -176,7 +179,7 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	r := &t.is
 	r.Requests++
 	r.Slowest = max(r.Slowest, Time(now.Sub(began)))
-	if how != good && how != miss && how != twice {
+	if how.failed() {
 		if t.first.IsZero() {
 			t.first = now
 		}
@@ -203,16 +206,6 @@ func (t *tally) count(began time.Time, how ending, example string) {
 	if how >= staleRead && how != twice || r.Example == "" {
 		r.Example = example
 	}
-}
-
-// changed counts one change of a key and its outcome. It returns an error if the change was not
-// acknowledged. After a miss it returns nil, because the writer then writes the key again.
-func (t *tally) changed(began time.Time, how ending, example string) error {
-	t.count(began, how, example)
-	if how == good || how == miss {
-		return nil
-	}
-	return errors.New(example)
 }
 
 // rates finds the longest time in which the request rate during the fault was below half of the

@@ -24,7 +24,7 @@ import (
 
 func newCheck() *cobra.Command {
 	var path string
-	var asJSON, connect, allowUnset, lookUpSources bool
+	var connect, allowUnset, lookUpSources bool
 	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
@@ -57,7 +57,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 			if err != nil {
 				return err
 			}
-			say := cli.RemarksOf(cmd, asJSON)
+			say := cli.RemarksOf(cmd)
 			for _, w := range f.Warnings {
 				say.Warn(w)
 			}
@@ -92,7 +92,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 			}
 			out := cmd.OutOrStdout()
 			var text bytes.Buffer
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				err = printCheckJSON(&text, f, t)
 			} else {
 				fmt.Fprintln(out, cli.Paint(out, top.Good, path+" is correct"))
@@ -107,7 +107,7 @@ that of a file in which it has a made-up value. Values of ${file:…} are not pr
 	cli.ConfigFlag(cmd, &path)
 	variables = cli.EnvFlag(cmd)
 	cmd.Flags().BoolVar(&allowUnset, "allow-unset", false, "accept variables without a value")
-	cli.JSONFlag(cmd, &asJSON, "print one JSON object per pool")
+	cli.JSONFlag(cmd, "print one JSON object per pool")
 	cmd.Flags().BoolVar(&lookUpSources, "resolve", false, "ask the sources of servers")
 	cmd.Flags().BoolVar(&connect, "connect", false, "also ask the servers for their settings")
 	return cmd

@@ -99,7 +99,6 @@ type poolChange struct {
 
 func newDiscover() *cobra.Command {
 	var to cli.Admin
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "discover SOURCE",
 		Short: "Show the servers of a source, and what they would change",
@@ -134,14 +133,14 @@ the configuration allows more. Nothing is changed.`,
 					return err
 				}
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(&is)
 			}
 			return is.print(cmd.OutOrStdout())
 		},
 	}
 	to.Add(cmd)
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	return cmd
 }
 

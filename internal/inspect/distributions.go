@@ -14,7 +14,6 @@ import (
 )
 
 func newDistributions() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "distributions",
 		Short: "List the placement rules and the clients that use them",
@@ -24,7 +23,7 @@ For a new pool, use ketama-points.`,
 		Example: "  ringside distributions | grep -i php",
 		Args:    cli.WantArgs(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				var list []distribution
 				for _, p := range config.Presets() {
 					list = append(list, distribution{p.Name, p.For, p.Aliases})
@@ -42,7 +41,7 @@ For a new pool, use ketama-points.`,
 			return w.Flush()
 		},
 	}
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	return cmd
 }
 

@@ -12,7 +12,6 @@ import (
 )
 
 func newImport() *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "import nutcracker.yml",
 		Short: "Convert a twemproxy file to a Ringside file with the same placement",
@@ -38,19 +37,19 @@ the file and on standard error. With - the file is read from standard input.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(struct {
 					Configuration string   `json:"configuration"`
 					Warnings      []string `json:"warnings,omitempty"`
 				}{string(out), warnings})
 			}
 			for _, w := range warnings {
-				cli.RemarksOf(cmd, asJSON).Warn(w)
+				cli.RemarksOf(cmd).Warn(w)
 			}
 			_, err = cmd.OutOrStdout().Write(out)
 			return err
 		},
 	}
-	cli.JSONFlag(cmd, &asJSON, "print one JSON object, with the file in it")
+	cli.JSONFlag(cmd, "print one JSON object, with the file in it")
 	return cmd
 }

@@ -62,7 +62,6 @@ type planInstance struct {
 
 func newPlan() *cobra.Command {
 	var from, keys, listener, most string
-	var asJSON bool
 	var to cli.Admin
 	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
@@ -118,7 +117,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			if err != nil {
 				return err
 			}
-			say := cli.RemarksOf(cmd, asJSON)
+			say := cli.RemarksOf(cmd)
 			for _, f := range []**config.File{&before, &f} {
 				var problems []string
 				if *f, problems, err = withServers(cmd.Context(), *f, listsOf(&running)); err != nil {
@@ -153,7 +152,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 				}
 			}
 			var text bytes.Buffer
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				err = cli.NewEncoder(&text).Encode(&is)
 			} else {
 				err = is.print(&text, args[0])
@@ -172,7 +171,7 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 	}
 	to.Add(cmd)
 	variables = cli.EnvFlag(cmd)
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	cmd.Flags().StringVar(&from, "from", "", "the old configuration `file`, instead of that of a running instance")
 	cmd.Flags().StringVar(&keys, "keys", "", "a `file` with keys, one per line; - is standard input")
 	cmd.Flags().StringVar(&most, "max-move", "", "the largest `share` of keys that may move (default: max_move of each pool)")

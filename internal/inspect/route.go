@@ -20,7 +20,7 @@ import (
 
 func newRoute() *cobra.Command {
 	var path, listener string
-	var asJSON, encoded bool
+	var encoded bool
 	var variables func() (config.Variables, error)
 	cmd := &cobra.Command{
 		Use:   "route KEY… | -",
@@ -52,7 +52,7 @@ contacted.`,
 			}
 			out := bufio.NewWriter(cmd.OutOrStdout())
 			show := printPlan
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				show = printPlanJSON
 			}
 			lost := 0
@@ -79,7 +79,7 @@ contacted.`,
 	}
 	cli.ConfigFlag(cmd, &path)
 	variables = cli.EnvFlag(cmd)
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	cmd.Flags().BoolVar(&encoded, "base64", false, "keys are base64, as in meta commands with the flag b")
 	cmd.Flags().StringVar(&listener, "listener", "", "the `address` of the listener that has the routes, if listeners differ (default: the first)")
 	return cmd

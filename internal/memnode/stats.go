@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 
 	"ringside/proxy/wire"
@@ -69,8 +70,11 @@ func (c *conn) stats() {
 	c.reply("END")
 }
 
-func (c *conn) stat(name string, value any) {
-	c.out = fmt.Appendf(c.out, "STAT %s %v\r\n", name, value)
+// stat writes lines of a reply. figures are names, each followed by its value.
+func (c *conn) stat(figures ...any) {
+	for figure := range slices.Chunk(figures, 2) {
+		c.out = fmt.Appendf(c.out, "STAT %v %v\r\n", figure...)
+	}
 }
 
 func (c *conn) statsGeneral() {
@@ -83,61 +87,65 @@ func (c *conn) statsGeneral() {
 	k, now, bytes, items := s.counters, s.now, s.bytes, s.items.Len()
 	s.unlock()
 
-	c.stat("pid", os.Getpid())
-	c.stat("uptime", now-clockStart+2) // the uptime of memcached starts at 2
-	c.stat("time", n.options.Now().Unix())
-	c.stat("version", n.options.Version)
-	c.stat("pointer_size", strconv.IntSize)
-	c.stat("curr_connections", open)
-	c.stat("total_connections", total)
-	c.stat("cmd_get", k.get.cmd)
-	c.stat("cmd_set", k.cmdSet)
-	c.stat("cmd_flush", k.cmdFlush)
-	c.stat("cmd_touch", k.touch.cmd)
-	c.stat("cmd_meta", k.cmdMeta)
-	c.stat("get_hits", k.get.hits)
-	c.stat("get_misses", k.get.misses)
-	c.stat("get_expired", k.getExpired)
-	c.stat("get_flushed", k.getFlushed)
-	c.stat("delete_misses", k.deleteMisses)
-	c.stat("delete_hits", k.deleteHits)
-	c.stat("incr_misses", k.incr.misses)
-	c.stat("incr_hits", k.incr.hits)
-	c.stat("decr_misses", k.decr.misses)
-	c.stat("decr_hits", k.decr.hits)
-	c.stat("cas_misses", k.casMisses)
-	c.stat("cas_hits", k.casHits)
-	c.stat("cas_badval", k.casBadval)
-	c.stat("touch_hits", k.touch.hits)
-	c.stat("touch_misses", k.touch.misses)
-	c.stat("store_too_large", k.storeTooLarge)
-	c.stat("store_no_memory", 0)
-	c.stat("limit_maxbytes", s.limit)
-	c.stat("accepting_conns", 1)
-	c.stat("threads", runtime.GOMAXPROCS(0))
-	c.stat("bytes", bytes)
-	c.stat("curr_items", items)
-	c.stat("total_items", k.totalItems)
-	c.stat("evictions", k.evictions)
+	c.stat(
+		"pid", os.Getpid(),
+		"uptime", now-clockStart+2, // the uptime of memcached starts at 2
+		"time", n.options.Now().Unix(),
+		"version", n.options.Version,
+		"pointer_size", strconv.IntSize,
+		"curr_connections", open,
+		"total_connections", total,
+		"cmd_get", k.get.cmd,
+		"cmd_set", k.cmdSet,
+		"cmd_flush", k.cmdFlush,
+		"cmd_touch", k.touch.cmd,
+		"cmd_meta", k.cmdMeta,
+		"get_hits", k.get.hits,
+		"get_misses", k.get.misses,
+		"get_expired", k.getExpired,
+		"get_flushed", k.getFlushed,
+		"delete_misses", k.deleteMisses,
+		"delete_hits", k.deleteHits,
+		"incr_misses", k.incr.misses,
+		"incr_hits", k.incr.hits,
+		"decr_misses", k.decr.misses,
+		"decr_hits", k.decr.hits,
+		"cas_misses", k.casMisses,
+		"cas_hits", k.casHits,
+		"cas_badval", k.casBadval,
+		"touch_hits", k.touch.hits,
+		"touch_misses", k.touch.misses,
+		"store_too_large", k.storeTooLarge,
+		"store_no_memory", 0,
+		"limit_maxbytes", s.limit,
+		"accepting_conns", 1,
+		"threads", runtime.GOMAXPROCS(0),
+		"bytes", bytes,
+		"curr_items", items,
+		"total_items", k.totalItems,
+		"evictions", k.evictions,
+	)
 }
 
 func (c *conn) statsSettings() {
 	o := c.node.options
-	c.stat("maxbytes", o.MemoryLimit)
-	c.stat("udpport", 0)
-	c.stat("evictions", "on")
-	c.stat("domain_socket", "NULL")
-	c.stat("shutdown_command", "no")
-	c.stat("num_threads", runtime.GOMAXPROCS(0))
-	c.stat("detail_enabled", "no")
-	c.stat("cas_enabled", "yes")
-	c.stat("binding_protocol", "ascii")
-	c.stat("auth_enabled_sasl", "no")
-	c.stat("auth_enabled_ascii", "no")
-	c.stat("item_size_max", o.MaxItem)
-	c.stat("maxconns_fast", "yes")
-	c.stat("flush_enabled", "yes")
-	c.stat("dump_enabled", "no")
+	c.stat(
+		"maxbytes", o.MemoryLimit,
+		"udpport", 0,
+		"evictions", "on",
+		"domain_socket", "NULL",
+		"shutdown_command", "no",
+		"num_threads", runtime.GOMAXPROCS(0),
+		"detail_enabled", "no",
+		"cas_enabled", "yes",
+		"binding_protocol", "ascii",
+		"auth_enabled_sasl", "no",
+		"auth_enabled_ascii", "no",
+		"item_size_max", o.MaxItem,
+		"maxconns_fast", "yes",
+		"flush_enabled", "yes",
+		"dump_enabled", "no",
+	)
 }
 
 // statsItems writes the reply to `stats items`. The only LRU list appears as class 1.
@@ -153,10 +161,12 @@ func (c *conn) statsItems() {
 	if items == 0 {
 		return
 	}
-	c.stat("items:1:number", items)
-	c.stat("items:1:age", age)
-	c.stat("items:1:evicted", evictions)
-	c.stat("items:1:outofmemory", 0)
+	c.stat(
+		"items:1:number", items,
+		"items:1:age", age,
+		"items:1:evicted", evictions,
+		"items:1:outofmemory", 0,
+	)
 }
 
 // statsSlabs writes the reply to `stats slabs`. All memory appears as class 1, with one chunk per
@@ -167,24 +177,28 @@ func (c *conn) statsSlabs() {
 	items, bytes, k := s.items.Len(), s.bytes, s.counters
 	s.unlock()
 	if items == 0 {
-		c.stat("active_slabs", 0)
-		c.stat("total_malloced", 0)
+		c.stat(
+			"active_slabs", 0,
+			"total_malloced", 0,
+		)
 		return
 	}
-	c.stat("1:chunk_size", bytes/items)
-	c.stat("1:chunks_per_page", 1)
-	c.stat("1:total_pages", items)
-	c.stat("1:total_chunks", items)
-	c.stat("1:used_chunks", items)
-	c.stat("1:free_chunks", 0)
-	c.stat("1:get_hits", k.get.hits)
-	c.stat("1:cmd_set", k.cmdSet)
-	c.stat("1:delete_hits", k.deleteHits)
-	c.stat("1:incr_hits", k.incr.hits)
-	c.stat("1:decr_hits", k.decr.hits)
-	c.stat("1:cas_hits", k.casHits)
-	c.stat("1:cas_badval", k.casBadval)
-	c.stat("1:touch_hits", k.touch.hits)
-	c.stat("active_slabs", 1)
-	c.stat("total_malloced", bytes)
+	c.stat(
+		"1:chunk_size", bytes/items,
+		"1:chunks_per_page", 1,
+		"1:total_pages", items,
+		"1:total_chunks", items,
+		"1:used_chunks", items,
+		"1:free_chunks", 0,
+		"1:get_hits", k.get.hits,
+		"1:cmd_set", k.cmdSet,
+		"1:delete_hits", k.deleteHits,
+		"1:incr_hits", k.incr.hits,
+		"1:decr_hits", k.decr.hits,
+		"1:cas_hits", k.casHits,
+		"1:cas_badval", k.casBadval,
+		"1:touch_hits", k.touch.hits,
+		"active_slabs", 1,
+		"total_malloced", bytes,
+	)
 }

@@ -22,7 +22,6 @@ func newClients() *cobra.Command {
 	var to cli.Admin
 	var sort string
 	var limit int
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clients",
 		Short: "List the clients of a running instance, and what they wait for",
@@ -50,14 +49,14 @@ allows more.`,
 			if err != nil {
 				return cli.AsUsage(err)
 			}
-			return showClients(cmd.OutOrStdout(), list, asJSON)
+			return showClients(cmd.OutOrStdout(), list, cli.AsJSON(cmd))
 		}),
 	}
 	to.Add(cmd)
 	cmd.Flags().StringVar(&sort, "sort", "held", "the order: "+strings.Join(admin.ClientOrders(), ", "))
 	cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(admin.ClientOrders(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().IntVar(&limit, "limit", admin.DefaultClients, "the maximum number of clients")
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 
 func newHealth() *cobra.Command {
 	var to cli.Admin
-	var alive, asJSON bool
+	var alive bool
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Ask a running instance whether it is ready for clients",
@@ -35,7 +35,7 @@ for probes that restart the process, and not for probes that redirect clients.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(struct {
 					Health string `json:"health"`
 				}{said})
@@ -46,6 +46,6 @@ for probes that restart the process, and not for probes that redirect clients.`,
 	}
 	to.Add(cmd)
 	cmd.Flags().BoolVar(&alive, "alive", false, "ask whether all event loops respond, instead")
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	return cmd
 }

@@ -17,7 +17,6 @@ import (
 func newReload() *cobra.Command {
 	var to cli.Admin
 	var accepts admin.Consent
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "reload",
 		Short: "Apply a changed configuration to a running instance",
@@ -51,14 +50,14 @@ use the servers, their values are lost.`,
 			if err != nil {
 				return cli.AsUsage(err)
 			}
-			if asJSON {
+			if cli.AsJSON(cmd) {
 				return cli.NewEncoder(cmd.OutOrStdout()).Encode(done)
 			}
 			return printReloaded(cmd.OutOrStdout(), done)
 		}),
 	}
 	to.Add(cmd)
-	cli.JSONFlag(cmd, &asJSON, cli.OneJSON)
+	cli.JSONFlag(cmd, cli.OneJSON)
 	cmd.Flags().BoolVar(&accepts.Dead, "servers-dead", false, "confirm that the servers in use are dead, where a change of servers waits for that")
 	cmd.Flags().BoolVar(&accepts.Moves, "accept", false, "apply the file and the answers of sources even if they exceed max_move or max_change")
 	return cmd

@@ -61,7 +61,6 @@ order remains valid.`))
 func newServerList() *cobra.Command {
 	var to cli.Admin
 	var pool string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the servers and their states",
@@ -84,7 +83,7 @@ ringside top --once exits 3 if there is a problem.`,
 				}
 				list = kept
 			}
-			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || is == nil || asJSON {
+			if err := showServers(cmd.OutOrStdout(), list, cli.AsJSON(cmd)); err != nil || is == nil || cli.AsJSON(cmd) {
 				return err
 			}
 			return top.PrintOverall(cmd.OutOrStdout(), is, cli.Colours(cmd.OutOrStdout()))
@@ -93,14 +92,14 @@ ringside top --once exits 3 if there is a problem.`,
 	to.Add(cmd)
 	cmd.Flags().StringVar(&pool, "pool", "", "show only the servers of this `pool`")
 	to.CompletePool(cmd)
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	return cmd
 }
 
 func newServerOrder(order, short, long string) *cobra.Command {
 	var to cli.Admin
 	var pool string
-	var asJSON, noWait, force bool
+	var noWait, force bool
 	cmd := &cobra.Command{
 		Use:   order + " NAME",
 		Short: short,
@@ -116,17 +115,17 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			if err != nil {
 				return cli.AsUsage(err)
 			}
-			if err := showServers(cmd.OutOrStdout(), list, asJSON); err != nil || len(list) != 1 || list[0].Replicas == nil {
+			if err := showServers(cmd.OutOrStdout(), list, cli.AsJSON(cmd)); err != nil || len(list) != 1 || list[0].Replicas == nil {
 				return err
 			}
 			if order != health.Restore.String() {
-				warnOfCopies(cli.RemarksOf(cmd, asJSON), &list[0])
+				warnOfCopies(cli.RemarksOf(cmd), &list[0])
 				return nil
 			}
 			if noWait {
 				return nil
 			}
-			return waitForCopies(cmd.Context(), c, cli.RemarksOf(cmd, asJSON), &list[0])
+			return waitForCopies(cmd.Context(), c, cli.RemarksOf(cmd), &list[0])
 		}),
 	}
 	to.Add(cmd)
@@ -148,7 +147,7 @@ func newServerOrder(order, short, long string) *cobra.Command {
 			return s.Server
 		})
 	}
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	return cmd
 }
 

@@ -53,7 +53,7 @@ func TestRestoreEnds(t *testing.T) {
 			defer client.Close()
 			cmd, said := &cobra.Command{}, &strings.Builder{}
 			cmd.SetErr(said)
-			err := waitForCopies(t.Context(), client, cli.RemarksOf(cmd, false), &c.looks[0])
+			err := waitForCopies(t.Context(), client, cli.RemarksOf(cmd), &c.looks[0])
 			if (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
 				t.Errorf("%v, want %q", err, c.err)
 			}

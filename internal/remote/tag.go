@@ -7,7 +7,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -34,7 +36,6 @@ allows more.`,
 func newTagInvalidate() *cobra.Command {
 	var to cli.Admin
 	var what admin.Invalidate
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "invalidate NAME…",
 		Short: "Invalidate all values that have one of these tags",
@@ -50,29 +51,11 @@ servers did; repeat the command.`,
 			if err != nil {
 				return cli.AsUsage(err)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			if !asJSON {
-				fmt.Fprintln(w, "POOL\tSERVER\tDONE\tWHY")
+			show := showInvalidated
+			if cli.AsJSON(cmd) {
+				show = cli.PrintEach[admin.Invalidated]
 			}
-			bad := 0
-			for _, s := range list {
-				done := "yes"
-				switch {
-				case s.Skipped:
-					done = "out"
-				case !s.Done:
-					done = "no"
-					bad++
-				}
-				if asJSON {
-					if err := cli.NewEncoder(cmd.OutOrStdout()).Encode(s); err != nil {
-						return err
-					}
-					continue
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Pool, s.Server, done, cmp.Or(s.Why, "-"))
-			}
-			if err := w.Flush(); err != nil || bad == 0 {
+			if err := show(cmd.OutOrStdout(), list); err != nil || !slices.ContainsFunc(list, failed) {
 				return err
 			}
 			return errors.New("not all servers have done it: repeat it until they have")
@@ -80,6 +63,24 @@ servers did; repeat the command.`,
 	}
 	to.Add(cmd)
 	cmd.Flags().StringVar(&what.Pool, "pool", "", "only on the servers of this `pool`")
-	cli.JSONFlag(cmd, &asJSON, cli.EachJSON)
+	cli.JSONFlag(cmd, cli.EachJSON)
 	return cmd
+}
+
+func failed(s admin.Invalidated) bool { return !s.Done && !s.Skipped }
+
+func showInvalidated(out io.Writer, list []admin.Invalidated) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "POOL\tSERVER\tDONE\tWHY")
+	for _, s := range list {
+		done := "yes"
+		switch {
+		case s.Skipped:
+			done = "out"
+		case !s.Done:
+			done = "no"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Pool, s.Server, done, cmp.Or(s.Why, "-"))
+	}
+	return w.Flush()
 }

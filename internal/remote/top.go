@@ -64,7 +64,7 @@ characters than ASCII, as TERM=linux does.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.pool, "pool", "", "the `pool` to show (default: the one with the worst state)")
 	flags.BoolVar(&f.once, "once", false, "print one screen and end")
-	cli.JSONFlag(cmd, &f.asJSON, cli.OneJSON)
+	flags.BoolVar(&f.asJSON, "json", false, cli.OneJSON)
 	flags.BoolVar(&f.ascii, "ascii", false, "draw with ASCII characters only")
 	flags.StringArrayVar(&f.patterns, "trace", nil, "follow the keys that match the `pattern`; can be repeated")
 	flags.DurationVar(&f.window, "for", 2*time.Second, "with --once: how long to measure")

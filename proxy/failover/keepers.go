@@ -609,7 +609,7 @@ func (e *Keepers) Phases(list []stats.PhaseSnapshot) []stats.PhaseSnapshot {
 		for i := range w.Servers {
 			v := w.Keeper.Verdict(i)
 			m := stats.PhaseSnapshot{
-				Pool: w.Pool, Target: w.Servers[i], Gutter: i >= w.OwnServers, Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
+				Pool: w.Pool, Target: w.Servers[i], Phase: health.PhaseOf(v.N), Number: v.N, Suspect: v.Suspect,
 				Why: v.Why, Override: v.Override, Renamed: w.Keeper.Renamed(i) != 0,
 				Since: time.Duration(e.Now - cmp.Or(v.Since, w.Began)), InPhase: time.Duration(e.Now - cmp.Or(v.InPhase, w.Began)), Lease: time.Duration(max(v.Lease, w.Began) - e.Now), ValidFor: time.Duration(v.ValidUntil - e.Now), Step: v.Step,
 			}

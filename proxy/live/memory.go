@@ -4,7 +4,9 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -20,16 +22,15 @@ var statsAsked = []string{"", "slabs", "items"}
 // Said is what one server reports about its memory. The counters count since the start of the
 // server.
 type Said struct {
-	At                  time.Time
-	Used, Limit         float64 // size of all items, and memory limit of the server, in bytes
-	Items               float64
-	Evicted, Unread     float64 // number of evicted items, and of evicted items that were never read
-	Hits, Misses        float64
-	Uptime              float64 // time since the start of the server, in seconds
-	Page                float64 // size of a slab page, in bytes
-	Classes             []Class
-	evictedBy, unreadBy map[int]float64 // numbers of evicted items, and of evicted items that were never read, by number of the slab class
-	classNumbers        []int
+	At              time.Time
+	Used, Limit     float64 // size of all items, and memory limit of the server, in bytes
+	Items           float64
+	Evicted, Unread float64 // number of evicted items, and of evicted items that were never read
+	Hits, Misses    float64
+	Uptime          float64 // time since the start of the server, in seconds
+	Page            float64 // size of a slab page, in bytes
+	Classes         []Class
+	classes         map[int]*Class // all slab classes that were reported, by number; Classes has those with memory
 }
 
 // Class is one slab class of one server, or the sum of a slab class over several servers.
@@ -44,6 +45,9 @@ type Class struct {
 	Age     float64 // time since the least recently used item of the class was used, in seconds
 	Evicted float64 // evicted items per second
 	Unread  float64 // evicted items per second that were never read
+
+	number          int     // number of the slab class
+	evicted, unread float64 // number of evicted items, and of evicted items that were never read
 }
 
 // MarshalJSON encodes a slab class as a list of its fields, in their order.
@@ -83,8 +87,7 @@ const mostListed = 12
 // parseStats parses the replies of a server to its stats requests. They are in the order of
 // statsAsked.
 func parseStats(answers [][]byte, now time.Time) *Said {
-	s := &Said{At: now, Page: 1 << 20, evictedBy: map[int]float64{}, unreadBy: map[int]float64{}}
-	classes := map[int]*Class{}
+	s := &Said{At: now, Page: 1 << 20, classes: map[int]*Class{}}
 	for line := range bytes.Lines(bytes.Join(answers, nil)) {
 		name, text, _ := stats.ParseStat(line)
 		v, err := strconv.ParseFloat(text, 64)
@@ -96,31 +99,20 @@ func parseStats(answers [][]byte, now time.Time) *Said {
 			if err != nil || n < 0 || n > 255 { // memcached has at most 64 slab classes, so a number above 255 is wrong
 				continue
 			}
-			switch field {
-			case "evicted":
-				s.evictedBy[n] = v
-			case "evicted_unfetched":
-				s.unreadBy[n] = v
-			default:
-				if classes[n] == nil {
-					classes[n] = &Class{}
-				}
-				if to := classes[n].called(field); to != nil {
-					*to = v
-				}
+			if s.classes[n] == nil {
+				s.classes[n] = &Class{number: n}
+			}
+			if to := s.classes[n].called(field); to != nil {
+				*to = v
 			}
 		} else if to := s.called(name); to != nil {
 			*to = v
 		}
 	}
-	for n, c := range classes {
-		if c.Chunk > 0 && c.Pages > 0 {
-			s.classNumbers = append(s.classNumbers, n)
+	for _, n := range slices.Sorted(maps.Keys(s.classes)) {
+		if c := s.classes[n]; c.Chunk > 0 && c.Pages > 0 {
+			s.Classes = append(s.Classes, *c)
 		}
-	}
-	slices.Sort(s.classNumbers)
-	for _, n := range s.classNumbers {
-		s.Classes = append(s.Classes, *classes[n])
 	}
 	return s
 }
@@ -139,7 +131,7 @@ func (s *Said) called(name string) *float64 {
 func (c *Class) called(name string) *float64 {
 	return map[string]*float64{
 		"chunk_size": &c.Chunk, "total_pages": &c.Pages, "chunks_per_page": &c.PerPage, "used_chunks": &c.Used, "free_chunks": &c.Free,
-		"mem_requested": &c.Asked, "number": &c.Items, "age": &c.Age,
+		"mem_requested": &c.Asked, "number": &c.Items, "age": &c.Age, "evicted": &c.evicted, "evicted_unfetched": &c.unread,
 	}[name]
 }
 
@@ -147,11 +139,13 @@ func (c *Class) called(name string) *float64 {
 // rates stay 0 if there is no earlier report of the same server process.
 func (s *Said) rates(before *Said) {
 	seconds, same := s.since(before)
-	for i, n := range s.classNumbers {
-		if same {
-			s.Classes[i].Evicted = max(0, s.evictedBy[n]-before.evictedBy[n]) / seconds
-			s.Classes[i].Unread = max(0, s.unreadBy[n]-before.unreadBy[n]) / seconds
-		}
+	if !same {
+		return
+	}
+	for i := range s.Classes {
+		c := &s.Classes[i]
+		was := cmp.Or(before.classes[c.number], &Class{})
+		c.Evicted, c.Unread = max(0, c.evicted-was.evicted)/seconds, max(0, c.unread-was.unread)/seconds
 	}
 }
 

@@ -33,11 +33,10 @@ type Options struct {
 	// Reload returns the state of the configuration, which samples contain.
 	Reload func() Reload
 
-	// Sources returns the state of the sources of servers. If Sources is nil, there are none.
+	// Sources returns the state of the sources of servers.
 	Sources func() []Source
 
-	// CPU returns the processor time that the process has used so far. If CPU is nil, the time is
-	// unknown and shown as 0.
+	// CPU returns the processor time that the process has used so far. 0: it is unknown.
 	CPU func() time.Duration
 
 	Events *Events // log records to show as events; nil: none
@@ -94,14 +93,8 @@ type message struct {
 
 // NewSampler returns a sampler of the proxy p. It takes no samples before Run.
 func NewSampler(p *proxy.Proxy, o Options) *Sampler {
-	if o.CPU == nil {
-		o.CPU = func() time.Duration { return 0 }
-	}
 	if o.Events == nil {
 		o.Events = &Events{}
-	}
-	if o.Sources == nil {
-		o.Sources = func() []Source { return nil }
 	}
 	return &Sampler{p: p, log: link.LimitedLog{Log: p.Log}, options: o, wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		watchers: map[*Watcher]bool{}, latest: map[string]message{}, memory: map[string]memoryOf{},

@@ -14,7 +14,6 @@ import (
 type PhaseSnapshot struct {
 	Pool     string
 	Target   table.Target
-	Gutter   bool // true if the server belongs to the gutter of the pool
 	Phase    health.Phase
 	Number   uint32 // number of the phase, which grows by one with each phase; Phase is Number modulo 6
 	Suspect  bool

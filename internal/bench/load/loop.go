@@ -90,7 +90,9 @@ func Run(ctx context.Context, to Target, work Workload, bounds Bounds, watch []i
 		aim: aim{lanes: lanes}}
 	defer l.close()
 	if to.Addr == "" {
-		l.owner = l.data.owners(to.Servers)
+		if l.owner, err = l.data.owners(lanes); err != nil {
+			return Result{}, err
+		}
 	}
 	if work.Lossy {
 		l.lost = new(Lost)

@@ -5,16 +5,17 @@ package load
 // This file describes the machine: the usage of each CPU, and the names of the kernel and the CPU.
 
 import (
-	"fmt"
-	"os"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// tick is the unit of /proc/stat: USER_HZ, which is 100 a second on every Linux port of Go.
+// tick is the unit of /proc/PID/stat: USER_HZ, which is 100 a second on every Linux port of Go.
 const tick = 10 * time.Millisecond
 
 // Core is the usage of one CPU between two readings.
@@ -38,35 +39,20 @@ func (c Core) Minus(earlier Core) Core {
 var started = time.Now() // the clock of Wall starts here; any fixed time would do
 
 // Cores returns the usage of each CPU since boot.
-func Cores() ([]Core, error) {
-	text, err := os.ReadFile("/proc/stat")
+func Cores() (cores []Core, err error) {
+	machine, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, err
 	}
-	return parseCores(string(text), time.Since(started))
-}
-
-func parseCores(text string, wall time.Duration) ([]Core, error) {
-	var cores []Core
-	for line := range strings.Lines(text) {
-		if strings.HasPrefix(line, "cpu ") {
-			continue // this line is the sum of all CPUs
-		}
-		var id int
-		var user, nice, system, idle, iowait, irq, softirq, steal int64
-		n, _ := fmt.Sscanf(line, "cpu%d %d %d %d %d %d %d %d %d", &id, &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
-		if n != 9 {
-			continue // this line is not about a CPU
-		}
-		cores = append(cores, Core{
-			ID:    id,
-			Wall:  wall,
-			Idle:  time.Duration(idle+iowait) * tick,
-			Steal: time.Duration(steal) * tick,
-		})
+	stat, err := machine.Stat()
+	if err != nil {
+		return nil, err
 	}
-	if len(cores) == 0 {
-		return nil, fmt.Errorf("/proc/stat names no CPU")
+	wall := time.Since(started)
+	of := func(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+	for _, id := range slices.Sorted(maps.Keys(stat.CPU)) {
+		cpu := stat.CPU[id]
+		cores = append(cores, Core{int(id), wall, of(cpu.Idle + cpu.Iowait), of(cpu.Steal)})
 	}
 	return cores, nil
 }
@@ -79,10 +65,9 @@ func Machine() (kernel, model string, cpus int) {
 	if err := unix.Uname(&name); err == nil {
 		kernel, _, _ = strings.Cut(unix.ByteSliceToString(name.Release[:]), "-")
 	}
-	text, _ := os.ReadFile("/proc/cpuinfo") // without it, the model stays unknown
-	for line := range strings.Lines(string(text)) {
-		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
-			model = strings.TrimSpace(value)
+	if machine, err := procfs.NewDefaultFS(); err == nil {
+		if cpus, err := machine.CPUInfo(); err == nil && len(cpus) > 0 {
+			model = cpus[0].ModelName
 		}
 	}
 	return kernel, model, runtime.NumCPU()

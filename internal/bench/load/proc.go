@@ -13,10 +13,9 @@ package load
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
@@ -68,61 +67,39 @@ func (p Process) since() (now Process, err error) {
 // ReadProcess returns the usage of process pid since its start.
 func ReadProcess(pid int) (p Process, err error) {
 	p.PID = pid
-	at := fmt.Sprintf("/proc/%d/", pid)
 	if p.CPU, err = CPU(pid); err != nil {
 		return p, err
 	}
-	stat, err := os.ReadFile(at + "stat")
+	from, err := procfs.NewProc(pid)
 	if err != nil {
 		return p, err
 	}
-	if p.Kernel, err = kernelTime(string(stat)); err != nil {
-		return p, err
-	}
-	status, err := numbers(at + "status")
+	stat, err := from.Stat()
 	if err != nil {
 		return p, err
 	}
-	p.Memory = status["RssAnon"] << 10
-	if io, err := numbers(at + "io"); err == nil { // a kernel without this file measures everything else
-		p.Reads, p.ReadBytes, p.Writes, p.WriteBytes = io["syscr"], io["rchar"], io["syscw"], io["wchar"]
+	status, err := from.NewStatus()
+	if err != nil {
+		return p, err
 	}
-	tasks, err := os.ReadDir(at + "task")
-	for _, task := range tasks {
-		if fields, err := numbers(at + "task/" + task.Name() + "/status"); err == nil { // otherwise the thread has ended since
-			p.Sleeps += fields["voluntary_ctxt_switches"]
+	p.Kernel, p.Memory = time.Duration(stat.STime)*tick, int64(status.RssAnon)
+	if io, err := from.IO(); err == nil { // a kernel without this file measures everything else
+		p.Reads, p.ReadBytes, p.Writes, p.WriteBytes = int64(io.SyscR), int64(io.RChar), int64(io.SyscW), int64(io.WChar)
+	}
+	threads, err := procfs.AllThreads(pid)
+	for _, thread := range threads {
+		if status, err := thread.NewStatus(); err == nil { // otherwise the thread has ended since
+			p.Sleeps += int64(status.VoluntaryCtxtSwitches)
 		}
 	}
 	return p, err
 }
 
-// kernelTime returns the CPU time in the kernel from the text of /proc/PID/stat.
-func kernelTime(text string) (time.Duration, error) {
-	// The second field of the file is the program's name in parentheses. The name may contain
-	// spaces and parentheses, so the other fields begin after the last parenthesis.
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("%q is no /proc/PID/stat", text)
-	}
-	ticks, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(ticks) * tick, err
-}
-
 // Descriptors returns how many files and sockets process pid has open.
 func Descriptors(pid int) (int, error) {
-	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	return len(open), err
-}
-
-// numbers returns the numbers in a file such as /proc/PID/status, by name.
-func numbers(path string) (map[string]int64, error) {
-	text, err := os.ReadFile(path)
-	fields := make(map[string]int64)
-	for line := range strings.Lines(string(text)) {
-		name, rest, _ := strings.Cut(line, ":")
-		if words := strings.Fields(rest); len(words) > 0 {
-			fields[name], _ = strconv.ParseInt(words[0], 10, 64) // a value that is not a number counts as 0
-		}
+	from, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
 	}
-	return fields, err
+	return from.FileDescriptorsLen()
 }

@@ -6,16 +6,14 @@ package load
 // the keys itself.
 
 import (
-	"cmp"
-	"crypto/md5"
-	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
-	"sort"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"ringside/ketama"
+	"ringside/ring"
 )
 
 // Target says where the load sends its requests.
@@ -36,21 +34,24 @@ type at struct {
 	text   string
 	family int
 	to     unix.Sockaddr
-	local  bool // the address is in 127.0.0.0/8, where a client can use any number of local addresses
+	local  bool        // the address is in 127.0.0.0/8, where a client can use any number of local addresses
+	server ring.Server // the address, as ketama hashes it
 }
 
 func parseAt(text string) (at, error) {
 	if path, ok := strings.CutPrefix(text, "unix:"); ok {
-		return at{text: text, family: unix.AF_UNIX, to: &unix.SockaddrUnix{Name: path}}, nil
+		return at{text, unix.AF_UNIX, &unix.SockaddrUnix{Name: path}, false, ring.Server{Path: path}}, nil
 	}
 	addr, err := netip.ParseAddrPort(text)
 	if err != nil {
 		return at{}, fmt.Errorf("address %q: use IP:PORT, such as 127.0.0.1:11211, or unix:/path", text)
 	}
-	if addr.Addr().Is4() {
-		return at{text, unix.AF_INET, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}, addr.Addr().IsLoopback()}, nil
+	ip, port := addr.Addr(), int(addr.Port())
+	server := ring.Server{Host: ip.String(), Port: port}
+	if ip.Is4() {
+		return at{text, unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: ip.As4()}, ip.IsLoopback(), server}, nil
 	}
-	return at{text: text, family: unix.AF_INET6, to: &unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()}}, nil
+	return at{text, unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: ip.As16()}, false, server}, nil
 }
 
 // lanes returns the addresses to which each client connects: one address, or those of all servers.
@@ -76,28 +77,19 @@ func (t Target) lanes() ([]at, error) {
 // maxLanes limits the number of servers, because the index of a key's server is stored in a byte.
 const maxLanes = 100
 
-// owners returns the index of the server of each key. It uses ketama. Each server has 40 labels
-// with four points each, and a key belongs to the first point at or after its hash.
-func (d *data) owners(servers []string) []uint8 {
-	type point struct {
-		at     uint32
-		server uint8
+// owners returns the index of the server of each key, placed by the ketama of nutcracker.
+func (d *data) owners(lanes []at) ([]uint8, error) {
+	var servers []ring.Server
+	for _, a := range lanes {
+		servers = append(servers, a.server)
 	}
-	var circle []point
-	for i, name := range servers {
-		for n := range 40 {
-			sum := md5.Sum(fmt.Appendf(nil, "%s-%d", strings.TrimSuffix(name, ":11211"), n))
-			for b := 0; b < len(sum); b += 4 {
-				circle = append(circle, point{binary.LittleEndian.Uint32(sum[b:]), uint8(i)})
-			}
-		}
+	circle, err := ketama.Twemproxy.Circle(servers)
+	if err != nil {
+		return nil, err
 	}
-	slices.SortStableFunc(circle, func(a, b point) int { return cmp.Compare(a.at, b.at) })
 	owner := make([]uint8, d.count)
 	for i := range owner {
-		sum := md5.Sum(d.key(i))
-		h := binary.LittleEndian.Uint32(sum[:])
-		owner[i] = circle[sort.Search(len(circle), func(p int) bool { return circle[p].at >= h })%len(circle)].server
+		owner[i] = uint8(circle.At(d.key(i), ring.MD5.Sum(d.key(i)), 0))
 	}
-	return owner
+	return owner, nil
 }

@@ -15,32 +15,7 @@ import (
 	"time"
 
 	"ringside/internal/testenv"
-	"ringside/ketama"
-	"ringside/ring"
 )
-
-// TestOwnersAreThoseOfKetama checks that the load, which has its own code for it, places keys like
-// Ringside.
-func TestOwnersAreThoseOfKetama(t *testing.T) {
-	d := newData(Workload{Value: 1, KeySize: 20, Count: 5000})
-	for _, ports := range [][]int{{11211}, {11211, 31002, 31003}, {20001, 20002, 20003, 20004, 20005}} {
-		var servers []string
-		var listed []ring.Server
-		for _, port := range ports {
-			s := ring.Server{Host: "127.0.0.1", Port: port}
-			servers, listed = append(servers, s.Address()), append(listed, s)
-		}
-		circle, err := ketama.Twemproxy.Circle(listed)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, owner := range d.owners(servers) {
-			if want := circle.At(d.key(i), ring.MD5.Sum(d.key(i)), 0); int(owner) != want {
-				t.Fatalf("key %s of %v: %d, want %d", d.key(i), servers, owner, want)
-			}
-		}
-	}
-}
 
 func TestTargets(t *testing.T) {
 	three := make([]string, 3)
