@@ -28,7 +28,7 @@ type inOrder struct {
 // KeepOrder makes x reply in the order of the keys of the request in e.Req, which has the bytes
 // raw.
 func (x *Exchange) KeepOrder(raw []byte) {
-	e, o := x.e, x.e.freeOrders.take()
+	e, o := x.e, x.e.freeOrders.Take()
 	x.InOrder, o.of = o, map[string][]int{}
 	o.Add(&e.Buffers)
 	for i, span := range e.Req.Several {
@@ -54,7 +54,7 @@ func (x *Exchange) isBatch() bool { return x.InOrder != nil && x.InOrder.of == n
 func (e *Clients) freeOrder(o *inOrder) {
 	o.Reset(&e.Buffers)
 	o.of = nil
-	e.freeOrders = append(e.freeOrders, o)
+	e.freeOrders.Keep(o)
 }
 
 // batch has consecutive quiet gets. They are one exchange, and each server gets one multi-key
@@ -135,7 +135,7 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		s.endBatch()
 		x = e.NewExchange(s)
 		x.Miss, x.MissErrors = x.Miss[:0], missErrors
-		b := e.freeOrders.take()
+		b := e.freeOrders.Take()
 		b.places, b.used = b.places[:0], 0
 		x.InOrder, e.batch = b, x
 	} else {
