@@ -56,16 +56,16 @@ type Clients struct {
 	// lower the limits while the request waits.
 	Accepts wire.Limits
 
-	Req           wire.Request       // scratch: the current request
-	Frame         binary.Frame       // scratch: the frame of the current request, of a binary client
-	frameKey      []byte             // scratch: the key in the frame of the current request
-	spelled       []byte             // scratch: the text or meta form of the current request, of a binary client
-	framed        []byte             // scratch: the frame of a reply
-	framedReply   wire.Reply         // scratch: the reply that is converted to a frame
-	batch         *Exchange          // the quiet gets that are being collected; nil: none are
-	FreeExchanges *Exchange          // exchanges that are kept for reuse, linked by Next
-	freeShares    link.Free[shares]  // objects that are kept for reuse; one is needed for each read with keys of several routes
-	freeOrders    link.Free[inOrder] // objects that are kept for reuse; one is needed for each read or batch with replies in order
+	Req           wire.Request      // scratch: the current request
+	Frame         binary.Frame      // scratch: the frame of the current request, of a binary client
+	frameKey      []byte            // scratch: the key in the frame of the current request
+	spelled       []byte            // scratch: the text or meta form of the current request, of a binary client
+	framed        []byte            // scratch: the frame of a reply
+	framedReply   wire.Reply        // scratch: the reply that is converted to a frame
+	batch         *Exchange         // the quiet gets that are being collected; nil: none are
+	FreeExchanges *Exchange         // exchanges that are kept for reuse, linked by Next
+	freeShares    link.Free[shares] // objects that are kept for reuse; one is needed for each read with keys of several routes
+	freeBatches   link.Free[batch]  // objects that are kept for reuse; one is needed for each batch of quiet gets
 }
 
 // Handler handles the requests of the clients of one listener.
@@ -233,6 +233,9 @@ func (s *Session) Idle() time.Duration {
 // ExchangeSize is the size that counts against limits.memory for one exchange and the lines
 // that it may store.
 const ExchangeSize = int64(unsafe.Sizeof(Exchange{})) + 128
+
+// valueSize is the size that counts for a stored value in addition to its bytes.
+const valueSize = 160
 
 // TrimExchanges frees the exchanges that are kept for reuse.
 func (e *Clients) TrimExchanges() {

@@ -60,7 +60,7 @@ type Exchange struct {
 // gathering has the state of a command that is sent to every server.
 type gathering struct {
 	Gather        Gather // combines the replies of the servers; nil: the command is not sent to every server
-	GatheredBytes int    // size of what the exchange stores for its reply, apart from queues: see holdReply
+	GatheredBytes int    // size of the replies that Gather stores
 }
 
 // streams decides which attempt of a command may send its value to the client now, while some
@@ -142,12 +142,6 @@ func (e *Clients) freeExchange(x *Exchange) {
 // Quiet reports whether the client continues without waiting for a reply.
 func (x *Exchange) Quiet() bool {
 	return x.Flags&wire.Quiet != 0 || x.Flags&wire.Binary != 0 && x.frames.head.Quiet()
-}
-
-// holdReply counts n bytes that x stores for its reply until it is freed.
-func (x *Exchange) holdReply(n int) {
-	x.GatheredBytes += n
-	x.e.Buffers.Hold(n)
 }
 
 // drop frees the bytes that x stores for the client.
@@ -338,14 +332,12 @@ func (x *Exchange) settle() {
 func (x *Exchange) finish() {
 	read := x.Op >= wire.Get && x.Op <= wire.Gats
 	if x.InOrder != nil {
-		if x.isBatch() { // each quiet get has its reply already
+		if x.InOrder.batch != nil { // a batch of quiet gets: each get has its reply already
 			x.checkBatch()
 			x.observeBatch()
 			return
 		}
-		for i := range x.InOrder.Len() {
-			x.InOrder.Settle(&x.e.Buffers, i, x.dest(nil))
-		}
+		x.InOrder.send(&x.e.Buffers, x.dest(nil))
 	}
 	switch {
 	case x.Flags&wire.Binary != 0 && x.Hits > 0 && x.replies > 0 && !x.cut: // the value is the whole reply, even if the server has failed after it
@@ -405,7 +397,7 @@ func (x *Exchange) kept() int {
 		}
 	}
 	if x.InOrder != nil {
-		n += x.InOrder.Room()
+		n += x.InOrder.kept()
 	}
 	return n
 }
@@ -414,8 +406,8 @@ func (x *Exchange) kept() int {
 // finished.
 func (x *Exchange) orphan() {
 	x.drop()
-	if x.InOrder != nil {
-		x.InOrder.Drop(&x.e.Buffers)
+	if x.InOrder != nil && x.InOrder.batch != nil {
+		x.InOrder.batch.Drop(&x.e.Buffers)
 	}
 	x.dropRest()
 	x.Session = nil

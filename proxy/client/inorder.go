@@ -11,50 +11,99 @@ import (
 	"ringside/proxy/wire/binary"
 )
 
-// inOrder keeps the replies to the parts of one exchange until it is their turn.
-//
-// A multi-key read has one part for each key, after a part for the read itself, which is settled when
-// all servers have replied: only then it is known which keys are missing. Cache::Memcached::Fast parses
-// a reply key by key, and treats a value in the wrong order as a miss; twemproxy replies in order. The
-// cost is the wait for the slowest server.
-//
-// A batch of quiet gets has one part for each of them.
+// inOrder stores the values of one multi-key read until all servers have replied.
+// Cache::Memcached::Fast parses a reply key by key, and treats a value in the wrong order as a
+// miss; twemproxy replies in order. The cost is the wait for the slowest server and a copy of
+// the keys.
 type inOrder struct {
-	link.Sequence
-	of map[string][]int // of a multi-key read: for each key, as the client knows it, the parts for its next values; nil: it is a batch
-	batch
+	keys   []byte                // the keys of the request, as the client sent them
+	Values []inOrderValue        // the values of the read, in order of arrival
+	of     map[string]inOrderKey // for each key, as the client knows the key, its positions in Values
+	Held   int                   // bytes of memory that are used in addition to the values
+
+	batch *batch // the quiet gets of a binary client, if it replies to these; nil: it replies to a multi-key read
 }
+
+type inOrderValue struct {
+	Block link.Queue // VALUE line and data
+	next  int        // position of the next value of the same key, if it was requested twice; -1: none
+}
+
+// inOrderKey has the positions of the values of one key: the first that was not sent yet, -1 if
+// there is none, and the last.
+type inOrderKey struct{ first, last int }
 
 // KeepOrder makes x reply in the order of the keys of the request in e.Req, which has the bytes
 // raw.
 func (x *Exchange) KeepOrder(raw []byte) {
-	e, o := x.e, x.e.freeOrders.Take()
-	x.InOrder, o.of = o, map[string][]int{}
-	o.Add(&e.Buffers)
-	for i, span := range e.Req.Several {
-		key := string(span.Of(raw))
-		o.of[key] = append(o.of[key], i+1)
-		o.Add(&e.Buffers)
-		x.holdReply(len(key))
-	}
+	x.InOrder = &inOrder{keys: append([]byte(nil), x.e.Req.Keys.Of(raw)...), of: map[string]inOrderKey{}}
+	x.InOrder.hold(&x.e.Buffers, len(x.InOrder.keys))
+}
+
+// hold adds n, which may be negative, to the counted memory.
+func (o *inOrder) hold(p *link.Buffers, n int) {
+	o.Held += n
+	p.Hold(n)
 }
 
 // Keep stores the block of one value. key is in the form that the client knows.
 func (o *inOrder) Keep(p *link.Buffers, key string, block []byte) {
-	if at := o.of[key]; len(at) > 0 {
-		o.of[key] = at[1:]
-		o.Store(p, at[0], block)
+	v := inOrderValue{next: -1}
+	v.Block.Append(p, block)
+	o.hold(p, valueSize+len(key))
+	o.Values = append(o.Values, v)
+	at := len(o.Values) - 1
+	k, ok := o.of[key]
+	if ok {
+		o.Values[k.last].next = at
+	} else {
+		k.first = at
+	}
+	k.last = at
+	o.of[key] = k
+}
+
+// send moves the values to q in the order of the keys.
+func (o *inOrder) send(p *link.Buffers, q *link.Queue) {
+	rest := wire.Span{End: uint32(len(o.keys))}
+	for {
+		var key wire.Span
+		if key, rest = wire.NextKey(o.keys, rest); key.Len() == 0 {
+			return
+		}
+		name := string(key.Of(o.keys))
+		k, ok := o.of[name]
+		if !ok || k.first < 0 {
+			continue
+		}
+		o.Values[k.first].Block.MoveTo(p, q)
+		k.first = o.Values[k.first].next
+		o.of[name] = k
 	}
 }
 
-// isBatch reports whether x replies to a batch of quiet gets.
-func (x *Exchange) isBatch() bool { return x.InOrder != nil && x.InOrder.of == nil }
-
-// freeOrder frees the replies in o that were not sent.
+// freeOrder frees the values in o that were not sent.
 func (e *Clients) freeOrder(o *inOrder) {
-	o.Reset(&e.Buffers)
-	o.of = nil
-	e.freeOrders.Keep(o)
+	for i := range o.Values {
+		o.Values[i].Block.Drop(&e.Buffers)
+	}
+	o.hold(&e.Buffers, -o.Held)
+	if o.batch != nil {
+		o.batch.Reset(&e.Buffers)
+		e.freeBatches.Keep(o.batch)
+	}
+}
+
+// kept returns how many bytes wait to be sent.
+func (o *inOrder) kept() int {
+	n := o.Held
+	for i := range o.Values {
+		n += o.Values[i].Block.Room()
+	}
+	if o.batch != nil {
+		n += o.batch.Room()
+	}
+	return n
 }
 
 // batch has consecutive quiet gets. They are one exchange, and each server gets one multi-key
@@ -66,9 +115,11 @@ func (e *Clients) freeOrder(o *inOrder) {
 // Keys that need a task are not batched, and neither are the keys of a paced client: these are
 // handled one by one.
 type batch struct {
-	places []place  // the quiet gets in request order; quiet and place refer to them by numbers from 1
-	parts  []*quiet // the receivers of the replies, one for each attempt of the batch; those after the first used ones are kept for reuse
-	used   int      // number of parts in use
+	link.Sequence          // sends the replies to the quiet gets in their order
+	order         inOrder  // embedded here, so that its exchange can point to it
+	places        []place  // the quiet gets in request order; quiet and place refer to them by numbers from 1
+	parts         []*quiet // the receivers of the replies, one for each attempt of the batch; those after the first used ones are kept for reuse
+	used          int      // number of parts in use
 }
 
 // place is one quiet get in a batch.
@@ -95,7 +146,7 @@ func (s *Session) joins(buf []byte, n int) bool {
 	e := s.e
 	switch {
 	case e.batch != nil:
-		return len(e.batch.InOrder.places) < maxBatch
+		return len(e.batch.InOrder.batch.places) < maxBatch
 	case s.window > 0 || s.Tasks > 0 || !binary.BeginsQuietGet(buf[n:]):
 		return false
 	}
@@ -108,7 +159,7 @@ func (s *Session) joins(buf []byte, n int) bool {
 func (s *Session) batchOn(buf []byte) bool {
 	e := s.e
 	key := e.Frame.NextQuietGet(&e.Accepts, buf)
-	if len(key) == 0 || len(e.batch.InOrder.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
+	if len(key) == 0 || len(e.batch.InOrder.batch.places) >= maxBatch || !s.Handler.ServeQuiet(s, key) {
 		return false
 	}
 	n := binary.HeadSize + len(key)
@@ -135,14 +186,14 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		s.endBatch()
 		x = e.NewExchange(s)
 		x.Miss, x.MissErrors = x.Miss[:0], missErrors
-		b := e.freeOrders.Take()
-		b.places, b.used = b.places[:0], 0
-		x.InOrder, e.batch = b, x
+		b := e.freeBatches.Take()
+		b.places, b.used, b.order.batch = b.places[:0], 0, b
+		x.InOrder, e.batch = &b.order, x
 	} else {
 		s.requests++
 		x.AddWork(1)
 	}
-	b := x.InOrder
+	b := x.InOrder.batch
 	b.places = append(b.places, place{head: e.Frame.Head})
 	b.Add(&e.Buffers)
 	x.Keys++
@@ -152,7 +203,7 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 // AsksLast records that the attempt a requests the key that was added to the batch last. If a
 // is nil, no server can be asked for the key, and x.trouble has the reason.
 func (x *Exchange) AsksLast(a *upstream.Attempt) {
-	b := x.InOrder
+	b := x.InOrder.batch
 	at := int32(len(b.places))
 	if a == nil {
 		x.failPlace(at)
@@ -176,12 +227,12 @@ func (x *Exchange) AsksLast(a *upstream.Attempt) {
 // destAt returns the queue for the reply to the quiet get with the number `at`; nil if the
 // client is gone.
 func (x *Exchange) destAt(at int32) *link.Queue {
-	return x.InOrder.Dest(int(at)-1, x.dest(nil))
+	return x.InOrder.batch.Dest(int(at)-1, x.dest(nil))
 }
 
 // settlePlace records that the reply to the quiet get with the number `at` is complete.
 func (x *Exchange) settlePlace(at int32) {
-	x.InOrder.Settle(&x.e.Buffers, int(at)-1, x.dest(nil))
+	x.InOrder.batch.Settle(&x.e.Buffers, int(at)-1, x.dest(nil))
 }
 
 // failPlace replies to the quiet get with the number `at`, which no server has answered, with
@@ -202,7 +253,7 @@ func (x *Exchange) failPlace(at int32) {
 func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 	e := x.e
 	if q := x.destAt(at); q != nil {
-		e.framed = x.InOrder.places[at-1].head.AppendFrame(e.framed[:0], x.Op, r, b, nil, statusOf(x.Outcome))
+		e.framed = x.InOrder.batch.places[at-1].head.AppendFrame(e.framed[:0], x.Op, r, b, nil, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 	}
 	x.settlePlace(at)
@@ -210,7 +261,7 @@ func (x *Exchange) refusePlace(at int32, r *wire.Reply, b []byte) {
 
 // pass moves on to the next quiet get of the attempt.
 func (q *quiet) pass() {
-	q.place = q.x.InOrder.places[q.place-1].next
+	q.place = q.x.InOrder.batch.places[q.place-1].next
 	q.passed++
 }
 
@@ -225,7 +276,7 @@ func (q *quiet) hit(a *upstream.Attempt, r *wire.Reply) *place {
 		q.x.settlePlace(q.place)
 	}
 	q.x.Hit(a.Share)
-	return &q.x.InOrder.places[q.place-1]
+	return &q.x.InOrder.batch.places[q.place-1]
 }
 
 // fail replies with the error to the quiet gets of the attempt that have no reply.
@@ -241,7 +292,7 @@ func (q *quiet) Client() uint64 { return q.x.Client() }
 // keyShown returns the key for the reply r, as the client knows it; nil: the reply has no key.
 func (q *quiet) keyShown(a *upstream.Attempt, r *wire.Reply, b []byte) []byte {
 	switch {
-	case !q.x.InOrder.places[q.place-1].head.ReturnsKey():
+	case !q.x.InOrder.batch.places[q.place-1].head.ReturnsKey():
 		return nil
 	case a.Strip == "":
 		return r.Key.Of(b)
@@ -257,10 +308,10 @@ func (q *quiet) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 	case wire.Value:
 		p := q.hit(a, r)
 		e, key := q.x.e, q.keyShown(a, r, b)
-		o, i, out := q.x.InOrder, int(q.place)-1, q.x.dest(nil)
+		o, i, out := q.x.InOrder.batch, int(q.place)-1, q.x.dest(nil)
 		if r.Size <= smallValue && out != nil && !o.IsTurn(i) {
 			e.framed = p.head.AppendValue(e.framed[:0], r, b, key)
-			o.Sequence.Keep(&e.Buffers, i, e.framed, r.Body.Of(b))
+			o.Keep(&e.Buffers, i, e.framed, r.Body.Of(b))
 		} else {
 			taken = q.x.sendValue(o.Dest(i, out), p.head, key, a, r, b)
 		}
@@ -301,12 +352,12 @@ func (q *quiet) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure
 	x.Fail(a.Share, f.Why, f.Outcome)
 	switch {
 	case x.Session == nil:
-	case a.Streams && x.InOrder.IsTurn(int(q.place)-1):
+	case a.Streams && x.InOrder.batch.IsTurn(int(q.place)-1):
 		x.cut = true
 		x.Session.cut(x)
 	default:
 		if a.Streams {
-			x.InOrder.Discard(&x.e.Buffers, int(q.place)-1)
+			x.InOrder.batch.Discard(&x.e.Buffers, int(q.place)-1)
 			x.hit(a.Share, -1)
 		}
 		q.fail()
@@ -333,7 +384,7 @@ func (q *quiet) Begin(_ *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []
 
 // More sends or stores the next bytes of a value.
 func (q *quiet) More(_ *upstream.Conn, _ *upstream.Attempt, b []byte, last bool) (taken int) {
-	taken = q.x.sendMore(q.x.destAt(q.place), &q.x.InOrder.places[q.place-1].left, b)
+	taken = q.x.sendMore(q.x.destAt(q.place), &q.x.InOrder.batch.places[q.place-1].left, b)
 	if last {
 		q.x.settlePlace(q.place)
 		q.pass()

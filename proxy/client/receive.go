@@ -353,7 +353,8 @@ func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []b
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)
-		x.holdReply(len(b))
+		x.GatheredBytes += len(b)
+		x.e.Buffers.Hold(len(b))
 	}
 	return 0
 }

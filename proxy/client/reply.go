@@ -78,7 +78,7 @@ func (x *Exchange) isTextRead() bool {
 // checkBatch ends the gets of a batch that were never answered. Otherwise the values of later
 // gets would wait forever.
 func (x *Exchange) checkBatch() {
-	b := x.InOrder
+	b := x.InOrder.batch
 	if x.cut || b.Settled() { // after a cut, an error would be taken for the rest of the value
 		return
 	}

@@ -1,5 +1,7 @@
 package link
 
+// This file defines Free, the values of one type that are kept for reuse.
+
 // Free has values that are kept for reuse.
 type Free[T any] []*T
 

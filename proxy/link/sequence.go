@@ -20,11 +20,8 @@ type part struct {
 // the Sequence stores for it.
 const partSize = 80
 
-// maxSmall and maxParts limit the capacity of Sequence.small and Sequence.parts that Reset keeps.
-const (
-	maxSmall = 64 << 10
-	maxParts = 512
-)
+// maxSmall limits the capacity of Sequence.small that Reset keeps.
+const maxSmall = 64 << 10
 
 // Add appends a part.
 func (s *Sequence) Add(p *Buffers) {
@@ -60,12 +57,6 @@ func (s *Sequence) Keep(p *Buffers, i int, a, b []byte) {
 	p.Hold(cap(s.small) - room)
 }
 
-// Store appends b to the bytes kept for part i, which is not the current one.
-func (s *Sequence) Store(p *Buffers, i int, b []byte) { s.parts[i].held.Append(p, b) }
-
-// Len returns the number of parts.
-func (s *Sequence) Len() int { return len(s.parts) }
-
 // Settle records that no more bytes arrive for part i. If i is the current part, the bytes kept for
 // the next parts are appended to out.
 func (s *Sequence) Settle(p *Buffers, i int, out *Queue) {
@@ -100,10 +91,6 @@ func (s *Sequence) Reset(p *Buffers) {
 	if n := cap(s.small); n > maxSmall {
 		p.Hold(-n)
 		s.small = nil
-	}
-	if n := cap(s.parts); n > maxParts {
-		p.Hold(-n * partSize)
-		s.parts = nil
 	}
 	s.parts, s.small, s.turn = s.parts[:0], s.small[:0], 0
 }
