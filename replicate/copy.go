@@ -478,8 +478,7 @@ func (r *Rule) handleMove(k Kind) {
 	case r.stage == seeking && k == Hit:
 		r.copyRound(to)
 	case r.stage == seeking && (k == Miss || k == Marked), k == Deleted, k == NotFound:
-		r.stage = done
-		r.settle(Answered, -1)
+		r.end(Answered, -1)
 	default:
 		r.abandon()
 	}

@@ -38,9 +38,12 @@ func (r *Rule) handleEmpty(m Mask, k Kind) {
 }
 
 // abandon ends a command that can't be carried out and has changed nothing.
-func (r *Rule) abandon() {
+func (r *Rule) abandon() { r.end(Unmet, -1) }
+
+// end settles a command that needs no further replies.
+func (r *Rule) end(v Verdict, answer int) {
 	r.stage = done
-	r.settle(Unmet, -1)
+	r.settle(v, answer)
 }
 
 func (r *Rule) start() {
@@ -167,7 +170,6 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	case main.step == Store && k != ClientError && k != ServerError && !k.failed(): // another write has changed the primary's item between the look and the store
 		r.reply = -1 // the client must not get the reply to the request with a cas, which its command does not have
 		if r.rounds++; r.rounds >= maxRounds || !r.roomToBury() {
-			r.settle(Unmet, -1)
 			r.giveBack()
 			return
 		}
@@ -179,7 +181,6 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	case k.failed():
 		r.leadFailed(m, k)
 	case r.held != 0 && r.absent(k): // the primary had the item at the look and has lost it since, and the followers have tombstones instead of their values
-		r.settle(Unmet, -1)
 		r.giveBack()
 	case r.held != 0:
 		r.settle(Answered, int(r.reply))
@@ -189,15 +190,15 @@ func (r *Rule) handleLead(ask int, o Outcome) {
 	case r.known && r.absent(k):
 		r.elsewhere()
 	default:
-		r.stage = done
-		r.settle(Answered, int(r.reply))
+		r.end(Answered, int(r.reply))
 	}
 }
 
-// giveBack ends a command that the primary has not carried out. If the followers have tombstones
+// giveBack ends a command that the primary has not carried out. The client gets an error, unless the command is
+// settled. If the followers have tombstones
 // of the command, these are removed, and the followers get a copy of what the primary has.
 func (r *Rule) giveBack() {
-	if r.stage = done; r.held != 0 {
+	if r.end(Unmet, -1); r.held != 0 {
 		r.without |= r.held
 		r.from = r.lead
 		r.unearth()
@@ -224,7 +225,6 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 		r.guard[r.lead] = r.main
 		r.bury(rest, 0)
 	case r.makesStale() && r.held != 0: // the item is gone since the look, or the server was restarted and assigns other cas values
-		r.settle(Unmet, -1)
 		r.giveBack()
 	case k == Hit:
 		r.main = uint8(r.askFrom(int(r.lead), Store, r.main))
@@ -235,14 +235,11 @@ func (r *Rule) leadSeen(k Kind, m Mask) {
 	case k == Miss && r.confirm && (r.looks == 0 || r.known):
 		r.elsewhere()
 	case k == Miss:
-		r.stage = done
-		r.settle(Absent, -1)
-	case r.c.Op == Delete && r.c.If: // the client's token matched at the primary, but the followers still have the value
-		r.dirty |= rest &^ r.held
-		r.settle(Unmet, -1)
-		r.giveBack()
+		r.end(Absent, -1)
 	default:
-		r.settle(Unmet, -1)
+		if r.c.Op == Delete && r.c.If { // the client's token matched at the primary, but the followers still have the value
+			r.dirty |= rest &^ r.held
+		}
 		r.giveBack()
 	}
 }
@@ -278,13 +275,11 @@ func (r *Rule) elsewhere() {
 	case asks && (r.looks == 0 || r.known && r.looks < maxLooks && r.roomToLook()):
 		r.lookElsewhere()
 	case asks && r.known && r.tooLarge():
-		r.stage = done
-		r.settle(Answered, int(r.reply))
+		r.end(Answered, int(r.reply))
 	case asks && r.known:
 		r.abandon()
 	default:
-		r.stage = done
-		r.settle(Absent, -1)
+		r.end(Absent, -1)
 	}
 }
 
@@ -351,7 +346,6 @@ func (r *Rule) leadFailed(m Mask, k Kind) {
 			r.from = r.lead
 		}
 	}
-	r.settle(Unmet, -1)
 	r.giveBack()
 }
 
@@ -418,11 +412,9 @@ func (r *Rule) nowhere() {
 	case r.peeked:
 		r.forward()
 	case r.marked || r.reply < 0:
-		r.stage = done
-		r.settle(Absent, -1)
+		r.end(Absent, -1)
 	default:
-		r.stage = done
-		r.settle(Answered, int(r.reply))
+		r.end(Answered, int(r.reply))
 	}
 }
 
@@ -542,10 +534,9 @@ func (r *Rule) followed() {
 // finish settles a command that the primary has carried out. The client gets the primary's reply
 // if enough replicas have stored the write.
 func (r *Rule) finish() {
-	r.stage = done
 	if r.stored.Len() >= int(r.need) && !r.unsure {
-		r.settle(Answered, int(r.reply))
+		r.end(Answered, int(r.reply))
 		return
 	}
-	r.settle(Unmet, -1)
+	r.abandon()
 }

@@ -113,7 +113,6 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 			r.main = uint8(r.askFrom(int(r.lead), Store, r.guard[r.lead]))
 		}
 	case r.stage == burying && stale:
-		r.settle(Unmet, -1)
 		r.giveBack()
 	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
 		r.verify()
@@ -419,7 +418,7 @@ func (r *Rule) handleGrant(m Mask) {
 		r.grant(int8(i))
 	case !r.votes(i) && k == NotStored && r.asks[r.looked].kind == Marked:
 		r.settle(Answered, ask)
-		r.revoke(r.held)
+		r.revoke()
 	case !r.votes(i):
 		if k == NotStored && r.asks[r.looked].kind == Hit {
 			r.hits |= m
@@ -427,8 +426,7 @@ func (r *Rule) handleGrant(m Mask) {
 		}
 		r.grant(int8(i))
 	case k == NotStored && r.held == 0:
-		r.stage = done
-		r.settle(Answered, ask)
+		r.end(Answered, ask)
 	case k == NotStored:
 		// The replica has an item, so it refuses the add. The replicas that have granted the add
 		// get a copy of that item, or no copy if the item is a tombstone.
@@ -445,7 +443,7 @@ func (r *Rule) handleGrant(m Mask) {
 		} else {
 			r.settle(Unmet, shown)
 		}
-		r.revoke(r.held)
+		r.revoke()
 	}
 }
 
@@ -458,8 +456,7 @@ func (r *Rule) storeFirst() {
 		lead = 0
 	}
 	if (r.held | r.hits | r.without | lead).Len() < int(r.need) {
-		r.settle(Unmet, -1)
-		r.revoke(r.held)
+		r.revoke()
 		return
 	}
 	r.dirty |= r.takes &^ r.held &^ r.hits &^ r.without &^ lead
@@ -536,8 +533,7 @@ func (r *Rule) handleStore(ask int) {
 	}
 	switch k := r.asks[lead].kind; {
 	case k == Stored && (r.stored|r.without).Len() >= int(r.need):
-		r.stage = done
-		r.settle(Answered, lead)
+		r.end(Answered, lead)
 		return
 	case k == Exists || k == NotFound:
 		r.settle(Absent, -1)
@@ -552,18 +548,18 @@ func (r *Rule) handleStore(ask int) {
 	}
 	r.overwrite = (doubt | r.stored&^r.held) &^ (1 << r.lead) // these replicas may have the value of the add, which the primary does not have, so a repair replaces it
 	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
-	r.revoke(r.held)
+	r.revoke()
 }
 
-// revoke removes the tombstones and values that an add has stored at the replicas in m. The add
-// is not acknowledged. The value of an add that has gone on (Continue) stays at the primary, and
+// revoke removes the tombstones and values that an add has stored at the replicas in held. The add
+// is not acknowledged: it has failed, unless it is settled. The value of an add that has gone on (Continue) stays at the primary, and
 // repairs copy it.
-func (r *Rule) revoke(m Mask) {
-	r.stage = done
+func (r *Rule) revoke() {
+	r.abandon()
 	if r.resumed {
 		r.from, r.needsCopy = r.lead, r.takes&^(1<<r.lead)
 	}
-	for ; m != 0; m &= m - 1 {
+	for m := r.held; m != 0; m &= m - 1 {
 		r.askFrom(m.first(), Drop, r.guard[m.first()])
 	}
 }
@@ -606,7 +602,6 @@ func (r *Rule) handleRestore() {
 		return
 	}
 	lead := Mask(1) << r.lead
-	claims := r.held
 	for _, e := range r.asks[r.since:r.n] {
 		m := Mask(1) << e.replica
 		switch k := e.kind; {
@@ -614,15 +609,15 @@ func (r *Rule) handleRestore() {
 		case k == Stored:
 			r.stored |= m
 			r.clean |= m & r.stale
-			claims &^= m
+			r.held &^= m
 		case k == Exists || k == NotFound:
 			r.without |= m
-			claims &^= m
+			r.held &^= m
 		case k == Unsent || k.refused():
 			r.guard[e.replica] = e.guard
 		default:
 			r.overwrite |= m
-			claims &^= m
+			r.held &^= m
 		}
 	}
 	if r.asks[r.main].kind == Hit {
@@ -630,11 +625,9 @@ func (r *Rule) handleRestore() {
 	}
 	r.from = r.lead
 	if r.stored.Has(int(r.lead)) && (r.stored|r.without).Len() >= int(r.need) {
-		r.stage = done
-		r.settle(Answered, int(r.guard[r.lead]))
+		r.end(Answered, int(r.guard[r.lead]))
 		return
 	}
-	r.settle(Unmet, -1)
 	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
-	r.revoke(claims)
+	r.revoke()
 }

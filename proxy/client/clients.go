@@ -56,30 +56,16 @@ type Clients struct {
 	// lower the limits while the request waits.
 	Accepts wire.Limits
 
-	Req           wire.Request // scratch: the current request
-	Frame         binary.Frame // scratch: the frame of the current request, of a binary client
-	frameKey      []byte       // scratch: the key in the frame of the current request
-	spelled       []byte       // scratch: the text or meta form of the current request, of a binary client
-	framed        []byte       // scratch: the frame of a reply
-	framedReply   wire.Reply   // scratch: the reply that is converted to a frame
-	batch         *Exchange    // the quiet gets that are being collected; nil: none are
-	FreeExchanges *Exchange    // exchanges that are kept for reuse, linked by Next
-	freeShares    free[shares] // objects that are kept for reuse; one is needed for each read with keys of several routes
-	freeBatches   free[batch]  // objects that are kept for reuse; one is needed for each batch of quiet gets
-}
-
-// free has values that are kept for reuse.
-type free[T any] []*T
-
-// take returns a kept value, unchanged since it was kept, or a new one.
-func (f *free[T]) take() *T {
-	n := len(*f)
-	if n == 0 {
-		return new(T)
-	}
-	v := (*f)[n-1]
-	*f = (*f)[:n-1]
-	return v
+	Req           wire.Request      // scratch: the current request
+	Frame         binary.Frame      // scratch: the frame of the current request, of a binary client
+	frameKey      []byte            // scratch: the key in the frame of the current request
+	spelled       []byte            // scratch: the text or meta form of the current request, of a binary client
+	framed        []byte            // scratch: the frame of a reply
+	framedReply   wire.Reply        // scratch: the reply that is converted to a frame
+	batch         *Exchange         // the quiet gets that are being collected; nil: none are
+	FreeExchanges *Exchange         // exchanges that are kept for reuse, linked by Next
+	freeShares    link.Free[shares] // objects that are kept for reuse; one is needed for each read with keys of several routes
+	freeBatches   link.Free[batch]  // objects that are kept for reuse; one is needed for each batch of quiet gets
 }
 
 // Handler handles the requests of the clients of one listener.

@@ -129,7 +129,7 @@ func (e *Clients) freeExchange(x *Exchange) {
 		e.freeOrder(x.InOrder)
 	}
 	if x.several != nil {
-		e.freeShares = append(e.freeShares, x.several)
+		e.freeShares.Keep(x.several)
 	}
 	e.Buffers.Held -= int64(x.GatheredBytes)
 	e.More -= x.more

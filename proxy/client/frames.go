@@ -223,14 +223,11 @@ func (x *Exchange) sendValue(q *link.Queue, h binary.Head, key []byte, a *upstre
 		return 0
 	}
 	q.Append(&e.Buffers, e.framed)
-	if len(b) < link.BigSpan || a.AsText != nil {
+	if a.AsText != nil { // b was built here, so it can't be moved out of the input
 		q.Append(&e.Buffers, r.Body.Of(b))
 		return 0
 	}
-	c := e.Take(len(b))
-	c.Start, c.End = c.Start+int(r.Body.Start), c.Start+int(r.Body.End)
-	q.Push(&e.Buffers, c)
-	return len(b)
+	return x.give(q, b, int(r.Body.Start), int(r.Body.End))
 }
 
 func (f *framed) Streams(r *wire.Reply, _ []byte) bool {
@@ -271,15 +268,8 @@ func (f *framed) More(_ *upstream.Conn, a *upstream.Attempt, b []byte, last bool
 func (x *Exchange) sendMore(q *link.Queue, left *int, b []byte) (taken int) {
 	n := min(len(b), *left)
 	*left -= n
-	switch {
-	case q == nil:
-	case n >= link.BigSpan:
-		c := x.e.Take(len(b))
-		c.End = c.Start + n
-		q.Push(&x.e.Buffers, c)
-		taken = len(b)
-	default:
-		q.Append(&x.e.Buffers, b[:n])
+	if q == nil {
+		return 0
 	}
-	return taken
+	return x.give(q, b, 0, n)
 }

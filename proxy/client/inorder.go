@@ -90,7 +90,7 @@ func (e *Clients) freeOrder(o *inOrder) {
 	o.hold(&e.Buffers, -o.Held)
 	if o.batch != nil {
 		o.batch.Reset(&e.Buffers)
-		e.freeBatches = append(e.freeBatches, o.batch)
+		e.freeBatches.Keep(o.batch)
 	}
 }
 
@@ -186,7 +186,7 @@ func (s *Session) Batch(missErrors bool) (x *Exchange) {
 		s.endBatch()
 		x = e.NewExchange(s)
 		x.Miss, x.MissErrors = x.Miss[:0], missErrors
-		b := e.freeBatches.take()
+		b := e.freeBatches.Take()
 		b.places, b.used, b.order.batch = b.places[:0], 0, b
 		x.InOrder, e.batch = &b.order, x
 	} else {

@@ -127,12 +127,23 @@ func (x *Exchange) forward(a *upstream.Attempt, r *wire.Reply, b []byte) (taken 
 	case a.AsText != nil: // b was built here, so it can't be moved out of the input
 		q.Append(&x.e.Buffers, b)
 	case len(b) >= link.BigSpan:
-		q.Push(&x.e.Buffers, x.e.Take(len(b)))
-		return len(b)
+		return x.give(q, b, 0, len(b))
 	default:
 		q.Append(&x.e.Buffers, b)
 	}
 	return 0
+}
+
+// give appends b[from:to] to q. If b is large, it moves b out of the input: taken is len(b) then.
+func (x *Exchange) give(q *link.Queue, b []byte, from, to int) (taken int) {
+	if len(b) < link.BigSpan {
+		q.Append(&x.e.Buffers, b[from:to])
+		return 0
+	}
+	c := x.e.Take(len(b))
+	c.Start, c.End = c.Start+from, c.Start+to
+	q.Push(&x.e.Buffers, c)
+	return len(b)
 }
 
 // Value forwards a value that arrived as the meta reply b, to a client that has not sent a meta
@@ -160,10 +171,7 @@ func (x *Exchange) Value(a *upstream.Attempt, r *wire.Reply, b, flags, cas []byt
 	line := appendValueHead(e.Draft(q, len(a.Strip)+longestHead+len(b)), a, r.Body.Len(), flags, cas)
 	if len(b) >= link.BigSpan {
 		e.Add(q, line)
-		c := e.Take(len(b))
-		c.Start += int(r.Body.Start)
-		q.Push(&e.Buffers, c)
-		return len(b)
+		return x.give(q, b, int(r.Body.Start), len(b))
 	}
 	line = append(line, b[r.Body.Start:r.Size]...)
 	if x.endsWith() {
@@ -265,12 +273,8 @@ func (x *Exchange) More(c *upstream.Conn, a *upstream.Attempt, b []byte, last bo
 	case x.InOrder != nil: // Begin has failed the key, because there was no memory to store its value until its turn
 		return 0
 	}
-	if q := x.dest(a); q == nil {
-	} else if len(b) >= link.BigSpan {
-		q.Push(&x.e.Buffers, x.e.Take(len(b)))
-		taken = len(b)
-	} else {
-		q.Append(&x.e.Buffers, b)
+	if q := x.dest(a); q != nil {
+		taken = x.give(q, b, 0, len(b))
 	}
 	if last {
 		x.end(a)

@@ -49,7 +49,7 @@ func (x *Exchange) Share(count *stats.RouteCounters) int32 {
 // `before` is the number of keys of x that were divided before.
 func (x *Exchange) shareOfSeveral(count *stats.RouteCounters, before int) int32 {
 	if x.several == nil {
-		x.several = x.e.freeShares.take()
+		x.several = x.e.freeShares.Take()
 		x.several.list = append(x.several.list[:0], share{x.Route, before, x.Hits, x.trouble != "" && x.trouble != NoRoute})
 	}
 	list := x.several.list

@@ -19,12 +19,10 @@ import (
 // sum is a counter with buffered increments.
 type sum struct {
 	buffered
-	id       string         // the key of this sum in Counters.sums
-	key      []byte         // the key, as servers know it
-	hash     uint64         // hash of key
-	route    *routing.Route // the route of the last command on the counter; set by setRoute
-	listener string         // network and address of the listener of that route
-	client   []byte         // the key, as clients of that route know it
+	id    string         // the key of this sum in Counters.sums
+	key   []byte         // the key, as servers know it
+	hash  uint64         // hash of key
+	route *routing.Route // the route of the last command on the counter, by which the increments are sent
 
 	at    int64        // when the sum is due; 0: no timer is set
 	queue []*task.Task // commands that wait for the requests in progress
@@ -48,8 +46,8 @@ func (e *Counters) leadBuffered(t *task.Task) bool {
 		return false
 	case s == nil:
 		s = e.newSum(id, t)
-	case s.route != t.Route: // another route leads to the same counter, or a reload has replaced the route
-		s.setRoute(t)
+	default:
+		s.route = t.Route // another route may lead to the same counter, or a reload may have replaced the route
 	}
 	if e.Now >= t.Deadline {
 		t.Fail(task.TooLong, stats.TimedOut)
@@ -110,8 +108,7 @@ func (e *Counters) room(rt *routing.Route) int {
 }
 
 func (e *Counters) newSum(id string, t *task.Task) *sum {
-	s := &sum{id: id, key: bytes.Clone(t.Key), hash: t.Hash}
-	s.setRoute(t)
+	s := &sum{id: id, key: bytes.Clone(t.Key), hash: t.Hash, route: t.Route}
 	if e.sums == nil {
 		e.sums = map[string]*sum{}
 	}
@@ -239,10 +236,8 @@ func (e *Counters) due(s *sum) {
 	}
 }
 
-// setRoute makes the route of t the one by which the increments are sent.
-func (s *sum) setRoute(t *task.Task) {
-	s.route, s.listener, s.client = t.Route, t.Route.Listener, []byte(t.Route.Strip+string(t.Key))
-}
+// client returns the key, as clients of the sum's route know it.
+func (s *sum) client() string { return s.route.Strip + string(s.key) }
 
 // sendSum sends the increments in s.inFlight to the server, and then t, a command of the class c. If no
 // server has received the increments, t fails, because its reply would not have them. t may be nil.
@@ -274,7 +269,7 @@ func (e *Counters) sendSum(s *sum, t *task.Task, c class) {
 func (e *Counters) lose(s *sum, why stats.LostCount, lost batch) {
 	if lost.sum > 0 {
 		e.Count.Buffer.Lost[why] += lost.sum
-		e.LogLimited(slog.LevelWarn, why.String(), "buffered increments lost", "key", string(s.client), "sum", lost.sum, "why", why.String())
+		e.LogLimited(slog.LevelWarn, why.String(), "buffered increments lost", "key", s.client(), "sum", lost.sum, "why", why.String())
 	}
 }
 
@@ -302,10 +297,10 @@ func (e *Counters) Rebind() {
 	for _, id := range slices.Sorted(maps.Keys(e.sums)) {
 		s := e.sums[id]
 		var rt *routing.Route
-		if l := e.Listeners[s.listener]; l != nil {
-			rt = l.Fitting(s.client)
+		if l := e.Listeners[s.route.Listener]; l != nil {
+			rt = l.Fitting([]byte(s.client()))
 		}
-		if rt == nil || rt.Buffer == nil || len(s.client) <= len(rt.Strip) || !bytes.Equal(s.client[len(rt.Strip):], s.key) {
+		if rt == nil || rt.Buffer == nil || rt.Strip != s.route.Strip {
 			s.warm = false
 			e.due(s) // the increments are sent by the old route of s
 			continue

@@ -53,9 +53,9 @@ type Agent struct {
 	// pinged says for each server whether its first ping has ended, with a reply or without. It is
 	// unknown which servers are ejected until more than half of the first pings have got replies, or
 	// all have ended. Before that, a server that replies may have old values.
-	pinged         []bool
-	learned        []bool // for each server, whether only a learned list has it: see table.Pool.IsLearned
-	ended, brought int    // ended: number of servers whose first ping has ended; brought: number of first pings that got a reply
+	pinged  []bool
+	learned []bool // for each server, whether only a learned list has it: see table.Pool.IsLearned
+	brought int    // number of first pings that got a reply
 
 	// parting is set if the pool needs its keeper only until an ejected server has rejoined
 	// by the phases. No other server is ejected then.
@@ -380,7 +380,7 @@ func (w *Agent) depart(before *Agent) {
 
 // publish makes the keeper's decisions visible to all loops.
 func (w *Agent) publish() {
-	known := w.Keeper.ListsKnown() && (2*w.brought > len(w.pinged) || w.ended == len(w.pinged))
+	known := w.Keeper.ListsKnown() && (2*w.brought > len(w.pinged) || !slices.Contains(w.pinged, false))
 	for i, learned := range w.learned { // such a server is not used before its first ping has ended
 		known = known && (!learned || w.pinged[i])
 	}
@@ -394,7 +394,6 @@ func (w *Agent) firstPing(server int, answered bool) {
 		return
 	}
 	w.pinged[server] = true
-	w.ended++
 	if answered {
 		w.brought++
 	}

@@ -26,7 +26,6 @@ type Miss struct {
 	Win    *leaseRecord        // the lease of the newest miss; nil: the client that got the newest miss is not the lease holder
 	Route  *routing.RouteGuard // route of the newest miss
 
-	dropped bool          // the record is not in the table any more
 	waiting []*task.Task  // sets of the key that wait until an earlier set of the key is done (Busy)
 	aged    *list.Element // place in missTable.aged; nil: the record is Busy
 	owned   *list.Element // place in the list of the Miss records of one client connection; nil: it is in no such list

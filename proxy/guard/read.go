@@ -275,7 +275,7 @@ func (l *rule) mark(t *task.Task, r *upstream.Result, s *Item, keep int64, show 
 	if l.kept.Bytes = nil; show {
 		l.kept, l.old = t.Keep(r), s.Clone()
 	}
-	l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), func() {
+	l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(keep, 10), nil), nil, func() {
 		l.ask(t, t.Meta("mg", l.name, " s f c t N"+strconv.FormatInt(leaseSeconds(l.RouteGuard), 10)+" R0", nil), (*rule).marked)
 	})
 }

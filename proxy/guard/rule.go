@@ -43,7 +43,7 @@ type rule struct {
 	tags   *tagged       // nil: the route has no tags
 	copies *replicaReply // nil: the key has one replica only, and does not move
 
-	sent      []request // the requests of this command, by number
+	sent      []onReply // by the number of a request of this command: gets its reply; nil: the reply is ignored
 	flags     []byte    // of a read of a key with several replicas: the guard's meta flags, for the read at the primary
 	judges    onItem    // gets the reply to the read of the item that is in progress
 	tries     int
@@ -57,9 +57,6 @@ type rule struct {
 	old   Item            // of a get that may serve the old value in the kept reply: the item with this value
 	kept  upstream.Result // the server's reply that the client gets, unless the reply to another request changes that; Bytes is nil if there is none
 	kind  wire.Kind       // the kind of reply that the client of a write gets if there is no kept reply
-
-	open    int       // of a delete: number of its requests without a reply
-	removed wire.Kind // of a delete: the reply to its md
 
 	mode byte   // mode of the ms with the client's value
 	cas  string // cas that this ms requires; empty: none
@@ -77,14 +74,6 @@ type onReply func(l *rule, t *task.Task, r *upstream.Result)
 
 // onItem handles r, the reply to a read of the item s. The verdict on the tags of its value is known.
 type onItem func(l *rule, t *task.Task, r *upstream.Result, s *Item)
-
-// request is a request of a command.
-type request struct {
-	onReply           // nil: the reply is ignored, or it has a version
-	at      int       // the server that gets the request: see rule.at
-	of      version   // what the requested version is of
-	tag     stamp.Tag // the tag whose version is requested, or the version of whose bucket
-}
 
 // maxTries is how often a command starts again because the item has changed in
 // between.
@@ -104,7 +93,7 @@ func (l *rule) server(t *task.Task) *upstream.Server {
 // nil, the reply is ignored.
 func (l *rule) ask(t *task.Task, line []byte, then onReply) {
 	if l.copies == nil {
-		l.send(t, line, request{onReply: then, at: l.at})
+		l.send(t, l.at, line, then)
 		return
 	}
 	t.StepOn(l.copies.via, line, func(r *upstream.Result, token task.Token) {
@@ -116,45 +105,47 @@ func (l *rule) ask(t *task.Task, line []byte, then onReply) {
 	})
 }
 
-// first sends the request `line`, and then calls next, which sends another one. The reply to the first is
-// ignored. Of two steps, the second begins when the first has ended.
-func (l *rule) first(t *task.Task, line []byte, next func()) {
+// first sends the request `line`, and then calls next, which sends another one. The function `then`, which
+// may be nil, gets the reply to the first. Of two steps, the second begins when the first has ended.
+func (l *rule) first(t *task.Task, line []byte, then onReply, next func()) {
 	if l.copies == nil {
-		l.ask(t, line, nil)
+		l.ask(t, line, then)
 		next()
 		return
 	}
-	l.ask(t, line, func(*rule, *task.Task, *upstream.Result) { next() })
+	l.ask(t, line, func(l *rule, t *task.Task, r *upstream.Result) {
+		if then != nil {
+			then(l, t, r)
+		}
+		next()
+	})
 }
 
-// send sends the request `line` to the server that q.at selects. The key has one replica. If the key has
+// send sends the request `line` to the server that `at` selects: see rule.at. The key has one replica. If the key has
 // begun to move since t was located, the request is not sent: the server may not have the key any more.
-func (l *rule) send(t *task.Task, line []byte, q request) {
-	id := l.add(q)
+func (l *rule) send(t *task.Task, at int, line []byte, then onReply) {
+	id := l.add(then)
 	if s := t.Route.Serving(t.Key); l.copies == nil && s != resize.All && !(s == resize.Paused && task.CommandOf(t).Reads()) {
 		t.InjectResult(id, &upstream.Result{Failure: upstream.Failure{Why: "the key moves to another server: try again", Outcome: stats.Unavailable, Unsent: true}})
 		return
 	}
-	t.Ask(id, t.Route.Server(l.Place(q.at).Server), line)
+	t.Ask(id, t.Route.Server(l.Place(at).Server), line)
 }
 
 // sendOwn sends the request `line` to the server of the key although t's client does not wait for it.
 func (l *rule) sendOwn(t *task.Task, line []byte, then onReply) {
-	t.AskAs(true, l.add(request{onReply: then}), l.server(t), line)
+	t.AskAs(true, l.add(then), l.server(t), line)
 }
 
-// add returns the number of the request q, which is sent next.
-func (l *rule) add(q request) int {
-	l.sent = append(l.sent, q)
+// add returns the number of the request that is sent next. The function `then` gets its reply.
+func (l *rule) add(then onReply) int {
+	l.sent = append(l.sent, then)
 	return len(l.sent) - 1
 }
 
 func (l *rule) HandleReply(t *task.Task, id int, r *upstream.Result) {
-	switch q := l.sent[id]; {
-	case q.of != noVersion:
-		l.heardVersion(t, q, r)
-	case q.onReply != nil:
-		q.onReply(l, t, r)
+	if then := l.sent[id]; then != nil {
+		then(l, t, r)
 	}
 }
 
@@ -177,7 +168,7 @@ func (l *rule) Begin(t *task.Task) {
 // deleteAt deletes the key at the server that `at` selects (see rule.at), while the key moves
 // between its two servers.
 func (l *rule) deleteAt(t *task.Task, at int, then onReply) {
-	l.send(t, t.Meta("md", l.Keys[at], "", nil), request{onReply: then, at: at})
+	l.send(t, at, t.Meta("md", l.Keys[at], "", nil), then)
 }
 
 // broken ends a write with the error r, because a server has not executed a request of the write.

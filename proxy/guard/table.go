@@ -158,7 +158,7 @@ func (t *missTable) Done(s Scope, b *boundSet, ev Event, epoch upstream.ConnEpoc
 	switch {
 	case m.N == 0:
 		t.drop(m)
-	case !m.dropped:
+	case t.has(m):
 		t.relink(m)
 	}
 	return waiting
@@ -209,12 +209,14 @@ func (t *missTable) disown(m *Miss) {
 	}
 }
 
+// has reports whether m is in the table.
+func (t *missTable) has(m *Miss) bool { return t.misses[m.key] == m }
+
 // drop removes the Miss record m from the table.
 func (t *missTable) drop(m *Miss) {
-	if m.dropped {
+	if !t.has(m) {
 		return
 	}
-	m.dropped = true
 	t.visits++
 	delete(t.misses, m.key)
 	t.unlink(m)

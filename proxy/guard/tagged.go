@@ -45,15 +45,6 @@ type tagged struct {
 	body []byte // the value that a look has found, without its header
 }
 
-// version says what a requested version is of.
-type version uint8
-
-const (
-	noVersion version = iota
-	ofTag
-	ofBucket
-)
-
 // Tag records which tags t's client has named for the value in its request. It must be called
 // after Enroll, and before t is admitted.
 func Tag(t *task.Task, named []stamp.Tag) {
@@ -85,21 +76,25 @@ func (tg *tagged) mine() []stamp.Tag {
 
 // askVersion requests the version of a tag, or of its bucket. The server creates the version if there
 // is none.
-func (l *rule) askVersion(t *task.Task, tag stamp.Tag, of version) {
-	key, at, renamed := tag.AppendKey(nil), l.tags.at, uint64(0)
-	if of == ofBucket {
-		key = tag.AppendBucket(nil)
+func (l *rule) askVersion(t *task.Task, tag stamp.Tag, bucket bool) {
+	tg, renamed := l.tags, uint64(0)
+	key, into := tag.AppendKey(nil), &tg.known
+	if bucket {
+		key, into = tag.AppendBucket(nil), &tg.buckets
 	}
 	if l.View != nil { // a server that has rejected a flush has other names of tags
-		renamed = uint64(l.View.Renamed(l.Place(at).Server))
+		renamed = uint64(l.View.Renamed(l.Place(tg.at).Server))
 	}
-	l.tags.open++
+	tg.open++
 	line := append([]byte("mg "), divert.AppendKey(nil, renamed, key)...)
-	l.send(t, append(line, " c N0\r\n"...), request{at: at, of: of, tag: tag})
+	l.send(t, tg.at, append(line, " c N0\r\n"...), func(l *rule, t *task.Task, r *upstream.Result) {
+		l.heardVersion(t, tag, into, r)
+	})
 }
 
-// heardVersion handles r, the reply to the request q for a version.
-func (l *rule) heardVersion(t *task.Task, q request, r *upstream.Result) {
+// heardVersion handles r, the reply to a request for the version of a tag, or of its bucket. It adds the version
+// to the list `into`.
+func (l *rule) heardVersion(t *task.Task, tag stamp.Tag, into *stamp.Known, r *upstream.Result) {
 	tg := l.tags
 	if !r.Reply.Kind.Answered() {
 		tg.trouble = new(t.Keep(r))
@@ -110,11 +105,7 @@ func (l *rule) heardVersion(t *task.Task, q request, r *upstream.Result) {
 		tg.via = r.ConnEpoch
 		s := itemOf(r)
 		cas, _ := strconv.ParseUint(string(s.Cas), 10, 64)
-		if q.of == ofTag {
-			tg.known.Set(q.tag, cas)
-		} else {
-			tg.buckets.Set(q.tag, cas)
-		}
+		into.Set(tag, cas)
 	}
 	if tg.open--; tg.open == 0 && tg.next != nil {
 		tg.next(l, t, r)
@@ -144,13 +135,13 @@ func (l *rule) inspect(t *task.Task, at int, line []byte, judges onItem) {
 			list = stamp.Add(list, tag)
 		}
 		for _, tag := range list {
-			l.askVersion(t, tag, ofTag)
+			l.askVersion(t, tag, false)
 		}
 	}
 	if at == l.at {
 		l.ask(t, line, (*rule).judged)
 	} else {
-		l.send(t, line, request{onReply: (*rule).judged, at: at})
+		l.send(t, at, line, (*rule).judged)
 	}
 }
 
@@ -220,7 +211,7 @@ func (l *rule) askMore(t *task.Task, r *upstream.Result, h stamp.Head) {
 	for i := range h.Len() {
 		v := h.At(i)
 		if cas, ok := tg.known.Of(v.Tag); !ok || v.Cas > cas {
-			l.askVersion(t, v.Tag, ofTag)
+			l.askVersion(t, v.Tag, false)
 		}
 	}
 }
@@ -290,7 +281,7 @@ func (l *rule) retouched(t *task.Task, r *upstream.Result, s *Item) {
 		l.show(t, r, s)
 		return
 	case s.HasLease() && s.IsInvalidated() && !l.replicated() && !l.Hide: // this read has used up the lease of a deleted item, so md I makes the next read the lease holder
-		l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), func() { l.again(t) })
+		l.first(t, t.Meta("md", l.name, " I C"+string(s.Cas)+" T"+strconv.FormatInt(l.keep(), 10), nil), nil, func() { l.again(t) })
 		return
 	}
 	l.again(t)
@@ -321,10 +312,10 @@ func (l *rule) stamp(t *task.Task) {
 	waits := b == nil || !b.Gone
 	tg.forget(l.at)
 	for _, tag := range tags {
-		l.askVersion(t, tag, ofTag)
+		l.askVersion(t, tag, false)
 		if l.readBefore(tag) == 0 {
 			if waits = true; tg.c0 != 0 {
-				l.askVersion(t, tag, ofBucket)
+				l.askVersion(t, tag, true)
 			}
 		}
 	}

@@ -423,36 +423,23 @@ func (l *rule) retired(t *task.Task, r *upstream.Result) {
 // fails, the reply to the delete says so, although the deleted item may have been a placeholder.
 func (l *rule) erase(t *task.Task) {
 	l.Learned.Count(stats.GuardExtraRequest)
-	l.kind, l.open = wire.NoReply, 2
-	l.ask(t, t.Meta("mg", l.name, " s f R0", nil), (*rule).sawErased)
-	if l.copies == nil {
+	l.kind = wire.NoReply
+	l.first(t, t.Meta("mg", l.name, " s f R0", nil), (*rule).sawErased, func() {
 		l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
-	}
+	})
 }
 
 // sawErased handles the reply to the read of erase.
-func (l *rule) sawErased(t *task.Task, r *upstream.Result) {
+func (l *rule) sawErased(_ *task.Task, r *upstream.Result) {
 	if s := itemOf(r); s.Kind.Answered() {
 		l.kind = kindOfDelete(!s.IsMiss())
 	}
-	l.finishErase(t)
-	if l.copies != nil { // a step begins when the one before has ended
-		l.ask(t, t.Meta("md", l.name, "", nil), (*rule).erased)
-	}
 }
 
-// erased handles the reply to the delete of erase.
+// erased handles the reply to the delete of erase, which arrives after that to the read.
 func (l *rule) erased(t *task.Task, r *upstream.Result) {
 	if l.answered(t, r) {
-		l.removed = r.Reply.Kind
-		l.finishErase(t)
-	}
-}
-
-// finishErase answers t after the replies to the two requests of erase.
-func (l *rule) finishErase(t *task.Task) {
-	if l.open--; l.open == 0 {
-		l.deleted(t, cmp.Or(l.kind, l.removed))
+		l.deleted(t, cmp.Or(l.kind, r.Reply.Kind))
 	}
 }
 

@@ -20,7 +20,7 @@ type Near struct {
 	hash   func(key []byte) uint64 // hash of a key; the same on all loops
 	marks  *Marks                  // counts the writes of keys, for all loops; nil until a table has a route that keeps values
 	stores map[Name]*Store
-	free   *Lookup // list of unused Lookups, for reuse
+	free   link.Free[Lookup]
 }
 
 // Name identifies a store. It stays the same after a reload, and is the same for all listeners that
@@ -61,7 +61,7 @@ func (n *Near) Store(name Name, settings *table.NearSettings, most int, learned 
 	}
 	s.NearSettings, s.Learned, s.most, s.used = *settings, learned, most, true
 	for s.held > most {
-		s.drop(s.first)
+		s.drop(s.first())
 	}
 	return s
 }
@@ -94,11 +94,10 @@ func (n *Near) Sweep() {
 // and keys for which it may fetch a value.
 type Lookup struct {
 	n     *Near
-	asked int64   // when the command arrived, in nanoseconds of the loop's clock
-	all   bool    // the command writes all keys
-	keys  []held  // the keys, in the order in which they were added
-	at    int     // index in keys where the key of the next reply is expected
-	next  *Lookup // the next one in the list of unused Lookups
+	asked int64  // when the command arrived, in nanoseconds of the loop's clock
+	all   bool   // the command writes all keys
+	keys  []held // the keys, in the order in which they were added
+	at    int    // index in keys where the key of the next reply is expected
 }
 
 // held is one key of a Lookup.
@@ -111,13 +110,8 @@ type held struct {
 
 // NewLookup returns a new Lookup for a command.
 func (n *Near) NewLookup() *Lookup {
-	k := n.free
-	if k == nil {
-		k = &Lookup{n: n}
-	} else {
-		n.free, k.next = k.next, nil
-	}
-	k.asked = n.io.Now
+	k := n.free.Take()
+	k.n, k.asked = n, n.io.Now
 	return k
 }
 
@@ -233,8 +227,9 @@ func (k *Lookup) over() {
 	if cap(keys) > manyKeys {
 		keys = nil
 	}
-	*k = Lookup{n: k.n, keys: keys, next: k.n.free}
-	k.n.free = k
+	n := k.n
+	*k = Lookup{keys: keys}
+	n.free.Keep(k)
 }
 
 // manyKeys is the maximum capacity of keys that an unused Lookup keeps for its next use.

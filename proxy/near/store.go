@@ -3,6 +3,7 @@ package near
 // This file defines Store: the values that one loop keeps for one route.
 
 import (
+	"container/list"
 	"strconv"
 	"time"
 
@@ -25,9 +26,8 @@ type Store struct {
 	most   int    // maximum of the field held, in bytes
 	held   int
 	values map[uint64]*Value // the values by the hash of the key, as servers know the key
-	first  *Value
-	last   *Value
-	used   bool // the current table has the route
+	order  list.List         // the values in the order in which they were stored
+	used   bool              // the current table has the route
 }
 
 // Value is one kept value. Its exported fields never change.
@@ -38,15 +38,14 @@ type Value struct {
 	Asked int64 // when the value was requested, in nanoseconds of the loop's clock
 	Known bool  // the value came from a meta reply without a stale or win flag, so its state is complete
 
-	key    []byte // the key as servers know it: a slice of Block
-	hash   uint64
-	mark   mark
-	asked  bool     // a read is refreshing the value
-	by     *Lookup  // the command that refreshes the value, if other reads may wait for its reply; else nil
-	wait   []func() // functions to call when the new value is stored, or when there will be none
-	held   int      // bytes that the value counts against limits.memory
-	next   *Value
-	before *Value
+	key   []byte // the key as servers know it: a slice of Block
+	hash  uint64
+	mark  mark
+	asked bool          // a read is refreshing the value
+	by    *Lookup       // the command that refreshes the value, if other reads may wait for its reply; else nil
+	wait  []func()      // functions to call when the new value is stored, or when there will be none
+	held  int           // bytes that the value counts against limits.memory
+	at    *list.Element // place in Store.order
 }
 
 const (
@@ -128,7 +127,7 @@ func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte
 		s.drop(old)
 	}
 	for s.held+held > s.most {
-		s.drop(s.first)
+		s.drop(s.first())
 	}
 	if s.io.Scarce(held) {
 		return
@@ -142,34 +141,25 @@ func (s *Store) keep(hash uint64, was mark, asked int64, key, flags, data []byte
 	b = append(b, data...)
 	v.Data = b[len(b)-len(data):]
 	v.Block = append(b, wire.CRLF...)
-	s.add(v)
+	s.values[hash] = v
+	if v.at = s.order.PushBack(v); s.order.Len() == 1 {
+		s.io.At(link.NearTimer, s.io.Now+int64(s.TTL))
+	}
+	s.count(held, 1)
 }
 
-func (s *Store) add(v *Value) {
-	s.values[v.hash] = v
-	if v.before = s.last; v.before == nil {
-		s.first = v
-		s.io.At(link.NearTimer, s.io.Now+int64(s.TTL))
-	} else {
-		v.before.next = v
+// first returns the value that was stored first; nil: there is none.
+func (s *Store) first() *Value {
+	if e := s.order.Front(); e != nil {
+		return e.Value.(*Value)
 	}
-	s.last = v
-	s.count(v.held, 1)
+	return nil
 }
 
 func (s *Store) drop(v *Value) {
 	delete(s.values, v.hash)
-	if v.before == nil {
-		s.first = v.next
-	} else {
-		v.before.next = v.next
-	}
-	if v.next == nil {
-		s.last = v.before
-	} else {
-		v.next.before = v.before
-	}
-	v.next, v.before, v.by = nil, nil, nil
+	s.order.Remove(v.at)
+	v.by = nil
 	s.count(-v.held, -1)
 	for _, f := range v.wait {
 		f()
@@ -186,8 +176,8 @@ func (s *Store) count(bytes, values int) {
 
 // clear drops all values.
 func (s *Store) clear() {
-	for s.first != nil {
-		s.drop(s.first)
+	for v := s.first(); v != nil; v = s.first() {
+		s.drop(v)
 	}
 }
 
@@ -195,10 +185,11 @@ func (s *Store) clear() {
 // that a command refreshes, because reads may wait for that value. If values are left, it schedules
 // the next sweep.
 func (s *Store) sweep() {
-	for s.first != nil && s.over(s.first) && s.first.by == nil {
-		s.drop(s.first)
+	v := s.first()
+	for ; v != nil && s.over(v) && v.by == nil; v = s.first() {
+		s.drop(v)
 	}
-	if s.first != nil {
+	if v != nil {
 		s.io.At(link.NearTimer, s.io.Now+int64(s.TTL))
 	}
 }

@@ -87,7 +87,7 @@ func (e directReader) Judge(r *task.Read, c *upstream.Conn, a *upstream.Attempt,
 func (e directReader) Resume(_ *task.Read, t *task.Task, c *upstream.Conn, res *upstream.Result) {
 	if res != nil && (t.Route.Copies.Copies != 0 || t.Route.Source != nil) { // otherwise a new routing table has removed the replicas, or renamed the key, so t reads the key again
 		res.Server = nil
-		t.Rule = continueRead(res, c.Server.Target)
+		t.Rule = &command{first: res, firstFrom: c.Server.Target} // the task does not ask this server again
 	}
 }
 

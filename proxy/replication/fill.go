@@ -85,14 +85,9 @@ func (e *Replicator) fill(t *task.Task) {
 // key, and the name of the key there.
 func (e *Replicator) fillCommand(rt *routing.Route, key []byte, at *failover.Spot) *command {
 	_, _, from := rt.Source.Pool.Place.Locate(key)
-	c := &command{e: e, primary: -1, stage: e.stage}
-	name := at.Keys[0]
-	c.moving = &moving{fills: true, names: [3][]byte{name, key, divert.AppendMark(nil, name)}, tag: at.First.Number}
-	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
-	own := movingReplica(rt.BoundPool, at.First.Server)
+	name, own := at.Keys[0], movingReplica(rt.BoundPool, at.First.Server)
 	source := replica{Holder: routing.Holder{Pool: rt.Source, Index: max(from, 0), Server: rt.Source.Servers[max(from, 0)]}}
-	c.replicas = append(c.room.replicas[:0], own, source, own)
-	return c
+	return e.newCommand(&moving{fills: true, names: [3][]byte{name, key, divert.AppendMark(nil, name)}, tag: at.First.Number}, own, source, own)
 }
 
 // askSource prepares the request a to the source. It returns the timeouts of the request, which are also those of the

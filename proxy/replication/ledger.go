@@ -307,7 +307,7 @@ func (e *Replicator) AddTo(into *stats.Snapshot) {
 	for pool, n := range e.fills {
 		into.Fill(pool).Add(n)
 	}
-	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled(), e.resizing())
+	into.Moving, into.Unsettled = into.Moving || e.handover != nil, max(into.Unsettled, e.unsettled())
 	for pool, w := range e.Ledgers {
 		for i := range w.Members {
 			m := &w.Members[i]

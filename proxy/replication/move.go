@@ -100,26 +100,16 @@ func (e *Replicator) pauses() bool {
 	return e.handover.Pauses()
 }
 
-// unsettled returns 0 if a reload may apply another routing table now (see barrier.Status.Open).
-// It otherwise returns the time until the next check.
+// unsettled returns 0 if a reload may apply another routing table now (see barrier.Status.Open). It otherwise returns
+// the time until the next check. A reload also waits while keys with one copy are paused or not served. But it may be
+// what ends such a stage, because it removes dead servers. So it does not wait if the stage is late.
 func (e *Replicator) unsettled() time.Duration {
-	for _, w := range e.Ledgers {
-		if !w.bp.View.Handover.Status().Open() {
-			return w.bp.Pool.Failover.Ping
-		}
-	}
-	return 0
-}
-
-// resizing returns 0 if a reload may apply another routing table now, as far as keys with one copy are
-// concerned. While they are paused or not served, it returns the time until the next check. But a reload may be what ends such a
-// stage, because it removes dead servers. So it does not wait if the stage is late.
-func (e *Replicator) resizing() time.Duration {
 	for _, bp := range e.Pools {
 		if bp.View == nil {
 			continue
 		}
-		if is := bp.View.Resize(); (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
+		is := bp.View.Resize()
+		if e.Ledgers[bp.Pool.Name] != nil && !bp.View.Handover.Status().Open() || (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
 			return bp.Pool.Failover.Ping
 		}
 	}

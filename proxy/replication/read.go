@@ -4,8 +4,6 @@ package replication
 
 import (
 	"ringside/proxy/routing"
-	"ringside/proxy/table"
-	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
 )
@@ -63,10 +61,4 @@ func (e *Replicator) enableDirectReads() {
 		e.doubts = false
 		e.Doubtful.Add(-1)
 	}
-}
-
-// continueRead returns the rule of a task that continues a get. r is the result of the get at the
-// server `from`. The task does not ask this server again.
-func continueRead(r *upstream.Result, from table.Target) task.Rule {
-	return &command{first: r, firstFrom: from}
 }

@@ -181,9 +181,7 @@ func (e *Replicator) movingCommand(bp *routing.BoundPool, is resize.Status, key 
 		before = from.InView(before)
 		mv.away, mv.tag = r.First.Diverted, to.Tag
 		mv.names = [3][]byte{divert.AppendKey(nil, r.First.Number, key), divert.AppendKey(nil, uint64(w.Renamed(before)), key)}
-		c = &command{e: e, moving: mv, primary: -1, stage: e.stage}
-		c.asks, c.next = c.room.asks[:0], c.room.next[:0]
-		c.replicas = append(c.room.replicas[:0], movingReplica(bp, r.First.Server), movingReplica(bp, before))
+		c = e.newCommand(mv, movingReplica(bp, r.First.Server), movingReplica(bp, before))
 		c.phases = c.phaseNumbers()
 		return c, false, ""
 	}
@@ -299,9 +297,8 @@ func (e *Replicator) moveKey(rt *routing.Route, key []byte, replicas []replica, 
 
 // runMove runs a rule that moves or copies a key, without a client.
 func (e *Replicator) runMove(rt *routing.Route, key []byte, replicas []replica, mv *moving, rule replicate.Rule) {
-	c := &command{e: e, moving: mv, primary: -1, stage: e.stage, isRepair: true, rule: rule}
-	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
-	c.replicas = append(c.room.replicas[:0], replicas...)
+	c := e.newCommand(mv, replicas...)
+	c.isRepair, c.rule = true, rule
 	e.ownTask(rt, key, e.Loops.HashKey(key), c).Run(0, nil)
 }
 

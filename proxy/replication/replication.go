@@ -195,6 +195,14 @@ func (e *Replicator) Handle(t *task.Task) {
 	t.Run(0, nil)
 }
 
+// newCommand returns a command on a key with one copy, without its rule.
+func (e *Replicator) newCommand(mv *moving, replicas ...replica) *command {
+	c := &command{e: e, moving: mv, primary: -1, stage: e.stage}
+	c.asks, c.next = c.room.asks[:0], c.room.next[:0]
+	c.replicas = append(c.room.replicas[:0], replicas...)
+	return c
+}
+
 // look stores the present states of the replicas in states. It records their phases and the primary.
 func (c *command) look(t *task.Task, states []replicate.Replica) {
 	c.phases = c.phaseNumbers() // the phase numbers are read before the states, because another loop may publish new phases in between

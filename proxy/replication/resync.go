@@ -70,7 +70,6 @@ type resync struct {
 	sources       []replica // servers of which this pass lists the keys
 	done          int       // number of servers in sources that this pass has listed already
 	dump          *dump     // the listing in progress; nil: none
-	named         []byte    // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
 	engines, mine uint64    // number of loops, and index of this loop: a loop copies the keys with hash%engines == mine
 
 	from   uint64 // hash from which this pass starts; keys with lower hashes are done
@@ -156,29 +155,31 @@ func (f *resync) retry(e *Replicator, why string) {
 
 // dump is a listing of the keys on one server.
 type dump struct {
-	e    *Replicator
-	to   lister
-	srv  *upstream.Server
-	conn *upstream.Conn
-	gaps bool // the listing may omit keys, because its server is older than 1.6.19
-	over bool // it was stopped
+	e     *Replicator
+	to    lister
+	srv   *upstream.Server
+	conn  *upstream.Conn
+	named []byte // prefix of all keys on the server, if it has rejected a flush; otherwise empty
+	gaps  bool   // the listing may omit keys, because its server is older than 1.6.19
+	over  bool   // it was stopped
 }
 
 // lister receives a listing.
 type lister interface {
-	// listed receives one key, as the listing spells it (wire.UnescapeKey).
-	listed(d *dump, escaped []byte)
+	// listed receives one key that commands can have. key is valid during the call.
+	listed(d *dump, key []byte)
 
 	// allListed receives the end of the listing. Otherwise, why is the reason for its failure; empty: it
 	// can be repeated soon.
 	allListed(d *dump, ok bool, why string)
 }
 
-// newDump starts to list the keys of srv, on a dedicated connection. First it checks
+// newDump starts to list the keys of server i of bp, on a dedicated connection. First it checks
 // with an mn that the connection is idle, because memcached lists nothing on a connection with a
-// command in progress. The caller has checked that srv is not being listed.
-func (e *Replicator) newDump(srv *upstream.Server, to lister) *dump {
-	d := &dump{e: e, to: to, srv: srv, conn: srv.DedicatedConn(dumpConn)}
+// command in progress. The caller has checked that the server is not being listed.
+func (e *Replicator) newDump(bp *routing.BoundPool, i int, to lister) *dump {
+	srv := bp.Server(i)
+	d := &dump{e: e, to: to, srv: srv, conn: srv.DedicatedConn(dumpConn), named: divert.AppendKey(nil, uint64(bp.View.Renamed(i)), nil)}
 	e.Ask(d.conn, d, dumpReady, srv.OwnTimeouts(srv.Greeting), []byte(dumpReadyAsk), true)
 	return d
 }
@@ -206,13 +207,9 @@ func (f *resync) list(e *Replicator, from replica) {
 		f.retry(e, "")
 		return
 	}
-	f.named = nil
-	if n := from.Pool.View.Renamed(from.Index); n != 0 {
-		f.named = divert.AppendKey(nil, uint64(n), nil)
-	}
 	n, mine := e.Loops.Count(e.Tasks)
 	f.engines, f.mine = uint64(n), uint64(mine)
-	if d := e.newDump(srv, f); !d.over {
+	if d := e.newDump(from.Pool, from.Index, f); !d.over {
 		f.dump = d
 	}
 }
@@ -262,7 +259,8 @@ func (d *dump) Answered(id int, r *upstream.Result) {
 }
 
 // listing receives the reply with the keys of a server: each key at once, and the last line as a
-// complete reply.
+// complete reply. Keys in listings are URL-encoded. A key is skipped if no command can have it, because
+// a client has stored it with the binary protocol.
 type listing struct {
 	upstream.Collector
 	d *dump
@@ -270,23 +268,22 @@ type listing struct {
 
 func (l *listing) Reply(c *upstream.Conn, a *upstream.Attempt, r *wire.Reply, b []byte) (taken int) {
 	if r.Kind == wire.Listed {
-		if !l.d.over {
-			l.d.to.listed(l.d, r.Key.Of(b))
+		e := l.d.e
+		e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], r.Key.Of(b))
+		if key, ok := bytes.CutPrefix(e.EncodedKey, l.d.named); ok && !l.d.over && !divert.IsReserved(key) && e.Wire.Fits(key) {
+			l.d.to.listed(l.d, key)
 		}
 		return 0
 	}
 	return l.Collector.Reply(c, a, r, b)
 }
 
-// listed adds one key of the listing to Picks, if the replica should have the key. Keys in
-// listings are URL-encoded. A key is skipped if the listed server itself has missed a write to
-// it, or if no command can have it, because a client has stored it with the binary protocol.
-func (f *resync) listed(d *dump, escaped []byte) {
-	e := d.e
-	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
-	key, ok := bytes.CutPrefix(e.EncodedKey, f.named)
+// listed adds one key of the listing to Picks, if the replica should have the key, and the listed server
+// itself has not missed a write to it.
+func (f *resync) listed(d *dump, key []byte) {
+	e, ok := d.e, false
 	hash := e.Loops.HashKey(key)
-	if !ok || hash < f.from || hash > f.bound || hash%f.engines != f.mine || divert.IsReserved(key) || !e.Wire.Fits(key) {
+	if hash < f.from || hash > f.bound || hash%f.engines != f.mine {
 		return
 	}
 	if f.leaving {

@@ -29,7 +29,6 @@ import (
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
-	"ringside/proxy/wire"
 	"ringside/replicate"
 )
 
@@ -61,7 +60,6 @@ type walk struct {
 	asked  int           // number of servers that were asked for the view record of the pool Former
 	dump   *dump
 
-	named   []byte              // prefix of all keys on the listed server, if it has rejected a flush; otherwise empty
 	keys    []string            // keys that were listed and are not handled yet
 	size    int                 // what keys costs, in bytes
 	more    uint64              // number of keys of the listing that did not fit
@@ -217,14 +215,11 @@ func (k *walk) advance() {
 	case srv.Dedicated[dumpConn] != nil:
 		k.later("")
 	default:
-		k.named, k.keys, k.size, k.more, k.found, k.failed = nil, nil, 0, 0, 0, 0
+		k.keys, k.size, k.more, k.found, k.failed = nil, 0, 0, 0, 0
 		k.again, k.reason, k.listedAt = 0, "", e.Now
 		k.progress.Server, k.progress.At, k.progress.Listed = srv.Target.Name, k.progress.Of-len(k.rest)+1, false
 		k.before, k.gone = k.gone, map[uint64]struct{}{}
-		if n := k.bp.View.Renamed(i); n != 0 {
-			k.named = divert.AppendKey(nil, uint64(n), nil)
-		}
-		if d := e.newDump(srv, k); !d.over {
+		if d := e.newDump(k.bp, i, k); !d.over {
 			k.dump = d
 		}
 	}
@@ -237,14 +232,10 @@ func (k *walk) inUse(i int) bool {
 
 func (k *walk) notInUse(i int) string { return "server " + k.bp.Server(i).Label() + " is not in use" }
 
-// listed receives a key of the listed server. Keys that the stage is not about are left out, and those that
-// do not fit.
-func (k *walk) listed(d *dump, escaped []byte) {
-	e := k.e
-	e.EncodedKey = wire.UnescapeKey(e.EncodedKey[:0], escaped)
-	key, ok := bytes.CutPrefix(e.EncodedKey, k.named)
+// listed receives a key of the listed server. Keys that the stage is not about are left out.
+func (k *walk) listed(_ *dump, key []byte) {
 	switch {
-	case !ok || divert.IsReserved(key) || !e.Wire.Fits(key) || !k.concerns(key):
+	case !k.concerns(key):
 	case k.size >= walkBytes:
 		k.more++
 	default:

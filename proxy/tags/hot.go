@@ -7,6 +7,7 @@ import (
 
 	"ringside/proxy/client"
 	"ringside/proxy/guard"
+	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
@@ -24,7 +25,7 @@ type Tags struct {
 	all   []stamp.Tag          // tags of the key that is being requested
 	key   []byte               // scratch space for a decoded key
 	open  []*reading           // the readings with requests that have no reply yet
-	free  *reading
+	free  link.Free[reading]
 
 	reader guard.Reader
 }
@@ -50,7 +51,6 @@ type reading struct {
 	next   int          // index of the key that gets its reply next
 	asking int          // number of the attempts of this reading that have not ended
 	at     int          // index of this reading in Tags.open
-	later  *reading     // the next reading in the free list
 }
 
 // Conn returns the connection to the owner of the key, as guard.Reader does. A binary read needs a task.
@@ -93,12 +93,7 @@ func (t *Tags) reading(x *client.Exchange, c *upstream.Conn) *reading {
 			return r
 		}
 	}
-	r := t.free
-	if r == nil {
-		r = &reading{}
-	} else {
-		t.free = r.later
-	}
+	r := t.free.Take()
 	r.Reader, r.t, r.x, r.c, r.at = guard.Reader{Guard: t.Guard, Tags: &r.now}, t, x, c, len(t.open)
 	t.open = append(t.open, r)
 	return r
@@ -148,8 +143,8 @@ func (r *reading) ended() {
 	t.open[r.at] = t.open[last]
 	t.open[r.at].at = r.at
 	t.open = t.open[:last]
-	*r = reading{later: t.free, must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
-	t.free = r
+	*r = reading{must: r.must[:0], ends: r.ends[:0], known: r.known[:0]}
+	t.free.Keep(r)
 }
 
 // version is the receiver of the replies with the versions of tags.

@@ -148,8 +148,7 @@ func (t *Tags) Invalidate(tags []stamp.Tag, pools []*routing.BoundPool, deadline
 }
 
 func (n *invalidation) begin() {
-	t, tags, deadline := n.t, n.tags, n.deadline
-	n.answers, n.waits, n.foreign, n.open, n.gens = n.answers[:0], false, false, 1, t.gens()
+	n.answers, n.waits, n.foreign, n.open, n.gens = n.answers[:0], false, false, 1, n.t.gens()
 	for _, p := range n.pools {
 		if p.Pool.Unknown {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Unknown})
@@ -164,11 +163,11 @@ func (n *invalidation) begin() {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Why: "pool " + p.Pool.Name + ": " + routing.Outdated})
 		}
 		for i := range members(p) {
-			n.ask(tags, p, i, deadline)
+			n.ask(p, i)
 		}
 		for _, srv := range p.Incoming() {
 			n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
-			n.send(tags, p, srv, 0, deadline)
+			n.send(p, srv, 0)
 		}
 	}
 	n.ended()
@@ -209,8 +208,8 @@ func (n *invalidation) ended() {
 	n.then(n.answers, n.waits)
 }
 
-// ask deletes tags on the server i of a pool, or records why that is not possible.
-func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadline int64) {
+// ask deletes the tags on the server i of a pool, or records why that is not possible.
+func (n *invalidation) ask(p *routing.BoundPool, i int) {
 	srv, at := p.Server(i), len(n.answers)
 	n.answers = append(n.answers, Answer{Pool: p.Pool.Name, Server: srv.Target.Name})
 	why, number := "", uint64(0)
@@ -238,12 +237,12 @@ func (n *invalidation) ask(tags []stamp.Tag, p *routing.BoundPool, i int, deadli
 		n.answers[at].Why = why
 		return
 	}
-	n.send(tags, p, srv, number, deadline)
+	n.send(p, srv, number)
 }
 
-// send deletes tags on srv, for the values that are stored there under the given path number. The
+// send deletes the tags on srv, for the values that are stored there under the given path number. The
 // result is that of the last answer.
-func (n *invalidation) send(tags []stamp.Tag, p *routing.BoundPool, srv *upstream.Server, number uint64, deadline int64) {
+func (n *invalidation) send(p *routing.BoundPool, srv *upstream.Server, number uint64) {
 	at := len(n.answers) - 1
 	c, why, _ := srv.Pick(0, true)
 	if c == nil {
@@ -251,10 +250,10 @@ func (n *invalidation) send(tags []stamp.Tag, p *routing.BoundPool, srv *upstrea
 		return
 	}
 	limit := p.Pool.Timeouts
-	if deadline > n.t.Now {
-		limit = *limit.Within(time.Duration(deadline - n.t.Now))
+	if n.deadline > n.t.Now {
+		limit = *limit.Within(time.Duration(n.deadline - n.t.Now))
 	}
-	for _, tag := range tags {
+	for _, tag := range n.tags {
 		bucket := divert.AppendKey(nil, number, tag.AppendBucket(nil))
 		name := divert.AppendKey(nil, number, tag.AppendKey(nil))
 		n.open += 2
