@@ -194,7 +194,7 @@ func (r *Request) IsFull() bool {
 
 // tooManyTokens reports whether the line has more than maxMetaTokens words.
 func (p *parser) tooManyTokens() bool {
-	if bytes.Count(p.r.Line.Of(p.buf), []byte{' '}) < maxMetaTokens {
+	if p.r.Line.Len() <= 2*maxMetaTokens || bytes.Count(p.r.Line.Of(p.buf), []byte{' '}) < maxMetaTokens { // the usual cases
 		return false
 	}
 	rest := p.r.Line

@@ -395,11 +395,14 @@ func (r *Reply) meta(op Op, buf []byte) (dataLen int, ok bool) {
 	at := uint32(2)
 	switch string(line[:2]) {
 	case "VA":
-		length := nextToken(buf, at, r.Line.End)
-		at = length.End
 		r.Kind = Value
-		if dataLen, ok = dataSize(length.Of(buf)); !ok {
-			return -1, false
+		digits, n := number(line, len("VA "))
+		if at, dataLen = uint32(digits), n; uint(digits-len("VA ")-1) > 8 || digits < len(line) && line[digits] != ' ' { // not one to nine digits
+			length := nextToken(buf, uint32(len("VA")), r.Line.End)
+			at = length.End
+			if dataLen, ok = dataSize(length.Of(buf)); !ok {
+				return -1, false
+			}
 		}
 	case "HD":
 		r.Kind = Header
