@@ -409,13 +409,12 @@ func (f *File) whyShared(p *Pool, means string) string {
 	if q := f.pool(p.WarmFrom); q != nil {
 		servers = slices.Concat(servers, q.Servers)
 	}
-	first, at := len(f.Pools), Address{} // the first other pool that has such a server
+	first, common := len(f.Pools), map[Address]bool{} // the first other pool that has such a server
 	for i := range servers {
+		common[servers[i].Address] = true
 		for _, j := range f.look().at[servers[i].Address] {
 			if name := f.Pools[j].Name; name != p.Name && name != p.WarmFrom {
-				if j < first {
-					first, at = j, servers[i].Address
-				}
+				first = min(first, j)
 				break
 			}
 		}
@@ -423,6 +422,8 @@ func (f *File) whyShared(p *Pool, means string) string {
 	if first == len(f.Pools) {
 		return ""
 	}
+	others := f.Pools[first].Servers
+	at := &others[slices.IndexFunc(others, func(s Server) bool { return common[s.Address] })].Address
 	return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: %s", at.text(), f.Pools[first].Name, means)
 }
 
