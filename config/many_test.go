@@ -115,3 +115,12 @@ func TestManyRoutes(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestErrorOnce checks that an error is reported once, also if another one is at the same position.
+func TestErrorOnce(t *testing.T) {
+	a, b := Error{Line: 1, Column: 1, Message: "a"}, Error{Line: 1, Column: 1, Message: "b"}
+	x, y, z := a, b, a
+	if got := (Errors{&x, &y, &z}).sorted(); len(got) != 2 || *got[0] != a || *got[1] != b {
+		t.Errorf("%v", got)
+	}
+}
