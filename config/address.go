@@ -157,6 +157,16 @@ func (a *Address) takes(b Address) bool {
 	return strings.EqualFold(host, to)
 }
 
+// portOrSocket returns the port of a, or its whole address if it is a unix socket. Listeners take only addresses
+// with the same one.
+func (a *Address) portOrSocket() string {
+	if a.Network == "unix" {
+		return a.Address
+	}
+	_, port, _ := a.parts()
+	return port
+}
+
 // hasFamily reports whether a listener with the address a accepts connections to addresses of the family of ip.
 func (a *Address) hasFamily(ip netip.Addr) bool {
 	return (a.Network != "tcp4" || ip.Is4()) && (a.Network != "tcp6" || ip.Is6())

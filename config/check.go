@@ -5,6 +5,7 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,20 +63,25 @@ func (d *document) checkAdminLogin(a *Admin) {
 // or for the admin interface. The instance would send requests to itself until they time out. If only the
 // host suggests that, checkCircle warns, because the file may be meant for another machine.
 func (d *document) checkCircle(f *File) {
+	listeners := map[string][]*Address{} // the listeners that may accept connections to an address, by its port or socket
+	for i := range f.Listen {
+		l := &f.Listen[i].Address
+		listeners[l.portOrSocket()] = append(listeners[l.portOrSocket()], l)
+	}
 	for i := range f.Pools {
 		for j := range f.Pools[i].Servers {
 			s := &f.Pools[i].Servers[j]
-			listeners := []*Address{&f.Admin.Address}
-			for k := range f.Listen {
-				l := &f.Listen[k].Address
-				if listeners = append(listeners, l); l.takes(s.now()) {
+			now := s.now()
+			near := listeners[now.portOrSocket()]
+			for _, l := range near {
+				if l.takes(s.now()) {
 					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.now().text(), l.text())
 				}
 			}
 			if a := &f.Admin.Address; a.takes(s.now()) {
 				d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance's admin interface", f.Pools[i].Name, s.now().text())
 			}
-			for _, l := range listeners {
+			for _, l := range slices.Concat([]*Address{&f.Admin.Address}, near) {
 				if d.from.OwnHost != nil && l.probablyTakes(s.now(), d.from.OwnHost) {
 					d.warn(d.place(&s.Address, s), "pools.%s: the server %s is on this machine, and Ringside listens on %s, so the server is probably this instance itself: its keys fail",
 						f.Pools[i].Name, s.now().text(), l.text())
@@ -99,10 +105,12 @@ func (d *document) checkTaken(seen map[Address]bool, a *Address) {
 }
 
 func (d *document) checkRoutes(f *File, what string, missing *node, routes []Route) {
-	if served := f.served(); len(routes) == 0 && len(served) > 1 {
-		d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
+	if len(routes) == 0 {
+		if served := f.served(); len(served) > 1 {
+			d.failAt(missing, "%s are needed once there are several pools: say which keys go to %s", what, list(served))
+		}
 	}
-	var sound []*Route
+	var sound rivals
 	for i := range routes {
 		r := &routes[i]
 		d.checkCopies(f, r)
@@ -122,32 +130,51 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 		case r.Strip && r.Prefix == "":
 			d.failAt(d.place(&r.Strip), "strip_prefix needs a prefix to strip")
 		}
-		d.checkRivals(what, sound, r)
-		sound = append(sound, r)
+		d.checkRivals(what, &sound, r)
+		sound.add(r)
+	}
+}
+
+// rivals holds routes of one list, by what another route must have in common with one of them to be its rival.
+type rivals struct {
+	same  map[[2]string]bool // the match and the prefix of all routes
+	all   map[int][]*Route   // the routes with a number of literal bytes
+	match map[int][]*Route   // those of them with a match
+}
+
+func (s *rivals) add(r *Route) {
+	if s.same == nil {
+		*s = rivals{map[[2]string]bool{}, map[int][]*Route{}, map[int][]*Route{}}
+	}
+	n := r.pattern().Literal()
+	s.same[[2]string{r.Match, r.Prefix}] = true
+	if s.all[n] = append(s.all[n], r); r.Match != "" {
+		s.match[n] = append(s.match[n], r)
 	}
 }
 
 // checkRivals rejects the route r if an earlier route also matches some of its keys, and the
 // patterns of both have equally many literal bytes. Then neither of the two routes is more specific
 // for these keys.
-func (d *document) checkRivals(what string, before []*Route, r *Route) {
+func (d *document) checkRivals(what string, before *rivals, r *Route) {
 	at, p := d.place(&r.Match, &r.Prefix, r), r.pattern()
-	for _, o := range before {
-		switch {
-		case o.Match == r.Match && o.Prefix == r.Prefix:
-			if r.Match == "" && r.Prefix == "" {
-				d.failAt(at, "%s: two have neither prefix nor match; one alone can take every other key", what)
-			} else {
-				d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
-			}
+	if before.same[[2]string{r.Match, r.Prefix}] {
+		if r.Match == "" && r.Prefix == "" {
+			d.failAt(at, "%s: two have neither prefix nor match; one alone can take every other key", what)
+		} else {
+			d.failAt(at, "%s for %s stand twice; each once", what, r.keys())
+		}
+		return
+	}
+	others := before.match
+	if r.Match != "" {
+		others = before.all
+	}
+	for _, o := range others[p.Literal()] {
+		if key, ok := keyOfBoth(o.pattern(), p); ok {
+			d.failAt(at, "%s and %s both want keys such as %s, and spell out %s each: the one that spells out more would win, so make one of them longer",
+				o.keys(), r.keys(), shownKey(key), count(p.Literal(), "byte"))
 			return
-		case o.Match == "" && r.Match == "" || o.pattern().Literal() != p.Literal():
-		default:
-			if key, ok := keyOfBoth(o.pattern(), p); ok {
-				d.failAt(at, "%s and %s both want keys such as %s, and spell out %s each: the one that spells out more would win, so make one of them longer",
-					o.keys(), r.keys(), shownKey(key), count(p.Literal(), "byte"))
-				return
-			}
 		}
 	}
 }

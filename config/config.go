@@ -101,6 +101,7 @@ type File struct {
 	Variables map[string]string // environment variables that the file uses, with their values
 	secrets   secrets
 	read      *document // how the file was read
+	index     *index    // pools and routes by name and server; nil: see look
 	Warnings  []string  // settings that are valid but probably not intended, each with its position
 }
 

@@ -124,7 +124,7 @@ func TestLeastFile(t *testing.T) {
 	}
 	want.Pools = []Pool{pool}
 	want.Routes = []Route{{Prefix: "img:", Pool: "main"}, {Pool: "main"}}
-	want.read, want.Variables, want.secrets = f.read, f.Variables, f.secrets
+	want.read, want.index, want.Variables, want.secrets = f.read, f.index, f.Variables, f.secrets
 	if !reflect.DeepEqual(*f, want) {
 		t.Errorf("got  %+v\nwant %+v", *f, want)
 	}

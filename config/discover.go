@@ -354,6 +354,10 @@ func (f *File) Dial() map[string]string {
 // At returns f with the servers at the addresses that they have in now. Servers that only f or only now
 // has stay as they are in f. If pools would then share a server that one of them ejects, At returns f.
 func (f *File) At(now *File) *File {
+	type listed struct {
+		source  string
+		address Address
+	}
 	g := *f
 	g.Pools = slices.Clone(f.Pools)
 	for i := range g.Pools {
@@ -362,22 +366,27 @@ func (f *File) At(now *File) *File {
 		if is == nil {
 			continue
 		}
+		places := map[listed]string{}
+		for j := range is.Servers {
+			s := &is.Servers[j]
+			if _, twice := places[listed{s.Source, s.Address}]; !twice {
+				places[listed{s.Source, s.Address}] = s.at
+			}
+		}
 		p.Servers = slices.Clone(p.Servers)
 		for j := range p.Servers {
 			s := &p.Servers[j]
-			if k := slices.IndexFunc(is.Servers, func(o Server) bool { return o.Source == s.Source && o.Address == s.Address }); k >= 0 && s.Source != "" {
-				s.at = is.Servers[k].at
+			if at, ok := places[listed{s.Source, s.Address}]; ok && s.Source != "" {
+				s.at = at
 			}
 		}
 	}
+	g.reindex()
 	for i := range g.Pools {
-		for j := range g.Pools {
+		for j := range g.viewersOf(&g.Pools[i]) {
 			p, q := &g.Pools[i], &g.Pools[j]
-			others := g.viewed(q)
-			if q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
-				others = q.Servers
-			}
-			if i != j && g.Agrees(q.Name) && p.shares(others) != nil {
+			isGutter := q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name
+			if i != j && (!isGutter || p.shares(q.Servers) != nil) {
 				return f
 			}
 		}

@@ -45,7 +45,12 @@ func (e Errors) sorted() Errors {
 	slices.SortStableFunc(e, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return slices.CompactFunc(e, func(a, b *Error) bool { return *a == *b })
+	seen := map[Error]bool{}
+	return slices.DeleteFunc(e, func(o *Error) bool {
+		twice := seen[*o]
+		seen[*o] = true
+		return twice
+	})
 }
 
 // orNil returns the sorted errors, or nil if there are none. A nil Errors in a variable of type

@@ -6,6 +6,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -131,10 +132,11 @@ func (f *File) poolNames() (names []string) {
 
 // served returns the names of the pools that are not gutters or former pools of other pools.
 func (f *File) served() []string {
-	return slices.DeleteFunc(f.poolNames(), func(name string) bool {
-		return f.isSource(name) || slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
-	})
+	return slices.DeleteFunc(f.poolNames(), func(name string) bool { return !f.serves(name) })
 }
+
+// serves reports whether the pool with that name is not the gutter or the former pool of another one.
+func (f *File) serves(name string) bool { return !f.isSource(name) && !f.look().gutters[name] }
 
 // usualMode returns the default mode of a pool, and why it is the default. If the distribution is
 // that of an existing client, other applications may use the servers through that client. With such
@@ -160,8 +162,8 @@ func (f *File) AtReturn(pool string) string {
 	if f.Ejects(pool) {
 		return flushedAtReturn
 	}
-	for i := range f.Pools {
-		if q := &f.Pools[i]; f.Ejects(q.Name) && f.pool(pool).shares(f.viewed(q)) != nil {
+	for _, i := range slices.Sorted(maps.Keys(f.viewersOf(f.pool(pool)))) {
+		if q := &f.Pools[i]; f.Ejects(q.Name) {
 			return flushedAtReturn + ", because pool " + q.Name + " uses it too and ejects it"
 		}
 	}
@@ -199,8 +201,8 @@ func (d *document) decideConsistency(f *File, p *Pool) {
 // flush_all, and in pools with fill_from.
 func (d *document) decideFlush(f *File, p *Pool) {
 	p.DenyFlush = p.DenyFlush || p.Fill.Pool != ""
-	for r := range f.routes() {
-		if r.Preset == presetCounters && slices.Contains(r.to(), p.Name) && d.where[&p.DenyFlush] == nil {
+	for _, r := range f.look().routes[p.Name] {
+		if r.Preset == presetCounters && d.where[&p.DenyFlush] == nil {
 			p.DenyFlush = true
 		}
 	}
@@ -374,7 +376,7 @@ func (d *document) checkResize(f *File, p *Pool) (rejected bool) {
 		why = "is not needed in a pool with replicated keys, which move with their values; give keys with one copy another pool, or leave this out"
 	case len(f.copiesIn(p.Name)) > 0:
 		why = "is not possible in a pool with replicated keys, because the flush would remove replicas: give these routes another pool, or leave this out"
-	case !slices.Contains(f.served(), p.Name):
+	case !f.serves(p.Name):
 		why = "is not possible in a gutter, which no route uses"
 	case p.Resize.Mode == table.ResizeWarm:
 		why = f.whyNotWarm(p)
@@ -407,15 +409,22 @@ func (f *File) whyShared(p *Pool, means string) string {
 	if q := f.pool(p.WarmFrom); q != nil {
 		servers = slices.Concat(servers, q.Servers)
 	}
-	for i := range f.Pools {
-		for j := range f.Pools[i].Servers {
-			o := &f.Pools[i].Servers[j]
-			if name := f.Pools[i].Name; name != p.Name && name != p.WarmFrom && slices.ContainsFunc(servers, func(s Server) bool { return s.Address == o.Address }) {
-				return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: %s", o.Address.text(), f.Pools[i].Name, means)
+	first, common := len(f.Pools), map[Address]bool{} // the first other pool that has such a server
+	for i := range servers {
+		common[servers[i].Address] = true
+		for _, j := range f.look().at[servers[i].Address] {
+			if name := f.Pools[j].Name; name != p.Name && name != p.WarmFrom {
+				first = min(first, j)
+				break
 			}
 		}
 	}
-	return ""
+	if first == len(f.Pools) {
+		return ""
+	}
+	others := f.Pools[first].Servers
+	at := &others[slices.IndexFunc(others, func(s Server) bool { return common[s.Address] })].Address
+	return fmt.Sprintf("is not possible with server %s, which pools.%s has, too: %s", at.text(), f.Pools[first].Name, means)
 }
 
 // idle returns the reason why a setting has no effect in this pool. The setting needs the behaviour
@@ -471,18 +480,21 @@ func (d *document) checkAgreement(p *Pool) {
 func (d *document) checkShared(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		for j := range f.Pools {
-			q := &f.Pools[j]
-			if i == j || f.isSource(p.Name) || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
+		if f.isSource(p.Name) {
+			continue
+		}
+		found, reported := f.viewersOf(p), map[*Server]bool{} // each server once, also if many pools have it
+		for _, j := range slices.Sorted(maps.Keys(found)) {
+			q, s := &f.Pools[j], found[j]
+			if i == j || reported[s] || !f.Ejects(q.Name) || q.Failover.Mode == table.Gutter && q.Failover.Gutter == p.Name {
 				continue
 			}
 			if i > j && f.Ejects(p.Name) { // both pools eject servers: report the pair once, not in both orders
 				continue
 			}
-			if s := p.shares(f.viewed(q)); s != nil {
-				d.failAt(d.place(&s.Address, s, p), "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
-					"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
-			}
+			reported[s] = true
+			d.failAt(d.place(&s.Address, s, p), "pools.%s and pools.%s share the server %s, and %s ejects it and flushes it when it returns, also what %s has stored by then; use one pool with a route for each, "+
+				"or for both mode fail_fast and no replicas", p.Name, q.Name, s.label(), q.Name, p.Name)
 		}
 	}
 }
@@ -509,12 +521,10 @@ func (d *document) checkGutter(f *File, p *Pool) {
 				g.Name, p.Name, s.label())
 			return
 		}
-		for r := range f.routes() {
-			if slices.Contains(r.to(), g.Name) {
-				d.failAt(d.place(&r.Pool, &r.Pools, r), "pools.%s is the gutter of pools.%s, so no route can use it: its servers are flushed when they return, also what the route has stored by then; "+
-					"give the route a pool with other servers", g.Name, p.Name)
-				return
-			}
+		if routes := f.look().routes[g.Name]; len(routes) > 0 {
+			r := routes[0]
+			d.failAt(d.place(&r.Pool, &r.Pools, r), "pools.%s is the gutter of pools.%s, so no route can use it: its servers are flushed when they return, also what the route has stored by then; "+
+				"give the route a pool with other servers", g.Name, p.Name)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package config
 // This file has the setting fill_from: a pool of the file from which another pool fills, and which stays in use.
 
 import (
-	"slices"
 	"time"
 
 	"ringside/proxy/table"
@@ -37,10 +36,11 @@ const whyFillIsPlain = "is not possible with fill_from: a server that gains keys
 func (d *document) checkFill(f *File) {
 	for i := range f.Pools {
 		p := &f.Pools[i]
-		n, from, wrong := d.where[&p.Fill], f.pool(p.Fill.Pool), f.whyNotSource(p, p.Fill.Pool)
+		n := d.where[&p.Fill]
 		if n == nil || p.Fill.Pool == "" {
 			continue
 		}
+		from, wrong := f.pool(p.Fill.Pool), f.whyNotSource(p, p.Fill.Pool)
 		if at := d.where[&p.Resize.Mode]; p.Resize.Mode != table.ResizePlain {
 			if at != nil {
 				d.failAt(at, "pools.%s.resize: mode %s %s", p.Name, p.Resize.Mode, whyFillIsPlain)
@@ -59,7 +59,7 @@ func (d *document) checkFill(f *File) {
 		}; {
 		case wrong != "":
 			fail("%s", wrong)
-		case slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.WarmFrom == from.Name }):
+		case f.look().formers[from.Name]:
 			fail("the keys of pools.%s leave it, because another pool names it in warm_from", from.Name)
 		case f.routed(from.Name):
 			fail("a route uses pools.%s, too: give fill_from an entry of its own, with the same servers and distribution and another name", from.Name)
@@ -67,7 +67,7 @@ func (d *document) checkFill(f *File) {
 			fail("pools.%s has the server %s, too, so it is not another pool", from.Name, from.shares(p.Servers).label())
 		case len(f.copiesIn(p.Name)) > 0:
 			fail("is not possible in a pool with replicated keys: give them another pool")
-		case !slices.Contains(f.served(), p.Name):
+		case !f.serves(p.Name):
 			fail("is not possible in a gutter, and in the source of another pool")
 		default:
 			if name := f.featureOf(p); name != "" {
@@ -79,10 +79,7 @@ func (d *document) checkFill(f *File) {
 
 // featureOf returns the name of a setting of a route of p that does not go with fill_from; "": there is none.
 func (f *File) featureOf(p *Pool) string {
-	for r := range f.routes() {
-		if !slices.Contains(r.to(), p.Name) {
-			continue
-		}
+	for _, r := range f.look().routes[p.Name] {
 		for _, has := range []struct {
 			is   bool
 			name string

@@ -5,23 +5,19 @@ package config
 
 import (
 	"fmt"
-	"slices"
 
 	"ringside/proxy/table"
 )
 
 // isSource reports whether another pool names the pool in warm_from or fill_from.
 func (f *File) isSource(name string) bool {
-	return slices.ContainsFunc(f.Pools, func(p Pool) bool {
-		return name != "" && p.Name != name && (p.WarmFrom == name || p.Fill.Pool == name)
-	})
+	return name != "" && (f.look().formers[name] || f.look().fills[name])
 }
 
 // whyNotSource returns why p can't take values of the pool `name`, which it names in warm_from or fill_from; "": it
 // can.
 func (f *File) whyNotSource(p *Pool, name string) string {
 	from := f.pool(name)
-	gutter := slices.ContainsFunc(f.Pools, func(q Pool) bool { return q.Failover.Mode == table.Gutter && q.Failover.Gutter == name })
 	switch {
 	case from == nil:
 		return fmt.Sprintf("there is no pool %s%s", quote(name), didYouMean(name, f.poolNames()))
@@ -29,7 +25,7 @@ func (f *File) whyNotSource(p *Pool, name string) string {
 		return "a pool can't be its own source: name another one"
 	case from.Fill.Pool != "" || from.WarmFrom != "":
 		return fmt.Sprintf("pools.%s takes values of another pool itself: end that first", name)
-	case gutter:
+	case f.look().gutters[name]:
 		return fmt.Sprintf("pools.%s is a gutter, and has only values of outages", name)
 	case len(from.Sources) > 0:
 		return fmt.Sprintf("pools.%s has discovered servers: list the addresses that they have now, because all instances must use the same", name)
@@ -39,13 +35,17 @@ func (f *File) whyNotSource(p *Pool, name string) string {
 
 // checkFormer checks the settings warm_from.
 func (d *document) checkFormer(f *File) {
+	first := map[string]*Pool{} // the first pool that names a source
 	for i := range f.Pools {
 		p := &f.Pools[i]
 		n, from := d.where[&p.WarmFrom], f.pool(p.WarmFrom)
 		if n == nil || p.WarmFrom == "" {
 			continue
 		}
-		other := slices.IndexFunc(f.Pools, func(q Pool) bool { return q.WarmFrom == p.WarmFrom && q.Name != p.Name })
+		other := first[p.WarmFrom]
+		if other == nil {
+			first[p.WarmFrom] = p
+		}
 		wrong := f.whyNotSource(p, p.WarmFrom)
 		switch fail := func(text string, args ...any) {
 			d.failAt(n, "pools.%s.warm_from: "+text, append([]any{p.Name}, args...)...)
@@ -54,8 +54,8 @@ func (d *document) checkFormer(f *File) {
 			fail("%s", wrong)
 		case p.Fill.Pool != "":
 			fail("%s; remove one of both settings", whyFillIsPlain)
-		case other >= 0 && other < i:
-			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, f.Pools[other].Name)
+		case other != nil:
+			fail("pools.%s is the source of pools.%s already, and its keys can move to one pool only", from.Name, other.Name)
 		case f.routed(from.Name):
 			fail("a route uses pools.%s, too, so its keys would have two servers: let the route name pools.%s", from.Name, p.Name)
 		case p.Resize.Mode != table.ResizeWarm && d.where[&p.Resize.Mode] == nil:
@@ -71,14 +71,7 @@ func (d *document) checkFormer(f *File) {
 }
 
 // routed reports whether a route uses the pool.
-func (f *File) routed(name string) bool {
-	for r := range f.routes() {
-		if slices.Contains(r.to(), name) {
-			return true
-		}
-	}
-	return false
-}
+func (f *File) routed(name string) bool { return len(f.look().routes[name]) > 0 }
 
 // removeFormer moves the pools that warm_from and fill_from name from f.Pools to the field From of the pools, or of
 // their Fill, that name them. The file has been checked.
@@ -100,4 +93,5 @@ func (f *File) removeFormer() {
 		served = append(served, p)
 	}
 	f.Pools = served
+	f.reindex()
 }

@@ -112,6 +112,7 @@ func (d *document) check(root *node, s *settings) {
 	d.checkUsers(f)
 	d.checkLimits(f)
 	if len(d.errs) == 0 { // only without earlier errors, because after an error the mode of a pool may not be the intended one
+		f.reindex() // other checks may have changed resize.mode
 		d.checkShared(f)
 	}
 }
@@ -136,8 +137,10 @@ func (d *document) decide(f *File) {
 			p.Failover.Mode, p.Failover.WhyMode = p.usualMode()
 		}
 	}
+	f.reindex()
 	if served := f.served(); len(f.Routes) == 0 && len(served) == 1 {
 		f.Routes = []Route{{Pool: served[0]}}
+		f.reindex()
 	}
 	for i := range f.Pools {
 		d.decideConsistency(f, &f.Pools[i])

@@ -103,11 +103,12 @@ func (d *document) readTwemproxy(data []byte) []*twemproxyPool {
 	}
 	keys := twemproxyKeys(usual)
 	var pools []*twemproxyPool
+	names := freeNames{}
 	listeners := map[string]*node{}
 	for _, pair := range root.pairs {
 		p := usual
 		p.name = pair.key.text
-		p.as = freeName(p.name, pools)
+		p.as = names.of(p.name)
 		if p.name == "" {
 			d.failAt(pair.key, "a pool needs a name")
 			continue
@@ -284,18 +285,22 @@ func (d *document) checkLabels(p *twemproxyPool) {
 
 var notInName = regexp.MustCompile(`[^A-Za-z0-9_.-]+`)
 
-// freeName makes a valid Ringside pool name from a twemproxy pool name. The result differs from the
-// names of all pools.
-func freeName(name string, pools []*twemproxyPool) string {
+// freeNames holds the names of pools in the Ringside file, each with the number of twemproxy pools that would have it.
+type freeNames map[string]int
+
+// of makes a valid Ringside pool name from a twemproxy pool name. The result differs from all earlier ones.
+func (f freeNames) of(name string) string {
 	as := notInName.ReplaceAllString(name, "-")
 	as = strings.Trim(as[:min(len(as), 58)], "_.-")
 	if as == "" {
 		as = "pool"
 	}
 	free := as
-	for i := 2; slices.ContainsFunc(pools, func(p *twemproxyPool) bool { return p.as == free }); i++ {
-		free = fmt.Sprintf("%s-%d", as, i)
+	for f[free] > 0 {
+		f[as]++
+		free = fmt.Sprintf("%s-%d", as, f[as])
 	}
+	f[free] = 1
 	return free
 }
 
@@ -362,16 +367,16 @@ func writeImport(pools []*twemproxyPool, left []string) []byte {
 	for _, note := range left {
 		head += comment("", note)
 	}
-	listeners, settings := "", ""
+	var listeners, settings strings.Builder
 	for _, p := range pools {
-		listeners += fmt.Sprintf("  - address: %s\n%s    routes: [{pool: %s}]\n", scalarText(p.listen.text), when(p.listen.mode != 0, "    mode: \"%04o\"\n", p.listen.mode), scalarText(p.as))
-		settings += fmt.Sprintf("  %s:\n", scalarText(p.as))
+		fmt.Fprintf(&listeners, "  - address: %s\n%s    routes: [{pool: %s}]\n", scalarText(p.listen.text), when(p.listen.mode != 0, "    mode: \"%04o\"\n", p.listen.mode), scalarText(p.as))
+		fmt.Fprintf(&settings, "  %s:\n", scalarText(p.as))
 		for _, note := range p.notes {
-			settings += comment("    ", strings.TrimPrefix(note, "pool "+p.as+": "))
+			settings.WriteString(comment("    ", strings.TrimPrefix(note, "pool "+p.as+": ")))
 		}
-		settings += p.settings()
+		settings.WriteString(p.settings())
 	}
-	return []byte(head + "\nlisten:\n" + listeners + "\nadmin: 127.0.0.1:9151  # dashboard, metrics and health, in place of twemproxy's port 22222\n\npools:\n" + settings)
+	return []byte(head + "\nlisten:\n" + listeners.String() + "\nadmin: 127.0.0.1:9151  # dashboard, metrics and health, in place of twemproxy's port 22222\n\npools:\n" + settings.String())
 }
 
 // when formats a text if it is to be written, else it returns "".
@@ -402,13 +407,13 @@ func comment(indent, text string) string {
 // settings returns the settings of the pool in a Ringside file.
 func (p *twemproxyPool) settings() string {
 	named := slices.ContainsFunc(p.servers, func(s twemproxyServer) bool { return s.named })
-	servers := ""
+	var servers strings.Builder
 	for _, s := range p.servers {
 		item := scalarText(s.text)
 		if named || s.weight != 1 {
 			item = fmt.Sprintf("{address: %s%s%s}", item, when(named, ", name: %s", scalarText(s.label)), when(s.weight != 1, ", weight: %d", s.weight))
 		}
-		servers += "      - " + item + "\n"
+		servers.WriteString("      - " + item + "\n")
 	}
 	return fmt.Sprintf(`    distribution: %s
     hash: %s
@@ -422,7 +427,7 @@ func (p *twemproxyPool) settings() string {
 		when(p.timeout > 0, "    timeouts: {connect: %[1]dms, request: %[1]dms, deadline: %[1]dms}\n", min(p.timeout, maxTimeout)),
 		when(p.serverConns > 0, "    connections: %d\n", min(p.serverConns, maxConnections)),
 		when(p.ejects(), "    failover: {mode: rehash%s}\n", when(p.failureLimit > 0, ", after_failures: %d", min(p.failureLimit, maxFailures))),
-		servers)
+		servers.String())
 }
 
 var isPlain = regexp.MustCompile(`^((unix:)?[A-Za-z/][A-Za-z0-9_./-]*|[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)(:[0-9]+)?$`)

@@ -170,9 +170,9 @@ func (d *document) checkCopies(f *File, r *Route) {
 // checkPools checks the settings pool and pools of a route, and the setting prefer, which names the
 // pool to read first.
 func (d *document) checkPools(f *File, r *Route) {
-	names := f.poolNames()
 	exists := func(name string, n *node) {
-		if name != "" && len(names) > 0 && !slices.Contains(names, name) {
+		if name != "" && len(f.Pools) > 0 && f.pool(name) == nil {
+			names := f.poolNames()
 			d.failAt(n, "there is no pool %s%s; pools here: %s", quote(name), didYouMean(name, names), strings.Join(names, ", "))
 		}
 	}
@@ -315,17 +315,55 @@ func (d *document) checkOneTruth(f *File) {
 		all = append(all, f.Routes)
 	}
 	d.checkTagCommand(f, all)
-	for i := range all {
-		for j := range i + 1 {
-			for a := range all[i] {
-				for b := range all[j] {
-					if i != j || b < a {
-						d.checkSame(all[i], all[j], &all[i][a], &all[j][b])
+	type place struct {
+		list []Route
+		r    *Route
+		i    int // position of the list
+	}
+	type group struct { // routes that treat the keys of a pool in the same way
+		handling handling
+		routes   []place
+	}
+	groups := map[string][]*group{} // by pool
+	for i, list := range all {
+		for j := range list {
+			a := place{list, &list[j], i}
+			is := a.r.handling()
+			for at, pool := range a.r.to() {
+				var own *group
+				for _, g := range groups[pool] {
+					if g.handling == is {
+						own = g
+						continue
+					}
+					for _, b := range g.routes {
+						first := slices.IndexFunc(a.r.to(), func(name string) bool { return slices.Contains(b.r.to(), name) })
+						if first == at && (a.i != b.i || a.r.Strip || b.r.Strip) { // in one list, a key has one route, unless prefixes are removed
+							d.checkSame(a.list, b.list, a.r, b.r)
+						}
 					}
 				}
+				if own == nil {
+					own = &group{handling: is}
+					groups[pool] = append(groups[pool], own)
+				}
+				own.routes = append(own.routes, a)
 			}
 		}
 	}
+}
+
+// handling is how a route treats its keys, as far as all routes to the same key must agree.
+type handling struct {
+	copies                  int
+	apart                   replicate.Apart
+	to                      string
+	guarded, tags, buffered bool
+	stale                   time.Duration
+}
+
+func (r *Route) handling() handling {
+	return handling{r.Copies.Copies, r.Copies.Apart, strings.Join(r.to(), " "), r.guarded(), r.Tags.On, r.Buffer != nil, r.Guard.Stale}
 }
 
 // checkSame rejects the route a from listA and the route b from listB if they lead to the same key of
@@ -335,10 +373,11 @@ func (d *document) checkOneTruth(f *File) {
 // value. With different values of guard.stale, one route would treat current values as stale. A route
 // without a buffer would not see the increments that wait in Ringside.
 func (d *document) checkSame(listA, listB []Route, a, b *Route) {
-	copies := a.Copies.Copies != b.Copies.Copies || a.Copies.Apart != b.Copies.Apart || !slices.Equal(a.to(), b.to())
-	guards := a.guarded() != b.guarded() || a.Guard.Stale != b.Guard.Stale
-	tags := a.Tags.On != b.Tags.On && a.guarded() == b.guarded()
-	buffers := (a.Buffer == nil) != (b.Buffer == nil)
+	x, y := a.handling(), b.handling()
+	copies := x.copies != y.copies || x.apart != y.apart || x.to != y.to
+	guards := x.guarded != y.guarded || x.stale != y.stale
+	tags := x.tags != y.tags && x.guarded == y.guarded
+	buffers := x.buffered != y.buffered
 	if !(copies || guards || tags || buffers) {
 		return
 	}

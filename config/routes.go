@@ -5,7 +5,6 @@ package config
 import (
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,14 +81,7 @@ func (r *Route) to() []string {
 }
 
 // copiesIn returns the routes that keep replicas in the pool.
-func (f *File) copiesIn(pool string) (list []*Route) {
-	for r := range f.routes() {
-		if r.Copies.Copies != 0 && slices.Contains(r.to(), pool) {
-			list = append(list, r)
-		}
-	}
-	return list
-}
+func (f *File) copiesIn(pool string) []*Route { return f.look().copies[pool] }
 
 // taker returns the most specific of the routes that match key, or nil if no route matches.
 func taker(routes []Route, key string) (best *Route) {
@@ -117,7 +109,7 @@ func (r *Route) keys() string {
 
 // pool returns the pool with that name, or nil if the file has none.
 func (f *File) pool(name string) *Pool {
-	if i := slices.IndexFunc(f.Pools, func(p Pool) bool { return p.Name == name }); i >= 0 {
+	if i, ok := f.look().pools[name]; ok {
 		return &f.Pools[i]
 	}
 	return nil

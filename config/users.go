@@ -41,16 +41,17 @@ func (d *document) checkUsers(f *File) {
 		return
 	}
 	var names []string
+	known := map[string]bool{}
 	for r := range f.routes() {
-		if name := table.RouteName(r.Prefix, r.Match); !slices.Contains(names, name) {
-			names = append(names, name)
+		if name := table.RouteName(r.Prefix, r.Match); !known[name] {
+			names, known[name] = append(names, name), true
 		}
 	}
 	certificates := f.Admin.TLS.ClientCA != ""
-	known := []*table.Users{f.Admin.Users}
+	logins := []*table.Users{f.Admin.Users}
 	for i := range f.Listen {
 		l := &f.Listen[i]
-		known = append(known, l.Users)
+		logins = append(logins, l.Users)
 		certificates = certificates || l.TLS.ClientCA != ""
 		if l.AuthFile == "" && l.TLS.ClientCA == "" {
 			d.warn(d.place(&l.Address, l), "users does not limit the clients of %s, because it asks for neither a login (auth_file) nor a certificate (tls.client_ca)", l.Address.text())
@@ -59,7 +60,7 @@ func (d *document) checkUsers(f *File) {
 	for i := range f.Users {
 		u := &f.Users[i]
 		for j, name := range u.Routes {
-			if !slices.Contains(names, name) {
+			if !known[name] {
 				d.failAt(d.place(&u.Routes[j], u), "users.%s.routes: no route has the prefix or match %s; there are %s", u.Name, quote(name), list(names))
 			}
 		}
@@ -67,7 +68,7 @@ func (d *document) checkUsers(f *File) {
 		switch {
 		case certificate && !certificates:
 			d.warn(d.place(u), "users.%s has no effect: no listener has tls.client_ca", u.Name)
-		case !certificate && d.others && !slices.ContainsFunc(known, func(k *table.Users) bool { return k != nil && k.Has(sha256.Sum256([]byte(u.Name))) }):
+		case !certificate && d.others && !slices.ContainsFunc(logins, func(k *table.Users) bool { return k != nil && k.Has(sha256.Sum256([]byte(u.Name))) }):
 			d.warn(d.place(u), "users.%s has no effect: no auth_file has that user", u.Name)
 		}
 	}

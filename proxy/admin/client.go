@@ -130,7 +130,7 @@ func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duratio
 // events calls the function take for every event of the stream at path. It returns an error if
 // nothing arrives for the time `silence`: the instance hangs, or packets are lost.
 func (c *Client) events(ctx context.Context, path string, silence time.Duration, take func(topic string, data []byte) error) error {
-	silent := fmt.Errorf("the admin interface at %s has sent nothing for more than %v: it hangs, or the network fails", c.address, silence)
+	silent := c.silent(silence)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	quiet := time.AfterFunc(silence, func() { end(silent) })
@@ -144,6 +144,11 @@ func (c *Client) events(ctx context.Context, path string, silence time.Duration,
 		return silent
 	}
 	return err
+}
+
+// silent returns the error for an instance that has sent nothing for the time `silence`.
+func (c *Client) silent(silence time.Duration) error {
+	return fmt.Errorf("the admin interface at %s has sent nothing for more than %v: it hangs, or the network fails", c.address, silence)
 }
 
 // readEvents calls the function arrived when bytes of the stream at path arrive, and the function take
@@ -217,7 +222,7 @@ func (c *Client) Reload(ctx context.Context, accepts Consent) (Reloaded, error) 
 	if accepts.Dead {
 		query.Set("dead", "true")
 	}
-	return answerTo[Reloaded](ctx, c.patient(steerLife), "POST", "/control/reload?"+query.Encode(), nil)
+	return longOrder[Reloaded](ctx, c, "/control/reload?"+query.Encode(), nil)
 }
 
 // Config returns the configuration file that the instance uses.
@@ -256,7 +261,7 @@ func (c *Client) HandOver(ctx context.Context) (HandOver, error) {
 
 // InvalidateTags invalidates the tags in what, and returns the result for each server.
 func (c *Client) InvalidateTags(ctx context.Context, what Invalidate) ([]Invalidated, error) {
-	a, err := answerTo[struct{ Servers []Invalidated }](ctx, c.patient(steerLife), "POST", "/control/tags/invalidate", what)
+	a, err := longOrder[struct{ Servers []Invalidated }](ctx, c, "/control/tags/invalidate", what)
 	return a.Servers, err
 }
 
@@ -393,4 +398,45 @@ func (c *Client) ask(ctx context.Context, method, path string, body, to any) err
 func answerTo[T any](ctx context.Context, c *Client, method, path string, body any) (a T, err error) {
 	err = c.ask(ctx, method, path, body, &a)
 	return a, err
+}
+
+// hangs is the time without any answer after which an instance hangs: an order that takes long is given up.
+const hangs = 15 * time.Second
+
+// longOrder sends an order that may take as long as steerLife, and returns the reply. It also sends probes, and returns
+// an error if the instance does not answer them. If it does not answer the first one, the order is not sent.
+func longOrder[T any](ctx context.Context, c *Client, path string, body any) (a T, err error) {
+	if err := c.answers(ctx); err != nil {
+		return a, err
+	}
+	silent := c.silent(hangs)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	quiet := time.AfterFunc(hangs, func() { end(silent) })
+	defer quiet.Stop()
+	go func() {
+		for ctx.Err() == nil {
+			if c.answers(ctx) == nil {
+				quiet.Reset(hangs)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(hangs / 3):
+			}
+		}
+	}()
+	a, err = answerTo[T](ctx, c.patient(steerLife), "POST", path, body)
+	if err != nil && context.Cause(ctx) == silent {
+		err = cut("POST", true, silent)
+	}
+	return a, err
+}
+
+// answers returns nil if the instance answers a probe, whatever the answer is.
+func (c *Client) answers(ctx context.Context) error {
+	w, err := c.send(ctx, "GET", "/healthz", nil)
+	if err == nil {
+		w.Body.Close()
+	}
+	return err
 }

@@ -120,7 +120,7 @@ func (s *Server) logCommand(r *http.Request, err error) {
 // maxBody limits the size of the body of a request, in bytes.
 const maxBody = 4 << 10
 
-// steerLife is the longest time until an order has its reply. Client waits as long. A reload may
+// steerLife is the longest time until an order has its reply. Client waits as long while the instance answers probes. A reload may
 // take a while: if keys are about to move, it waits for pings and for the deadlines of commands.
 const steerLife = 2 * time.Minute
 

@@ -3,6 +3,7 @@ package admin
 // Access to the control API, rejected requests, and that these change nothing.
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -429,6 +430,70 @@ func TestSilentStream(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestLongOrderToHungInstance checks that the client does not wait two minutes for an instance that hangs, also if it
+// hangs after it has accepted the order. It does wait for an order that takes long.
+func TestLongOrderToHungInstance(t *testing.T) {
+	const done = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+	for _, order := range []struct {
+		name string
+		send func(context.Context, *Client) error
+	}{
+		{"reload", func(ctx context.Context, c *Client) error { _, err := c.Reload(ctx, Consent{}); return err }},
+		{"tags", func(ctx context.Context, c *Client) error { _, err := c.InvalidateTags(ctx, Invalidate{}); return err }},
+	} {
+		for _, test := range []struct {
+			name   string
+			hangs  time.Duration // time until the instance answers no request any more
+			takes  time.Duration // time that the order takes
+			want   string        // "": the order succeeds
+			unsure bool          // whether the error says that the result is unknown
+		}{
+			{"at once", 0, 0, "no answer from the admin interface", false},
+			{"later", 20 * time.Second, time.Hour, "has sent nothing for more than 15s: it hangs", true},
+			{"never", time.Hour, time.Minute, "", false},
+		} {
+			t.Run(order.name+" "+test.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := NewClient("tcp", "127.0.0.1:1")
+					begin := time.Now()
+					c.http.Transport = &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) {
+						here, there := net.Pipe()
+						go func() {
+							defer there.Close()
+							r, err := http.ReadRequest(bufio.NewReader(there))
+							if err != nil {
+								return
+							}
+							if r.Method == "POST" {
+								time.Sleep(test.takes)
+							}
+							if time.Since(begin) >= test.hangs {
+								io.Copy(io.Discard, there)
+								return
+							}
+							io.WriteString(there, done)
+						}()
+						return here, nil
+					}}
+					err := order.send(t.Context(), c)
+					took := time.Since(begin)
+					if test.want == "" {
+						if err != nil || took != test.takes {
+							t.Errorf("after %v: %v", took, err)
+						}
+						return
+					}
+					unsure := err != nil && strings.Contains(err.Error(), "it is not known whether this was done")
+					if err == nil || !strings.Contains(err.Error(), test.want) || unsure != test.unsure || took > test.hangs+15*time.Second+5*time.Second {
+						t.Errorf("after %v: %v", took, err)
+					}
+					time.Sleep(2 * time.Hour) // until the instance has ended
+				})
+			})
+		}
 	}
 }
 
