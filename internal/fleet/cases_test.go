@@ -372,6 +372,8 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"stranger", "strangers", "stranger, hang"}, count: 2, exact: true, costly: true},
 	{name: "D6 stranger, relaxed", sidecars: 2, servers: 3, mode: table.Rehash,
 		asks: readMostly, faults: []string{"stranger"}, count: 2, costly: true, again: []uint64{172}},
+	{name: "D6 stranger, restartable memory", sidecars: 2, engines: 2, servers: 3, mode: table.Rehash, strict: true, remember: true, restart: 3 * time.Second,
+		asks: readMostly, faults: []string{"stranger", "stranger at once", "stranger, hang"}, count: 2, exact: true, costly: true},
 	{name: "D6 stranger at once", sidecars: 2, engines: 2, servers: 3, mode: table.Rehash, strict: true,
 		asks: readMostly, faults: []string{"stranger at once"}, count: 2, exact: true, costly: true},
 	{name: "D6 stranger at once, relaxed", sidecars: 2, servers: 3, mode: table.Rehash,

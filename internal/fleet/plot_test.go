@@ -824,6 +824,7 @@ func (f *fleet) drainBeside(i int) (back int64) {
 // different values, and may have the view record of a pool with the same name.
 func (f *fleet) strangerAt(i int, least, most int64) {
 	back := f.killFor(i, least, most)
+	f.nodes[i].left = nil
 	record := f.nodes[f.other(i)].record()
 	f.after(back, func() {
 		n := f.nodes[i]

@@ -86,6 +86,7 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 	e.StartedAnew(srv)
 	unknown := func(m Registration) bool { return !m.Agent.View.Recognized(m.ServerIndex, p) }
 	if p.Stranger(e.Now-d.heard) && slices.ContainsFunc(e.Registrations[srv], unknown) {
+		e.Notify(srv, (*health.Keeper).Rejected)
 		srv.Reject(p.Answers())
 	}
 }

@@ -93,7 +93,8 @@
 //     of failure. A server with restartable memory (memcached -e) keeps its data when
 //     its process ends. So its refusals count as silence, and it is not ejected before
 //     EjectAfter.Restart, nor between the first good ping after a restart and the next
-//     ping. The same holds while the proxy does not know yet whether the server has such
+//     ping, nor right after a loop has rejected its new process (Keeper.Rejected). It is
+//     pinged half a ping before EjectAfter.Restart ends. The same holds while the proxy does not know yet whether the server has such
 //     memory. While a server is leaving,
 //     a proxy pings all servers four times as often, to notice each step early.
 //   - If routes keep replicas, a silent server is not ejected for half a minute while

@@ -376,8 +376,13 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		return s.suspectWhy, true
 	case now < ejectAt:
 		s.step, s.until = "next: LEAVING, if it does not answer", ejectAt
+		if last := ejectAt - int64(k.set.Ping)/2; s.memory != memoryLost && now < last { // a server that is back a ping before ejectAt is then noticed in time
+			s.pingAt = min(s.pingAt, last)
+		}
 	case s.good > 0 && s.memory != memoryLost:
 		s.step = "next: up, if it answers another ping"
+	case now < s.rejected+int64(k.set.Ping) && s.memory != memoryLost:
+		s.step, s.until = "next: LEAVING, if it does not answer", s.rejected+int64(k.set.Ping)
 	case k.onlyCopy(i, now) && now < s.suspectSince+onlyTime:
 		s.step, s.until = "stays: another server is not complete, so this one may have the only replica of a key", s.suspectSince+onlyTime
 	case k.open[k.group(i)]:

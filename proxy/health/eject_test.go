@@ -95,6 +95,39 @@ func TestRestartWithMemory(t *testing.T) {
 	}
 }
 
+// TestRejectedProcessIsPinged checks a server with restartable memory whose new process is rejected by another loop when
+// EjectAfter.Restart has just ended. It is not ejected, because a ping shows that it is the server. It is ejected if it does not
+// reply to that ping.
+func TestRejectedProcessIsPinged(t *testing.T) {
+	for _, replies := range []bool{true, false} {
+		w := whole(t, 2, 3, Settings{EjectAfter: EjectAfter{Refused: 50 * time.Millisecond, Silent: 50 * time.Millisecond}})
+		began := w.now
+		w.nodes[0].down = true
+		for _, p := range w.proxies {
+			p.k.servers[0].memory = memoryKept
+			w.input(p, func() { p.k.ServerFailed(0, true, "refused", w.now) })
+		}
+		w.run(began + 2600*ms)
+		w.nodes[0].down = false
+		w.run(began + 2999*ms)
+		if p := w.proxies[0].k.servers[0]; !p.suspect || p.n != 0 {
+			t.Fatalf("replies %t: suspect %t, phase number %d", replies, p.suspect, p.n)
+		}
+		w.nodes[0].down = !replies
+		w.run(began + 3*sec)
+		for _, p := range w.proxies {
+			w.input(p, func() {
+				p.k.Rejected(0, w.now)
+				p.k.ServerFailed(0, false, "another memcached", w.now)
+			})
+		}
+		w.run(w.now + sec)
+		if n := w.proxies[0].k.Verdict(0).N; (n == 0) != replies {
+			t.Errorf("replies %t: phase number %d", replies, n)
+		}
+	}
+}
+
 // TestTheOnlyCopyStays checks a silent server while another server lacks replicas: it
 // may have the last copy of a key, so it is not ejected for half a minute. A server
 // that refuses connections has lost its data and is ejected.

@@ -12,6 +12,7 @@ type identity struct {
 	known    bool  // the process was identified after the server's view record was last lost or replaced
 	heard    int64 // when the last request was sent that the process has replied to
 	stranger bool  // the process is another memcached with data of its own, so it must be flushed
+	rejected int64 // when a loop last rejected a process that replied at the address (see Keeper.Rejected); 0: never
 	memory   memory
 	asks     bool // the request for the server's settings has no reply yet
 }
@@ -54,6 +55,14 @@ func (k *Keeper) identify(i int, now int64) {
 		s.asking = true
 		k.send(ask{kind: askProcess, server: i, about: i}, now, []byte("stats\r\n"))
 	}
+}
+
+// Rejected reports to the keeper that a loop is about to reject the process that replies at the address of a server, because it may
+// be a stranger. It may also be the server itself, restarted with its memory. A ping shows which of them it is. So the keeper pings
+// the server at once, and does not eject it during the time of one ping. The caller then reports the failure by ServerFailed.
+func (k *Keeper) Rejected(server int, now int64) {
+	s := &k.servers[server]
+	s.rejected, s.pingAt = now, min(s.pingAt, now)
 }
 
 // identified handles the reply to the stats request that Keeper.identify has sent. If the reply has no
