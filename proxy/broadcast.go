@@ -54,6 +54,12 @@ func (e *Engine) askThose(s *client.Session, line []byte, g client.Gather, each 
 			}
 			a := x.GatherAttempt()
 			a.Dialect = wire.Text
+			if m, ok := g.(*statsMerge); ok && m.keys {
+				c = srv.DedicatedConn(listingConn)
+				c.Untrusted = true
+				a.To = &listingPart{a.To.(*client.Part), e}
+				e.listings++
+			}
 			c.Enqueue(a, &p.Timeouts, needs, line)
 		})
 	}

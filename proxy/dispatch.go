@@ -520,10 +520,10 @@ func (e *Engine) endPart(srv *upstream.Server) {
 	e.parts = slices.DeleteFunc(e.parts, func(o *upstream.Conn) bool { return o == c })
 }
 
-// longGat is the line length in bytes at which a gat is split. If memcached has read
-// 2,048 bytes without a line end it closes the connection, unless the command is get or
+// longGat is the line length in bytes at which a gat is split. If memcached before 1.6.14 has
+// read 1,024 bytes without a line end it closes the connection, unless the command is get or
 // gets.
-const longGat = 2000
+const longGat = 1000
 
 // part returns the connection whose current command line the next key of x is added to.
 // It begins a command line if there is none. key is the key's length in bytes. A key of

@@ -68,6 +68,8 @@ type Engine struct {
 
 	reads [routing.FeatureSets]task.ReadStrategy // how reads are sent without a task, by the features of the route; nil: they are not
 
+	listings int // number of servers that have not answered the stats command in progress that lists keys: see askListing
+
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 
 	draining  bool              // Drain was called: each client is closed when its requests are answered

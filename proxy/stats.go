@@ -76,6 +76,43 @@ func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
 	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
 }
 
+// listingConn is the number of the dedicated connection for askListing.
+const listingConn = 1<<30 + 1
+
+var answerListing = wire.AppendServerError(nil, "another client lists keys with stats at the moment: try again")
+
+// askListing does what askStats does, for a reply that contains keys. memcached sends them as they are. A key of a
+// binary client can contain line ends, and so the end of the reply and replies to later requests. So the request is
+// the only one on a connection, which is closed after the reply. At most one such command runs in a loop.
+func (e *Engine) askListing(s *client.Session, what string, merge mergeFunc) {
+	if e.listings > 0 {
+		e.local(s, answerListing, stats.Unavailable)
+		return
+	}
+	line := fmt.Appendf(nil, "stats %s\r\n", what)
+	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines()), keys: true})
+}
+
+// listingPart is the part of one server.
+type listingPart struct {
+	*client.Part
+	e *Engine
+}
+
+func (p *listingPart) Done(c *upstream.Conn, a *upstream.Attempt) {
+	p.e.listings--
+	p.Part.Done(c, a)
+	c.Server.CloseDedicated(listingConn)
+}
+
+func (p *listingPart) Failed(c *upstream.Conn, a *upstream.Attempt, f upstream.Failure) {
+	p.Part.Failed(c, a, f)
+	p.e.Post(func(e *Engine) { // not at once, because the requests of c are just failing
+		e.listings--
+		c.Server.CloseDedicated(listingConn)
+	})
+}
+
 var answerDetailUsage = []byte("CLIENT_ERROR usage: stats detail on|off|dump\r\n") // memcached's reply to an unknown argument
 
 func (e *Engine) statsDetail(s *client.Session, args []string) {
@@ -86,7 +123,7 @@ func (e *Engine) statsDetail(s *client.Session, args []string) {
 	case "on", "off":
 		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &unanimous{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
 	case "dump":
-		e.askStats(s, "detail dump", stats.MergePrefixes)
+		e.askListing(s, "detail dump", stats.MergePrefixes)
 	default:
 		e.local(s, answerDetailUsage, stats.ClientFault)
 	}
@@ -109,7 +146,7 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 		e.local(s, answerCachedumpFormat, stats.ClientFault)
 		return
 	}
-	e.askStats(s, fmt.Sprintf("cachedump %d %d", class, limit), func(dst []byte, answers [][]byte, _ stats.About) []byte {
+	e.askListing(s, fmt.Sprintf("cachedump %d %d", class, limit), func(dst []byte, answers [][]byte, _ stats.About) []byte {
 		return stats.AppendItems(dst, answers, limit)
 	})
 }
@@ -117,8 +154,9 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 // statsMerge collects replies that are lists: STAT, ITEM or PREFIX lines and END.
 type statsMerge struct {
 	merge   mergeFunc
-	pid     int // Ringside's process ID
-	loops   int // number of Ringside's loops
+	pid     int  // Ringside's process ID
+	loops   int  // number of Ringside's loops
+	keys    bool // the replies contain keys: see askListing
 	answers [][]byte
 	asked   int
 	refusal []byte // first reply that is an error instead of a list; nil: none

@@ -486,7 +486,8 @@ func (l *rule) serve(t *task.Task, r *upstream.Result, s *Item) {
 	switch {
 	case touches(t):
 		l.retouch(t)
-	case lacks(t, r):
+	case lacks(t, r) && !l.asWritten: // a server that does not send a flag does not send it with a second read either
+		l.asWritten = true
 		l.inspect(t, l.at, l.readLine(t, l.name, nil, false), (*rule).judge)
 	default:
 		l.show(t, r, s)
@@ -499,7 +500,14 @@ const itemFlags wire.Letters = 1<<('k'-'A') | 1<<('O'-'A') | 1<<('s'-'A') | 1<<(
 // lacks reports whether the reply r, with which t is served, lacks meta flags that t has requested: it may
 // be the reply to a poll, which has only f, v and c.
 func lacks(t *task.Task, r *upstream.Result) bool {
-	return t.Req.Dialect == wire.Meta && !touches(t) && t.Req.Letters&^r.Reply.Letters&itemFlags != 0
+	if t.Req.Dialect != wire.Meta || touches(t) {
+		return false
+	}
+	missing := t.Req.Letters &^ r.Reply.Letters & itemFlags
+	if missing.Has('k') && t.Req.RawKey(t.Raw) { // no request to a server has this k
+		missing &^= 1 << ('k' - 'A')
+	}
+	return missing != 0
 }
 
 // serveOld answers t with r, a reply with an old value. The reply to the client has no cas, so no

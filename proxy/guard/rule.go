@@ -52,6 +52,7 @@ type rule struct {
 	wrote     bool // a server has stored a value of this command; if the command fails, it must remove that value
 	final     bool // the get has waited for a rebuild already, so it may get an old value now
 	outdated  bool // the value that the client gets is an old one
+	asWritten bool // the item was read with the flags of the client's mg, because an earlier reply lacked some of them
 
 	lease Item            // of a get that was granted a lease: the item with the lease
 	old   Item            // of a get that may serve the old value in the kept reply: the item with this value

@@ -87,6 +87,7 @@ type lateWork struct {
 	Lingering   bool              // the connection accepts no new requests, and stays open only for the requests in its queue
 	dead        bool              // the connection lingers because it no longer works (keepalive.go): it is closed when no client waits any more
 	Until       int64             // when a lingering connection without waiting clients is closed
+	Untrusted   bool              // a reply may contain a raw key with line ends: an invalid reply says nothing about the server
 	lastOf      map[uint64]uint64 // for a lingering connection: by number of the client, the position of the last request for which the client waits
 }
 

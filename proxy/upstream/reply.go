@@ -139,6 +139,10 @@ func (c *Conn) desync(what string, buf []byte) {
 // broken is desync if no input of c is being parsed.
 func (c *Conn) broken(what string, buf []byte) {
 	e, srv := c.Server.e, c.Server
+	if c.Untrusted {
+		c.abort("server "+srv.Label()+": "+what, stats.ServerFault)
+		return
+	}
 	e.Count.Desyncs++
 	e.LogLimited(slog.LevelError, srv.Label(), "server connection closed: the server broke the protocol", "server", srv.Target.Name, "address", srv.Address(), "why", "it "+what, "bytes", string(buf[:min(len(buf), 64)]))
 	if a := c.Head; a != nil && a.Shared(a.Size) && srv.joinGets {

@@ -29,6 +29,7 @@ const (
 	GetTouches                      // the commands gat and gats
 	Metas                           // the meta commands, as Ringside uses them
 	ProxyFlags                      // the meta flags P and L
+	LongLines                       // lines of up to 2048 bytes; before, the server may close the connection if a line of another command than get or gets has more than 1024
 	BareGets                        // mg without flags; since the same release, the reply to a miss has the flags O and k too
 	HashDumps                       // the command lru_crawler metadump hash, which lists every key that is stored during the whole dump
 	ChosenCAS                       // the meta flag E, with which the client chooses the cas id, and the meta flag x
@@ -47,7 +48,7 @@ var since = [...]struct {
 	{Memlimits, Release{1, 4, 27}},
 	{GetTouches, Release{1, 5, 3}},
 	{Metas, Release{1, 6, 10}},
-	{ProxyFlags, Release{1, 6, 14}},
+	{ProxyFlags | LongLines, Release{1, 6, 14}},
 	{BareGets, Release{1, 6, 18}},
 	{HashDumps, Release{1, 6, 19}},
 	{ChosenCAS, Release{1, 6, 27}},
@@ -71,12 +72,25 @@ var proxyFlags, chosenFlags, quietFlag = letters("PL"), letters("Ex"), letters("
 // Needs returns the features that a server must have to understand the request r. A meta
 // flag that is in no known release requires no feature: the server decides. All releases
 // with the feature Metas allow an opaque of 31 bytes.
-func (r *Request) Needs() Features {
-	if r.Dialect == Text {
-		return textNeeds[r.Op]
+//
+// A read of several keys may have a long line, because its keys are sent in short lines.
+func (r *Request) Needs() (needs Features) {
+	switch {
+	case r.Dialect == Meta:
+		needs = r.metaNeeds()
+	case r.Op <= Gets:
+		return 0
+	default:
+		needs = textNeeds[r.Op]
 	}
-	return r.metaNeeds()
+	if r.Line.Len() > oldLine && r.NumKeys <= 1 {
+		needs |= LongLines
+	}
+	return needs
 }
+
+// oldLine is the length in bytes of the longest line that all releases accept.
+const oldLine = 1000
 
 func (r *Request) metaNeeds() Features {
 	needs := Metas
