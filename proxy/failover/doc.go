@@ -53,14 +53,14 @@
 // # Backfill
 //
 // While a server is WARM, a value that only I has is copied back before a command that
-// depends on the value, or on its absence. With on_rejoin: warm it is also copied after a
-// read. The copy is made as for replicas: a tombstone guards it (package replicate), which
+// depends on the value, or on its absence (Spot.CopyBack, also for package guard). With on_rejoin: warm it is
+// also copied after a read. On a route with a guard, a placeholder of the guard on F is replaced by the value. The copy is made as for replicas: a tombstone guards it (package replicate), which
 // is recognized by its flags in WARM and SETTLE. An empty item that a client has made (mg N)
 // is a value.
 //
 // An instance that knows F as IN deletes at F only, and does not check for tombstones. So an
 // instance that knows F as WARM copies nothing back if another instance may know F as IN
-// already, for example after its own process was stopped for a while (mayFill). Its last good
+// already, for example after its own process was stopped for a while (MayFill). Its last good
 // ping of F must be more recent than a WAIT, the time after which all instances know a new phase
 // (View.KnownUntil), also with relaxed consistency. And the phases must be those of the lookup. Both
 // conditions are checked before a tombstone is sent, and again when the reply to it arrives. If the

@@ -219,28 +219,17 @@ func (l *single) Begin(t *task.Task) {
 		l.from = 1
 	}
 	if l.Role == health.Warming && task.NeedsValue(t) && !l.checked {
-		if !l.mayFill(t) {
-			l.dispatchLater(t)
-			return
-		}
 		l.checked = true
-		t.Open++ // the backfill counts as a request in flight, so the task does not end before it
-		l.backfill(t, func(what fillOutcome) {
-			t.Open--
+		l.CopyBack(t, func(what FillOutcome) {
 			makes := t.Op == wire.Add || task.CommandOf(t).Vivify // the command creates a missing key
 			switch {
-			case what == fillThere && t.Op == wire.Add:
+			case what == FillThere && t.Op == wire.Add:
 				t.AnswerKind(wire.NotStored)
-			case what == fillThere, what == fillForeign, what == fillNowhere && makes && l.Sure(t):
-				l.Begin(t)
-			case what == fillLate:
-				l.dispatchLater(t)
-			case what == fillUnsure || !l.Sure(t):
-				t.Fail("what server "+t.Route.Server(l.Interim.Server).Label()+" keeps for it could not be copied back", stats.Unavailable)
-			default:
+			case what == FillNowhere && !makes:
 				t.AnswerKind(task.MissKind(t))
+			default:
+				l.Begin(t)
 			}
-			t.CatchUp()
 		})
 		return
 	}
@@ -274,17 +263,6 @@ func (l *single) Begin(t *task.Task) {
 		return
 	}
 	l.sendHalf(t, at[1])
-}
-
-// dispatchLater dispatches t again after a moment, because this instance must first learn
-// the current phases. No part of the command has been executed yet. A task that is dispatched
-// again after its deadline fails.
-func (l *single) dispatchLater(t *task.Task) {
-	t.Open++ // the wait counts as a request in flight, so the task does not end before it
-	t.Loop.After(t.Loop.Now+task.ParkedLook, func() {
-		t.Open--
-		t.Loop.Ready(t)
-	})
 }
 
 // sendHalf sends one of the requests of a command: the client's request (mainAsk), or the delete at
@@ -396,13 +374,13 @@ func (l *single) checkMiss(t *task.Task, r *upstream.Result) bool {
 		l.View.CountWarmRead(l.First.Server, !missed)
 	}
 	line, ok := l.request(t, 1)
-	if !missed || !ok || marked && task.CommandOf(t).Vivify || !l.mayFill(t) {
+	if !missed || !ok || marked && task.CommandOf(t).Vivify || !l.MayFill(t) {
 		return false
 	}
 	l.from = 1
 	t.Ask(interimAsk, t.Route.Server(l.Interim.Server), line)
 	if t.Route.Pool.Failover.OnRejoin == health.Warm {
-		l.backfill(t, nil)
+		l.Spot.backfill(t, nil)
 	}
 	return true
 }

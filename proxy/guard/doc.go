@@ -94,6 +94,20 @@
 // A value with tags is not moved, and a read does not ask the old owner for it: the versions of tags belong to one
 // server.
 //
+// # Keys whose server rejoins
+//
+// While the key's own server is in WARM, the substitute server may have the only copy of the value. The commands
+// then are:
+//
+//	get       mg N; on a placeholder that it has created: mg at the substitute server, and ms C with its value
+//	delete    mg and md at the substitute server, then as usual; DELETED if either server had a value
+//	set       md at the substitute server, then as usual
+//	others    the backfill of package failover (CopyBack), md at the substitute server, then as usual
+//
+// The backfill stores a tombstone. Another command that finds one waits for a moment, and starts again. A
+// value with tags is only read: a get serves it, and an add is not stored. For other commands it counts as
+// missing.
+//
 // All tasks of one key run on one loop of the process. That loop has the misses and
 // the waiting gets of the key. Plain hits do not use it.
 //

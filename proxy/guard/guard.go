@@ -202,7 +202,7 @@ func (l *rule) locate(t *task.Task, read bool) (trouble upstream.Failure, parked
 		return upstream.Failure{}, false
 	}
 	trouble, parked = l.Locate(t, read)
-	if l.at = 0; l.Role == health.Returning {
+	if l.at, l.copied = 0, false; l.Role == health.Returning {
 		l.at = 1
 	}
 	l.name = l.Keys[l.at]

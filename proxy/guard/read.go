@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"ringside/proxy/failover"
 	"ringside/proxy/health"
 	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
@@ -195,6 +196,10 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 		return
 	}
 	switch {
+	case l.Hide && l.Role == health.Warming && !l.copied && s.IsMiss() && !s.IsInvalidated() && l.MayFill(t):
+		l.copied = true
+		l.View.CountWarmRead(l.First.Server, false)
+		l.CopyBack(t, func(failover.FillOutcome) { l.read(t) })
 	case s.IsAbsent(), // the read has found no item and created no placeholder, because the server had no memory for one
 		l.Hide && s.Tags != stamp.Stands && !s.IsInvalidated():
 		l.miss(t, nil)
@@ -338,7 +343,7 @@ func (l *rule) miss(t *task.Task, s *Item) *Miss {
 func (l *rule) onLease(t *task.Task, s *Item) {
 	l.lease = s.Clone()
 	l.lease.Won = true
-	if l.Role == health.Warming && s.IsPlaceholder() {
+	if l.Role == health.Warming && s.IsPlaceholder() && l.MayFill(t) { // otherwise, the placeholder may have been stored too late: see package failover
 		line := t.Meta("mg", l.Keys[1], " f v t", nil)
 		if tg := l.tags; tg != nil {
 			tg.ownKnown, tg.ownVia = tg.known, tg.via
@@ -437,6 +442,8 @@ func (l *rule) late(t *task.Task, s *Item) {
 // newer value of the other client, or restore a value after a delete.
 func (l *rule) unheld(t *task.Task, s *Item) {
 	switch {
+	case s.IsTombstone() && l.InTransition() && l.tries < maxTries: // another command is copying the value back
+		l.againLater(t)
 	case l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t):
 		l.final = true
 		l.read(t)

@@ -50,8 +50,10 @@ type rule struct {
 	rewritten bool // the client's request is changed to what the guard stores: see rewrite
 	sealed    bool // no client may refresh the stored value before it expires: see storedTTL
 	wrote     bool // a server has stored a value of this command; if the command fails, it must remove that value
+	copied    bool // of a get on a route that only hides placeholders: the value was copied back from the substitute server, if it had one
 	final     bool // the get has waited for a rebuild already, so it may get an old value now
 	outdated  bool // the value that the client gets is an old one
+	onInterim bool // of a delete in WARM: the substitute server had the value
 	asWritten bool // the item was read with the flags of the client's mg, because an earlier reply lacked some of them
 
 	lease Item            // of a get that was granted a lease: the item with the lease
@@ -158,11 +160,44 @@ func (l *rule) Begin(t *task.Task) {
 		l.read(t)
 	default:
 		l.Learned.Count(stats.GuardWrite)
-		if l.Role == health.Warming || l.Role == health.Settling {
+		switch {
+		case l.Role == health.Warming && task.NeedsValue(t):
+			l.CopyBack(t, func(what failover.FillOutcome) { l.copiedBack(t, what) })
+		case l.Role == health.Warming && t.Op == wire.Delete:
+			l.send(t, 1, t.Meta("mg", l.Keys[1], " s f t R0", nil), (*rule).sawInterim)
 			l.deleteAt(t, 1, (*rule).write)
-		} else {
+		case l.Role == health.Warming || l.Role == health.Settling:
+			l.deleteAt(t, 1, (*rule).write)
+		default:
 			l.write(t, nil)
 		}
+	}
+}
+
+// copiedBack continues a write that depends on the value, after a backfill with the given outcome. A value
+// with tags is not copied: for an add, copiedBack reads it on the substitute server. Other commands do not
+// find it.
+func (l *rule) copiedBack(t *task.Task, what failover.FillOutcome) {
+	if l.tags != nil && t.Op == wire.Add && what != failover.FillThere {
+		l.inspect(t, 1, l.readLine(t, l.Keys[1], nil, true), func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+			switch s.Void = s.Tags != stamp.Stands; {
+			case !l.answered(t, r):
+			case !l.isGone(s):
+				l.say(t, wire.NotStored)
+			default:
+				l.deleteAt(t, 1, (*rule).write)
+			}
+		})
+		return
+	}
+	l.deleteAt(t, 1, (*rule).write)
+}
+
+// sawInterim handles the reply to a read at the substitute server, before the key is deleted there and on
+// its own server.
+func (l *rule) sawInterim(t *task.Task, r *upstream.Result) {
+	if s := itemOf(r); s.Kind.Answered() {
+		l.onInterim = !l.isGone(&s)
 	}
 }
 
@@ -249,6 +284,16 @@ func (l *rule) again(t *task.Task) {
 	default:
 		l.write(t, nil)
 	}
+}
+
+// againLater starts t again after a moment.
+func (l *rule) againLater(t *task.Task) {
+	t.Open++ // the wait counts as a request in flight, so the task does not end before it
+	t.Loop.After(t.Loop.Now+int64(task.MarkWait), func() {
+		t.Open--
+		l.again(t)
+		t.CatchUp()
+	})
 }
 
 // look reads the item without starting a rebuild. Only a soft-deleted item (X) still grants its lease

@@ -69,6 +69,8 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 	case !l.answered(t, r):
 	case t.Op == wire.Delete:
 		l.retire(t, s)
+	case s.IsTombstone() && l.InTransition(): // another instance is copying the value back
+		l.againLater(t)
 	case t.Op == wire.Add && s.IsAbsent():
 		l.again(t)
 	case t.Op == wire.Add && (!l.isGone(s) || s.IsTombstone()):
@@ -445,7 +447,9 @@ func (l *rule) erased(t *task.Task, r *upstream.Result) {
 
 // deleted answers a delete.
 func (l *rule) deleted(t *task.Task, k wire.Kind) {
-	l.knows(Deleted)
+	if l.knows(Deleted); l.onInterim {
+		k = wire.Deleted
+	}
 	l.say(t, k)
 }
 

@@ -130,7 +130,11 @@ func HasTombstone(r *upstream.Result) bool {
 // HasPlaceholder reports whether r shows the placeholder that the guard, or a client's mg N, stores
 // while a value is rebuilt. A copy of it would not have the flag Z, so clients would get it as an empty value.
 func HasPlaceholder(r *upstream.Result) bool {
-	return r.Reply.Body.Len() == 0 && Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
+	empty := r.Reply.Body.Len() == 0
+	if r.Reply.Kind == wire.Header {
+		empty = Arg(r, 's') == "0"
+	}
+	return empty && Arg(r, 'f') == "0" && (r.Reply.Letters.Has('W') || r.Reply.Letters.Has('Z'))
 }
 
 // kinds maps kinds of replies to outcomes of replication rules, whatever the request was.
