@@ -354,6 +354,10 @@ var promises = []scenario{
 		asks: []ask{(*app).take, (*app).count}, faults: reweighed, count: 3, exact: true, locks: true, costly: true, again: []uint64{106}},
 	{name: "D6 weights, relaxed", sidecars: 2, servers: 4, copies: twice, errs: true,
 		asks: pruning, faults: reweighed, count: 3, keeps: true, costly: true, again: []uint64{76}},
+	{name: "D6 weights, a proxy crashes", sidecars: 2, engines: 2, servers: 4, strict: true, copies: spread, errs: true,
+		asks: pruning, faults: []string{"reweigh, crash"}, count: 3, calm: true, exact: true, keeps: true, costly: true},
+	{name: "D6 weights, a proxy crashes, all commands", sidecars: 3, servers: 4, strict: true, copies: twice,
+		faults: []string{"reweigh, crash"}, count: 3, calm: true, exact: true, locks: true, costly: true},
 	{name: "D6 taken out, and another hangs", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"take out, hang"}, count: 1, keeps: true, costly: true},
 	{name: "D6 taken out while it is out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
@@ -484,6 +488,9 @@ func TestFailoverAblations(t *testing.T) {
 		}},
 		{"former holders are not asked", ablations{Set: ablation.Set{Former: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, faults: reweighed, count: 2, keeps: true, ablate: c.ablate}
+		}},
+		{"a proxy that is started does not know the former holders", ablations{items: true}, func(c *scenario) {
+			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: spread, errs: true, asks: pruning, faults: []string{"reweigh, crash"}, count: 3, calm: true, exact: true, keeps: true, ablate: c.ablate}
 		}},
 		{"sets and deletes without a condition", ablations{Set: ablation.Set{Sight: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 2, strict: true, copies: twice, errs: true, asks: pruning, aimed: true, cold: 5, faults: []string{"isolate"}, count: 3, calm: true, exact: true, keeps: true, newer: true, ablate: c.ablate}

@@ -335,6 +335,20 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
+	// Weights change. Before all keys have moved, proxies crash, and are started again at once. Later weights change back, so
+	// that keys return to servers where they may have been left.
+	"reweigh, crash": func(f *fleet, i int) {
+		f.reload(reweigh)
+		for _, s := range f.sidecars {
+			if f.one(2) || s.id == 0 {
+				f.after(f.between(600*milli, moving*3/2), func() { s.restart(50 * milli) })
+			}
+		}
+		at := f.between(5*moving/2, 3*moving)
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + second)
+	},
+
 	// Weights change, and change back after all keys have moved.
 	"reweigh twice": func(f *fleet, i int) {
 		f.reload(reweigh)

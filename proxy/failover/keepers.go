@@ -119,6 +119,9 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 				w.failover = from.failover // keep the failover settings of the former agent, because instances that have not reloaded yet still have these settings
 			}
 			w.start(pool, before, seed, without)
+			if before == nil && pool.Copied(t) && pool.ReadList != nil {
+				w.Keeper.SeekFormers()
+			}
 		}
 		w.View.SetLists(lists(pool), texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Required().Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)

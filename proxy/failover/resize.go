@@ -294,10 +294,14 @@ func lists(pool *table.Pool) (l resize.Lists) {
 // texts returns the lists of a pool as texts, for its keeper. They are not on the servers of a pool that does not coordinate
 // changes.
 func texts(pool *table.Pool) *health.Texts {
-	if pool.Resize == table.ResizePlain || pool.ReadList == nil {
+	if pool.ReadList == nil {
 		return &health.Texts{}
 	}
-	return &health.Texts{Lists: pool.Texts(), Hash: func(text []byte) (uint32, error) {
+	lists := pool.Texts()
+	if pool.Resize == table.ResizePlain {
+		lists = nil
+	}
+	return &health.Texts{Lists: lists, Hash: func(text []byte) (uint32, error) {
 		l, err := pool.ReadList(text)
 		if err != nil {
 			return 0, err

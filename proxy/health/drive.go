@@ -60,6 +60,7 @@ func (k *Keeper) step(now int64) {
 	k.advanceHandover(now)
 	k.advanceResize(now)
 	k.driveLists(now)
+	k.driveFormers(now)
 	k.vote(now)
 	k.callRoll(now)
 	k.ping(now)
@@ -78,6 +79,9 @@ func (k *Keeper) schedule(now int64) {
 	}
 	if k.resize.Seeks && now < k.search.until {
 		k.next = min(k.next, k.search.until)
+	}
+	if k.formers.seeks && now < k.formers.until {
+		k.next = min(k.next, k.formers.until)
 	}
 	for i := range k.servers {
 		s := &k.servers[i]

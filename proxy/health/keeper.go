@@ -111,6 +111,7 @@ type Keeper struct {
 	told     removal
 	texts    Texts
 	search   search
+	formers  formers
 	departed map[string]entry // by name: the servers that a reload has removed from the pool, as OUT; a proxy that adds a server back needs this. Also the entries with removedMark
 }
 
@@ -208,6 +209,7 @@ type contact struct {
 type listed struct {
 	unverified    bool   // the server gets no requests but pings: see Server.Learned
 	listsAt       int64  // when the lists of this process are checked on the server
+	formersAt     int64  // when the former lists are stored on the server again
 	listComplaint string // the last logged problem with a list
 }
 
@@ -248,6 +250,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		k.servers[i].unverified = m.Learned
 	}
 	k.keys = makeRecordKeys(pool)
+	k.formers.item = k.formerKey()
 	k.nameCounters()
 	return k
 }

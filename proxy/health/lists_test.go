@@ -28,11 +28,14 @@ func listedWorld(t *testing.T) *world {
 func has(list uint32) func(*Keeper) {
 	return func(k *Keeper) {
 		k.SetLists(resize.Lists{Mine: list, Wish: list, Warm: true}, 0)
-		k.SetTexts(&Texts{Lists: map[uint32][]byte{list: fmt.Appendf(nil, "list %d", list)}, Hash: func(text []byte) (hash uint32, err error) {
-			_, err = fmt.Sscanf(string(text), "list %d", &hash)
-			return hash, err
-		}})
+		k.SetTexts(&Texts{Lists: map[uint32][]byte{list: fmt.Appendf(nil, "list %d", list)}, Hash: listHash})
 	}
+}
+
+// listHash returns the hash of a list with the text "list HASH".
+func listHash(text []byte) (hash uint32, err error) {
+	_, err = fmt.Sscanf(string(text), "list %d", &hash)
+	return hash, err
 }
 
 // TestListsAreRestored checks that a list is on the servers again after it was evicted or damaged, or its server has lost all

@@ -32,6 +32,7 @@ type recordKeys struct {
 	Live     string
 	Roll     string
 	List     string   // prefix of the keys of server lists; the hash of the list is appended
+	Former   string   // prefix of the key of the former server lists; the hash of the present list is appended
 	Suspects []string // for each server, the key of the counter of proxies that suspect the server
 	Refused  []string // for each server, the key of the counter of proxies that the server refuses
 	Flush    string   // prefix of the key of the election token for a flush; the server's phase number is appended
@@ -40,7 +41,7 @@ type recordKeys struct {
 // makeRecordKeys returns the keys of the items that keepers store, for the pool. It leaves out those of
 // the counters about single servers: see name.
 func makeRecordKeys(pool string) recordKeys {
-	return recordKeys{pool: pool, View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), List: makeKey("list__", pool) + ":", Flush: makeKey("fl", pool)}
+	return recordKeys{pool: pool, View: ViewKey(pool), Live: makeKey("live", pool), Roll: makeKey("roll", pool), List: makeKey("list__", pool) + ":", Former: makeKey("former__", pool) + ":", Flush: makeKey("fl", pool)}
 }
 
 // name sets the keys of the counters about servers with these names.

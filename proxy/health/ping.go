@@ -38,6 +38,7 @@ const (
 	askList                     // mg: read a list of this process, to restore it
 	askLack                     // mg: read a list that this process lacks
 	askListWrite                // ms: write a list of this process
+	askFormer                   // mg: read the former lists
 	askLive                     // ma: count this proxy as alive
 	askVote                     // ma: count that this proxy suspects another server
 	askDoubt                    // mg: read how many proxies suspect another server
@@ -81,6 +82,8 @@ func (k *Keeper) answered(a ask, answer []byte, now int64) {
 		k.rollWritten(a, answer, now)
 	case askList, askLack:
 		k.listAnswered(a, answer, now)
+	case askFormer:
+		k.formerAnswered(a, answer, now)
 	case askLive, askVote, askDoubt, askRefused:
 		k.counted(a, answer, now)
 	case askDiscard, askListWrite:
@@ -103,6 +106,10 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 		k.servers[a.server].asks = false
 	case askLack:
 		k.search.open--
+	case askFormer:
+		if k.formers.seeks {
+			k.formers.open--
+		}
 	case askList, askListWrite, askRoll, askRollWrite, askLive, askVote, askDoubt, askRefused, askDiscard:
 		return false
 	default:
@@ -365,7 +372,7 @@ func (k *Keeper) unhold(i int) {
 			s.held[i] = 0
 		}
 	}
-	k.servers[i].listsAt = 0
+	k.servers[i].listsAt, k.servers[i].formersAt = 0, 0
 }
 
 // write sends to server i a view record with everything that this proxy knows. It replaces the

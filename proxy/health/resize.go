@@ -145,8 +145,11 @@ func (k *Keeper) permits(i int) bool {
 	return false
 }
 
-// ListsKnown reports whether the keeper knows which list of servers is in force, and does not search for its text.
-func (k *Keeper) ListsKnown() bool { return k.resize.Mine == 0 || k.resize.N != 0 && !k.resize.Seeks }
+// ListsKnown reports whether the keeper knows which list of servers is in force, and does not search for its text,
+// nor for former lists.
+func (k *Keeper) ListsKnown() bool {
+	return !k.formers.seeks && (k.resize.Mine == 0 || k.resize.N != 0 && !k.resize.Seeks)
+}
 
 // readResize handles the state and the wish in the view record r.
 func (k *Keeper) readResize(r record, now int64) {

@@ -29,6 +29,8 @@ type View struct {
 	resize   atomic.Pointer[resize.Status]
 	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
 	texts    atomic.Pointer[Texts]        // their texts
+	formers  atomic.Pointer[[][]byte]     // the former lists that SetFormers has set
+	learnt   atomic.Pointer[[][]byte]     // see Formers
 	declared atomic.Bool                  // see DeclareDead
 	Handover barrier.Published            // handover state exchanged by the loops and the keeper
 	servers  []published
@@ -244,6 +246,19 @@ func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 	v.texts.Store(texts)
 }
 
+// SetFormers sets the former server lists of this process, as texts, while replicated keys move away from their servers. The last one is
+// the list by which keys are served until all instances have the present one. It is empty when all keys have moved.
+func (v *View) SetFormers(texts [][]byte) { v.formers.Store(&texts) }
+
+// Formers returns the former server lists that the keeper has read from the servers at the start of this process, in the
+// same form. It is complete when Learned is true.
+func (v *View) Formers() [][]byte {
+	if texts := v.learnt.Load(); texts != nil {
+		return *texts
+	}
+	return nil
+}
+
 // DeclareDead tells the keeper that the servers in use that do not answer are dead, and not out of reach of this process only. So the
 // change to the list of the configuration does not wait for them any more: see resize.Status.Cut.
 func (v *View) DeclareDead() { v.declared.Store(true) }
@@ -274,6 +289,9 @@ func (v *View) Tell(k *Keeper, now int64) {
 	}
 	if t := v.texts.Swap(nil); t != nil {
 		k.SetTexts(t)
+	}
+	if f := v.formers.Swap(nil); f != nil {
+		k.setFormers(*f)
 	}
 	if v.declared.Swap(false) {
 		k.resize.Opposed, k.opposedUntil, k.opposedAt = false, 0, 0
@@ -348,6 +366,9 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		}
 	}
 	v.Handover.Publish(&k.barrier)
+	if f := k.formers.learned; f != nil && v.learnt.Load() == nil {
+		v.learnt.Store(&f)
+	}
 	if is := k.resize.Status; v.Resize() != is {
 		v.SetResize(is, k.off.Force || is.UsesOwn())
 	}

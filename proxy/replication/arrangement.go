@@ -12,6 +12,9 @@ import (
 	"strings"
 
 	"ringside/proxy/routing"
+	"ringside/proxy/table"
+	"ringside/proxy/upstream"
+	"ringside/ring"
 )
 
 // arrangement describes which servers keep the replicas of which keys, according to the
@@ -49,6 +52,61 @@ func newArrangement(listeners map[string]*routing.Listener) *arrangement {
 		a.hash = max(h.Sum64(), 1)
 	}
 	return a
+}
+
+// by returns the arrangement by the same routes, but with other lists of servers, by the names of pools.
+func (a *arrangement) by(lists map[string]*table.List) *arrangement {
+	bound := map[*routing.BoundPool]*routing.BoundPool{}
+	of := func(bp *routing.BoundPool) *routing.BoundPool {
+		list := lists[bp.Pool.Name]
+		if list == nil {
+			return bp
+		}
+		if bound[bp] == nil {
+			pool := *bp.Pool
+			pool.Next = list
+			was := &routing.BoundPool{Pool: pool.Successor(), Walk: ring.Distinct(list.Place.Ring)}
+			was.Pool.Servers = slices.Clone(list.Servers)
+			for i, m := range was.Pool.Servers {
+				if j := slices.IndexFunc(bp.Pool.Servers, func(o table.Target) bool { return o.Network == m.Network && o.Address == m.Address }); j >= 0 {
+					was.Pool.Servers[i] = bp.Pool.Servers[j] // a list does not have the zones of servers
+				}
+				was.Servers = append(was.Servers, &upstream.Server{Target: was.Pool.Servers[i]})
+			}
+			was.Owners = ring.NewMemo(&was.Pool.Place, func(int) bool { return false })
+			bound[bp] = was
+		}
+		return bound[bp]
+	}
+	listeners := map[string]*routing.Listener{}
+	for name, l := range a.listeners {
+		is := *l
+		is.Routes = slices.Clone(l.Routes)
+		for i := range is.Routes {
+			rt := &is.Routes[i]
+			rt.BoundPool, rt.Also = of(rt.BoundPool), slices.Clone(rt.Also)
+			for j := range rt.Also {
+				rt.Also[j] = of(rt.Also[j])
+			}
+		}
+		listeners[name] = &is
+	}
+	return newArrangement(listeners)
+}
+
+// text returns the list of the servers of a pool as a text; nil: no route keeps replicas in the pool, or the list has no text.
+func (a *arrangement) text(pool string) []byte {
+	for _, l := range a.listeners {
+		for i := range l.Routes {
+			rt := &l.Routes[i]
+			for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+				if rt.Copies.Copies != 0 && bp.Pool.Name == pool {
+					return bp.Pool.Text
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Hash returns a hash of the text in Print; 0: no key is replicated.

@@ -52,6 +52,9 @@ func (e directReader) Conn(x *client.Exchange, rt *routing.Route, owner *upstrea
 		c, _, _ := owner.Pick(x.Session.ID, false)
 		return c
 	}
+	if e.learning {
+		e.learn()
+	}
 	if !rt.AllIn() || e.handover != nil || e.Doubtful.Load() > 0 && !e.ownsClean(rt, name) {
 		return nil
 	}

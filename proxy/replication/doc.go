@@ -92,7 +92,9 @@
 //     last replica. They report it in the roll call. Other instances then reject an
 //     operator's override that would lose data, but still eject as usual.
 //   - The package does not remember anything over a restart of the process: all replicas count
-//     as complete then.
+//     as complete then. But while keys move to other servers, each instance stores the former
+//     lists of servers on the servers. A process that is started then reads them
+//     (Replicator.learn).
 //   - The package does not check what it removes when it deletes a dirty key at one replica
 //     (ToDelete). If that delete runs late, it removes a newer value, which is copied
 //     again from another replica.

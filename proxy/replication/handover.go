@@ -20,8 +20,11 @@ package replication
 // # Limits
 //
 // All this is true only if an instance sees the other instances. It knows them by the view
-// records: see package health. An instance that was restarted knows nothing of the former
-// routing table.
+// records: see package health.
+//
+// An instance that was restarted reads the former lists of servers from the servers, where each
+// instance stores them (Replicator.learn). It knows neither former routes nor how many replicas
+// they had.
 
 import (
 	"slices"
@@ -75,6 +78,25 @@ func (h *handover) Proceed(pools []barrier.Stage, withheld bool) bool {
 		h.paused = withheld || !waits
 		return was != h.paused
 	}
+}
+
+// texts returns the server lists of a pool by the former arrangements, as texts: see health.View.SetFormers. h may be nil: no
+// handover is in progress.
+func (h *handover) texts(pool string) (list [][]byte) {
+	if h == nil {
+		return nil
+	}
+	last := h.Serving
+	for _, a := range append(slices.DeleteFunc(slices.Clone(h.Formers), func(a *arrangement) bool { return a == last }), last) {
+		if a != nil {
+			text := a.text(pool)
+			if text == nil {
+				return nil
+			}
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // Pauses reports whether keys that are about to move to other replicas must not be changed now. h

@@ -21,6 +21,13 @@ type memcached struct {
 	table    int
 	n        uint32
 	hungTill int64
+	formers  [4]item // by table
+}
+
+// item simulates an item with former lists.
+type item struct {
+	reached uint32 // barrier.Reached; 0: there is no item
+	serving int    // the table by which keys are served
 }
 
 // ringside simulates one of several instances, which get one routing table after
@@ -35,6 +42,7 @@ type ringside struct {
 	takeAt                                             []int64
 	wrote                                              [4]int64 // by table: when it last wrote by that table
 	waits, followsNobody, knowsAtOnce, sure, undecided bool
+	forgets, jumps                                     bool // when it is started again: forgets: it does not read the former lists; jumps: it does not begin with Waiting
 	bare, hurries, hasty                               bool // bare: its keys are not replicated; hurries: a bare instance takes part all the same; hasty: it does not wait for commands to end
 }
 
@@ -84,7 +92,43 @@ func (r *ringside) ping(i int, s *memcached, now int64) {
 	if same && s.n < r.N || !same && now >= r.takeAt[i] {
 		s.table, s.n, r.takeAt[i] = r.table, r.N, now+5*perPing
 	}
+	if !r.bare && r.h != nil {
+		last := r.h.Serving
+		if last == nil {
+			last = r.h.Formers[len(r.h.Formers)-1]
+		}
+		s.formers[r.table] = item{r.Reached(), int(last.hash)}
+	}
 	r.Hold(i, s.table == r.table && (s.n == r.N || r.followsNobody), now)
+}
+
+// restart ends the process, and starts it again with its table. It reads the records and the former lists of the servers that reply.
+func (r *ringside) restart(servers []memcached, now int64) {
+	r.Barrier, r.h, r.foreignUntil = barrier.New(len(servers)), nil, 0
+	clear(r.takeAt)
+	r.arrange(now)
+	former := item{}
+	for i := range servers {
+		if s := &servers[i]; now >= s.hungTill {
+			r.Read(s.n, uint64(s.table), s.table == r.table, now)
+			if f := s.formers[r.table]; f.reached > former.reached {
+				former = f
+			}
+		}
+	}
+	if former.reached == 0 || r.forgets {
+		return
+	}
+	if !r.jumps {
+		r.Learn(former.reached, uint64(r.table), now)
+	}
+	before := &arrangement{Print: fmt.Sprint(former.serving), hash: uint64(former.serving)}
+	r.h = &handover{Formers: []*arrangement{before}, Serving: before}
+}
+
+// stores reports whether the former lists of the instance are on a server that replies. It stores them at once after a reload.
+func (r *ringside) stores(servers []memcached, now int64) bool {
+	return slices.ContainsFunc(servers, func(s memcached) bool { return now >= s.hungTill && s.formers[r.table].reached != 0 })
 }
 
 func (r *ringside) step(servers []memcached, random *rand.Rand, now int64) {
@@ -131,7 +175,7 @@ func (r *ringside) writesBy() (n int) {
 	return int(r.h.Serving.hash)
 }
 
-// differ simulates instances that get table 2 and then table 3, while servers hang. It
+// differ simulates instances that get table 2 and then table 3, while servers hang, and instances are started again. It
 // returns when two instances write by different tables, or one does within the
 // deadline of the other's last write; 0: never. through reports whether all instances
 // reached the last table.
@@ -148,7 +192,7 @@ func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 		gets[i][0] = begin + random.Int64N(10)
 		gets[i][1] = max(gets[i][0]+1, begin+again+random.Int64N(20))
 	}
-	for now := int64(1); now < 1000; now++ {
+	for now := int64(1); now < 1500; now++ {
 		if random.IntN(60) == 0 && !slices.ContainsFunc(servers, func(s memcached) bool { return now < s.hungTill+perPing }) {
 			servers[random.IntN(len(servers))].hungTill = now + random.Int64N(120)
 		}
@@ -158,7 +202,9 @@ func differ(seed uint64, leave func(r *ringside)) (at int64, through bool) {
 					r.next = append(r.next, n+2)
 				}
 			}
-			r.take(now)
+			if r.take(now); !r.bare && r.stores(servers, now) && now < 800 && random.IntN(150) == 0 {
+				r.restart(servers, now)
+			}
 			r.step(servers, random, now)
 		}
 		arrived := 0
@@ -198,6 +244,8 @@ func TestTableAfterTable(t *testing.T) {
 		{"who sees another list in the pause lets all wait", func(r *ringside) { r.sure = true }},
 		{"a pause is decided to end", func(r *ringside) { r.undecided = true }},
 		{"a pause lasts as long as a command", func(r *ringside) { r.hasty = true }},
+		{"who is started again reads the former lists", func(r *ringside) { r.forgets = true }},
+		{"who is started again begins with the stage of the others, or waits", func(r *ringside) { r.jumps = true }},
 		{"who keeps no replicas takes no step", func(r *ringside) { r.hurries = true }},
 	} {
 		broken := false

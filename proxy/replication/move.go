@@ -18,6 +18,7 @@ import (
 	"ringside/proxy/link"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
+	"ringside/proxy/table"
 	"ringside/proxy/task"
 	"ringside/proxy/upstream"
 	"ringside/replicate"
@@ -57,9 +58,13 @@ func (e *Replicator) takeArrangement() {
 	for _, w := range e.Ledgers {
 		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline)
 	}
+	if before == nil {
+		e.learning = true
+	}
 	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
 		return
 	}
+	e.learning = false
 	if e.handover == nil {
 		e.Moving.Add(1)
 	}
@@ -68,8 +73,56 @@ func (e *Replicator) takeArrangement() {
 		e.LogOrder(slog.LevelWarn, "", "replicated keys have moved too often: their first servers are not asked any more")
 	}
 	e.enter()
+	e.storeFormers()
 	if e.Keepers.RunsKeepers {
 		e.LogOrder(slog.LevelInfo, "", "replicated keys move to other servers when all instances have this configuration")
+	}
+}
+
+// learn starts the handover in which the peers of this process are, if it was started in the middle of it. The keepers have then read the
+// former lists of the servers. The routes, and how many replicas they keep, are those of this process.
+func (e *Replicator) learn() {
+	e.learning = false
+	texts, count := map[string][][]byte{}, 0
+	for name, w := range e.Ledgers {
+		e.learning = e.learning || !w.bp.View.Learned()
+		texts[name] = w.bp.View.Formers()
+		count += len(texts[name])
+	}
+	if count == e.learned {
+		return
+	}
+	e.learned = count
+	var formers []*arrangement
+	for back := maxFormers; back > 0; back-- { // the lists of several pools are of the same reload if they are equally far from the last one
+		lists := map[string]*table.List{}
+		for name, list := range texts {
+			if i := len(list) - back; i >= 0 {
+				lists[name], _ = e.Ledgers[name].bp.Pool.ReadList(list[i]) // the keeper has checked it
+			}
+		}
+		if len(lists) > 0 {
+			formers = append(formers, e.arranged.by(lists))
+		}
+	}
+	if !slices.ContainsFunc(formers, func(a *arrangement) bool { return a.Print != e.arranged.Print }) {
+		return // a reload has changed something else
+	}
+	if e.handover == nil {
+		e.Moving.Add(1)
+	}
+	e.handover = &handover{Formers: formers, Serving: formers[len(formers)-1]}
+	e.enter()
+	e.storeFormers()
+	if e.Keepers.RunsKeepers {
+		e.LogOrder(slog.LevelInfo, "", "replicated keys move to other servers: this instance has learned their former servers from the servers, and moves them like its peers")
+	}
+}
+
+// storeFormers informs the keepers of the former servers of the keys that move: see health.View.SetFormers.
+func (e *Replicator) storeFormers() {
+	for name, w := range e.Ledgers {
+		w.bp.View.SetFormers(e.handover.texts(name))
 	}
 }
 
@@ -84,6 +137,9 @@ func (e *Replicator) stages() (list []barrier.Stage, withheld bool) {
 
 // proceed enters the next stage of the handover when all instances have reached it.
 func (e *Replicator) proceed() {
+	if e.learning {
+		e.learn()
+	}
 	h := e.handover
 	if h == nil || h.Moving() || !h.Proceed(e.stages()) {
 		return
@@ -155,6 +211,7 @@ func (e *Replicator) endHandover() {
 	e.handover = nil
 	e.enter()
 	if e.Moving.Add(-1) == 0 { // true: the other loops, which own other keys, have ended the handover before
+		e.storeFormers()
 		e.LogOrder(slog.LevelInfo, "", "replicated keys have all moved to the servers of this configuration")
 	}
 }

@@ -39,6 +39,8 @@ type Replicator struct {
 	holders    []replica                      // scratch space of routesOf: the slice that it yields
 	Ablation   ablation.Set                   // rules that tests turn off
 	arranged   *arrangement                   // which servers keep which keys, by the present routing table
+	learning   bool                           // this process has just started, and a pool may still learn from which servers keys move: see learn
+	learned    int                            // number of former lists that this loop has got so far, of all pools
 	handover   *handover                      // the handover in progress; nil: all keys are on the servers where the routing table wants them
 	stage      uint64                         // counter that increases whenever a handover may change the replicas of a key
 	moves      map[uint64]*move               // moves of keys in this handover, by the hash of the key

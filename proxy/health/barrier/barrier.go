@@ -116,6 +116,29 @@ func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	b.Arrangement = arrangement
 }
 
+// Reached returns what a process that is started later must know of the handover, if it can't read a view record of it: the handover
+// number N if the stage is Done, and otherwise the number with which this handover began.
+func (b *Barrier) Reached() uint32 {
+	if Of(b.N) == Done {
+		return max(b.N, stages)
+	}
+	return b.N - (b.N+stages-1)%stages
+}
+
+// Learn makes a process that was started while keys move, and has learned the former server lists, begin as if it was reloaded.
+// reached is what Reached has returned at another process, or at this one before it was started again. If this process has read no such
+// number in a view record, it begins with Done if the others have completed the handover, and with Waiting if not. A lower
+// number is that of an earlier handover to the same list.
+func (b *Barrier) Learn(reached uint32, list uint64, now int64) {
+	switch {
+	case b.N >= reached:
+	case Of(reached) == Done:
+		b.set(reached, list, now)
+	default:
+		b.set(b.again(), list, now)
+	}
+}
+
 // again returns the next handover number with stage Waiting: the handover starts again with it.
 func (b *Barrier) again() uint32 { return (max(b.N, b.top)+stages-1)/stages*stages + 1 }
 

@@ -90,3 +90,40 @@ func TestRead(t *testing.T) {
 		t.Errorf("another arrangement begins with number %d", b.N)
 	}
 }
+
+// TestLearn checks in which stage a process begins that was started while keys move, and has learned their former servers.
+func TestLearn(t *testing.T) {
+	for _, c := range []struct {
+		reached uint32 // at another process
+		n       uint32 // in the record of a peer
+		same    bool   // the peer has the same server list
+		want    uint32
+	}{
+		{1, 0, true, 1},  // no peer has begun
+		{5, 4, false, 5}, // no peer has the list
+		{5, 4, true, 5},  // an old record, of an earlier handover to the same list
+		{5, 6, true, 6},
+		{5, 8, true, 8},
+		{8, 7, true, 8},   // the record is older
+		{8, 9, false, 8},  // a peer has a third list
+		{5, 9, true, 9},   // the handover has begun again
+		{5, 9, false, 13}, // a peer has a third list
+	} {
+		b := New(2)
+		b.Begin(1, list, 0)
+		other := uint64(list)
+		if !c.same {
+			other++
+		}
+		b.Read(c.n, other, c.same, 1)
+		if b.Learn(c.reached, list, 2); b.N != c.want || b.Settled {
+			t.Errorf("%+v: the number is %d, settled: %v", c, b.N, b.Settled)
+		}
+	}
+	for n, want := range []uint32{4, 1, 1, 1, 4, 5, 5, 5, 8} {
+		b := New(1)
+		if b.N = uint32(n); b.Reached() != want {
+			t.Errorf("handover number %d: %d is reached", n, b.Reached())
+		}
+	}
+}

@@ -1,0 +1,97 @@
+package health
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// formerItem returns the key of the item with the former lists in the world w.
+func (w *world) formerItem() string { return w.proxies[0].k.formers.item }
+
+// TestFormers checks that former lists are on all servers while keys move, that a process which is started then reads
+// them before it serves, and that they are removed when all keys have moved.
+func TestFormers(t *testing.T) {
+	texts := [][]byte{[]byte("list 1"), []byte("list 2")}
+	for name, c := range map[string]struct {
+		change func(n *node, key string)
+		want   bool
+	}{
+		"":        {func(*node, string) {}, true},
+		"evicted": {func(n *node, key string) { n.drop(key) }, false},
+		"damaged": {func(n *node, key string) { n.put(key, "1\nlist 1\nlis") }, false},
+		"hostile": {func(n *node, key string) { n.put(key, "1"+strings.Repeat("\nlist 1", 5)) }, false},
+		"older":   {func(n *node, key string) { n.put(key, "1\nlist 3") }, true},
+	} {
+		w := newWorld(t, scenario{proxies: 2, pool: 3})
+		w.started = func(k *Keeper) { k.SetTexts(&Texts{Hash: listHash}) }
+		for _, p := range w.proxies {
+			w.start(p)
+		}
+		w.run(w.now + 5*sec)
+		mover, key := w.proxies[0], w.formerItem()
+		w.input(mover, func() {
+			mover.k.barrier.Begin(1, mover.k.hash, w.now)
+			mover.k.barrier.N = 4
+			mover.k.barrier.Begin(2, mover.k.hash, w.now)
+			mover.k.setFormers(texts)
+		})
+		w.run(w.now + sec)
+		for i, n := range w.nodes {
+			if got, _ := n.value(key); got != "5\nlist 1\nlist 2" {
+				t.Fatalf("server %d has %q", i, got)
+			}
+			if name != "older" || i == 0 {
+				c.change(n, key)
+			}
+		}
+		w.started = func(k *Keeper) {
+			k.SetTexts(&Texts{Hash: listHash})
+			k.SeekFormers()
+		}
+		late := w.proxies[1]
+		w.start(late)
+		if late.k.ListsKnown() {
+			t.Errorf("%s: it serves before it has asked for former lists", name)
+		}
+		w.run(w.now + 2*sec)
+		want := texts
+		if !c.want {
+			want = nil
+		}
+		if got := late.k.formers.learned; !slices.EqualFunc(got, want, bytes.Equal) || !late.k.ListsKnown() {
+			t.Errorf("%s: it has learned %q, known: %v", name, got, late.k.ListsKnown())
+		}
+		if late.k.barrier.N != 5 {
+			t.Errorf("%s: its handover number is %d", name, late.k.barrier.N)
+		}
+		w.run(w.now + (listPings+10)*int64(w.set.Ping))
+		if got, _ := w.nodes[1].value(key); got != "8\nlist 1\nlist 2" { // all keys are served by the new list now
+			t.Errorf("%s: later, a server has %q", name, got)
+		}
+		w.input(mover, func() { mover.k.setFormers(nil) })
+		w.run(w.now + (listPings+10)*int64(w.set.Ping))
+		for i, n := range w.nodes {
+			if got, _ := n.value(key); got != "" {
+				t.Errorf("%s: server %d still has %q", name, i, got)
+			}
+		}
+	}
+}
+
+// TestFormersOfNobody checks that a process serves soon if no server has former lists, and if some servers do not answer.
+func TestFormersOfNobody(t *testing.T) {
+	for dead := range 3 {
+		w := newWorld(t, scenario{proxies: 1, pool: 3})
+		w.started = func(k *Keeper) { k.SeekFormers() }
+		for i := range dead {
+			w.cutAll(i, true)
+		}
+		w.start(w.proxies[0])
+		w.run(w.now + 5*sec)
+		if !w.proxies[0].k.ListsKnown() {
+			t.Errorf("it does not serve, and %d servers do not answer", dead)
+		}
+	}
+}
