@@ -13,6 +13,7 @@ import (
 
 	"ringside/proxy/ablation"
 	"ringside/proxy/client"
+	"ringside/proxy/health/divert"
 	"ringside/proxy/routing"
 	"ringside/proxy/stats"
 	"ringside/proxy/table"
@@ -657,8 +658,10 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 		if at, ok := t.echo.At(b, rep); ok {
 			edits = append(edits, Edit{wire.Span{Start: at, End: at}, t.echo.Text})
 		}
-	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key): // the reply to me has the key in base64, because the item was stored with a base64 key
+	case rep.Letters.Has('b') || rep.Kind == wire.Item && !bytes.HasSuffix(named, t.Key) && !divert.IsReserved(named): // the reply to me has the key in base64, because the item was stored with a base64 key
 		edits = append(edits, Edit{rep.Key, base64.StdEncoding.AppendEncode(nil, t.clientKey())})
+	case len(t.echo.Text) > 0: // a hashed name needs no base64, but the client's key does
+		edits = append(edits, Edit{rep.Key, append(base64.StdEncoding.AppendEncode(nil, t.clientKey()), " b"...)})
 	default:
 		edits = append(edits, Edit{rep.Key, t.clientKey()})
 	}
