@@ -122,7 +122,7 @@ func lacking(t *table.Table, all map[string]settings) (list []string) {
 			}{
 				{has.noCas && (needs[p] || p.NeedsKeeper(t)), "has no cas, which failover, replicas, tags and the guard need: start memcached without -C"},
 				{has.noCrawler && p.Resize == table.ResizeWarm, "can't list its keys, which resize.mode: warm needs: start memcached without no_lru_crawler, or send it the command lru_crawler enable"},
-				{has.noMeta && !slices.Contains(t.Pools, p), "rejects meta commands, which fill_from needs: use memcached 1.6.10 or later there, or remove fill_from"},
+				{has.noMeta && !slices.Contains(t.Pools, p), "rejects meta commands, which fill_from needs: use memcached 1.6.13 or later there, or remove fill_from"},
 				{has.noFlush && p.Resize == table.ResizeFlush, "rejects flush_all, which resize.mode: flush needs: start memcached without -F"},
 			} {
 				if text := fmt.Sprintf("server %s of pool %s %s", s.Address, p.Name, w.text); w.lacks && !slices.Contains(list, text) {

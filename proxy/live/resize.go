@@ -139,9 +139,9 @@ func ownersOut(sum *stats.Snapshot, pool string, list *table.List) (names []stri
 var waitRemedies = []Word{
 	{"lru crawler disabled", "Send it the command lru_crawler enable, or start memcached there without no_lru_crawler"},
 	{"flush_all not allowed", "Start memcached there without -F"},
-	{"can't list its keys", "Start memcached 1.6.10 or later there"},
+	{"can't list its keys", "Start memcached 1.6.13 or later there"},
 	{"flush_all", "Check that memcached runs there"},
-	{"know meta commands", "Start memcached 1.6.10 or later there"},
+	{"know meta commands", "Start memcached 1.6.13 or later there"},
 	{"belongs to another pool", "Give each pool its own servers"},
 	{"to which keys move, is out", "Start memcached there"},
 	{"has no view record", "Check that a memcached of this pool runs there, or remove it from all files"},

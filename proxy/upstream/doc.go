@@ -83,7 +83,7 @@
 //
 // Ringside sends to a server only what its release of memcached understands. It asks for the release
 // on each connection (release.go). Any release since 1.4 works; a version that can't be parsed counts
-// as 1.4. For a server without meta commands (before 1.6.10), meta commands are sent as text where
+// as 1.4. For a server without meta commands (before 1.6.13), meta commands are sent as text where
 // text means the same: the doc of package wire has the table. All other meta commands are rejected
 // with a CLIENT_ERROR that names the server and its version. So are text commands that are newer
 // than the server (touch 1.4.8, cache_memlimit 1.4.27, gat and gats 1.5.3) and newer meta flags (P,

@@ -67,7 +67,7 @@ func TestManyNames(t *testing.T) {
 // TestMissesOfOldReleases checks that a miss without O and k is accepted from memcached before
 // 1.6.18 only: later releases always send them.
 func TestMissesOfOldReleases(t *testing.T) {
-	for release, state := range map[string]string{"1.6.12": "", "1.6.17": "", "1.6.18": "aborted", "1.6.45": "aborted"} {
+	for release, state := range map[string]string{"1.6.13": "", "1.6.17": "", "1.6.18": "aborted", "1.6.45": "aborted"} {
 		s := conversation.New(t)
 		s.Release = release
 		s.Line("pool main servers=s1")

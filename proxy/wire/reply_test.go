@@ -317,8 +317,8 @@ func TestParseVersion(t *testing.T) {
 	}
 	for r, want := range map[Release]Features{
 		{}: Basics, Oldest: Basics, {1, 4, 7}: Basics, {1, 4, 8}: Basics | Touching, {1, 5, 2}: Basics | Touching | Memlimits,
-		{1, 6, 9}:  Basics | Touching | Memlimits | GetTouches,
-		{1, 6, 10}: Basics | Touching | Memlimits | GetTouches | Metas,
+		{1, 6, 12}: Basics | Touching | Memlimits | GetTouches,
+		{1, 6, 13}: Basics | Touching | Memlimits | GetTouches | Metas,
 		{1, 6, 18}: ChosenCAS - 1 - HashDumps, {1, 6, 27}: 2*ChosenCAS - 1, {1, 7, 0}: 2*ChosenCAS - 1,
 	} {
 		if got := r.Features(); got != want {

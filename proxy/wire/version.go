@@ -38,7 +38,8 @@ const (
 
 // since contains the first release of each feature. Release 1.6.0 introduced the meta
 // commands. But the releases up to 1.6.9 reply OK in place of HD, and have another syntax
-// of ms.
+// of ms. Up to 1.6.12, the cas in the reply to an ms is not that of the stored item if the
+// ms appends, or stores only on a condition.
 var since = [...]struct {
 	feature Features
 	release Release
@@ -47,7 +48,7 @@ var since = [...]struct {
 	{Touching, Release{1, 4, 8}},
 	{Memlimits, Release{1, 4, 27}},
 	{GetTouches, Release{1, 5, 3}},
-	{Metas, Release{1, 6, 10}},
+	{Metas, Release{1, 6, 13}},
 	{ProxyFlags | LongLines, Release{1, 6, 14}},
 	{BareGets, Release{1, 6, 18}},
 	{HashDumps, Release{1, 6, 19}},

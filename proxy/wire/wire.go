@@ -7,7 +7,7 @@
 //
 // memcached's replies to malformed input are part of the protocol. Such input parses
 // into a request of Op Bad, which contains the reply. A request that is not Bad gets
-// exactly one reply from every memcached since 1.6.10, so replies can be matched to
+// exactly one reply from every memcached since 1.6.13, so replies can be matched to
 // requests by counting. Some errors only the server can detect, for example a value
 // that is not a number, or a meta flag that its version lacks. Such requests are
 // forwarded.

@@ -24,7 +24,7 @@
 //   - A key with spaces or control characters is sent to servers in base64, which
 //     limits it to 186 bytes. The reply to a longer key has the status Invalid.
 //     memcached limits the encoded key to 250 bytes: 186 bytes become 248, and it
-//     accepts no base64 without padding. Servers before 1.6.10 don't understand base64.
+//     accepts no base64 without padding. Servers before 1.6.13 don't understand base64.
 //     With these, the reply to a key with a space, a line end or a zero byte has the
 //     status Unsupported.
 //   - A touch or gat is sent to servers as mg with T. So on a stale item (md with I) it
@@ -32,7 +32,7 @@
 //   - An expiry of 2^31 or more, a time after January 2038, is replaced by 2^31-1.
 //   - If a server finds a value too large, the old value is removed for add,
 //     replace, append and prepend too. memcached removes it only for set.
-//   - With servers before 1.6.10, the cas id in the reply to a write is
+//   - With servers before 1.6.13, the cas id in the reply to a write is
 //     wire.NoMatch. A counter can't be created with an initial value. The reply to a
 //     delete or append with a cas has the status Unsupported.
 //   - The cas id of a value read from several replicas is sealed (package
