@@ -80,6 +80,36 @@ func TestFormers(t *testing.T) {
 	}
 }
 
+// TestFormersWithStage checks that a process which is started while keys move for a second time publishes no former lists before it has
+// the stage of its peers. The view records still have an earlier handover number, of another list.
+func TestFormersWithStage(t *testing.T) {
+	w := newWorld(t, scenario{proxies: 1, pool: 5})
+	late := w.proxies[0]
+	r := late.k.known(record{})
+	r.hash, r.stage = r.hash+1, 5
+	for _, n := range w.nodes {
+		n.put(ViewKey("p"), string(late.k.format(r)))
+		n.put(w.formerItem(), "9\nlist 1\nlist 2")
+	}
+	w.started = func(k *Keeper) {
+		k.SetTexts(&Texts{Hash: listHash})
+		k.SeekFormers()
+	}
+	v := NewView(len(w.nodes))
+	v.Handover.Arrange(1, 0)
+	w.start(late)
+	for end := w.now + 5*sec; w.now < end && v.Formers() == nil; w.run(w.now + ms/20) {
+		v.Tell(late.k, w.now)
+		v.Publish(late.k, late.k.ListsKnown())
+		if s := v.Handover.Status(); v.Formers() != nil && s.N != 9 {
+			t.Errorf("it publishes former lists with the handover number %d", s.N)
+		}
+	}
+	if v.Formers() == nil {
+		t.Error("it publishes no former lists")
+	}
+}
+
 // TestFormersOfNobody checks that a process serves soon if no server has former lists, and if some servers do not answer.
 func TestFormersOfNobody(t *testing.T) {
 	for dead := range 3 {

@@ -251,7 +251,7 @@ func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 func (v *View) SetFormers(texts [][]byte) { v.formers.Store(&texts) }
 
 // Formers returns the former server lists that the keeper has read from the servers at the start of this process, in the
-// same form. It is complete when Learned is true.
+// same form. They are complete, and Handover has the stage of the peers. Formers returns nil until then.
 func (v *View) Formers() [][]byte {
 	if texts := v.learnt.Load(); texts != nil {
 		return *texts
@@ -366,7 +366,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		}
 	}
 	v.Handover.Publish(&k.barrier)
-	if f := k.formers.learned; f != nil && v.learnt.Load() == nil {
+	if f := k.formers.learned; f != nil && !k.formers.seeks && v.learnt.Load() == nil { // the handover has its stage now
 		v.learnt.Store(&f)
 	}
 	if is := k.resize.Status; v.Resize() != is {
