@@ -59,7 +59,7 @@ func (e *Replicator) takeArrangement() {
 		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline)
 	}
 	if before == nil {
-		e.learning = true
+		e.learning = len(e.Ledgers) > 0
 	}
 	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
 		return
