@@ -427,7 +427,7 @@ func TestFailover(t *testing.T) {
 // failure can't be investigated. Outside the full tier it runs one fault of each case,
 // because any event of a run may show a difference.
 func TestFailoverRepeats(t *testing.T) {
-	every := 24 // one case in this many is run twice
+	every := 36 // one case in this many is run twice
 	if testenv.Full() && !raced {
 		every = 1
 	} else if hurried() {
