@@ -74,7 +74,7 @@ func (d *document) checkCircle(f *File) {
 			now := s.now()
 			near := listeners[now.portOrSocket()]
 			for _, l := range near {
-				if l.takes(s.now()) {
+				if l.takes(now) {
 					d.failAt(d.place(&s.Address, s), "pools.%s: the server %s is this instance itself, which listens on %s", f.Pools[i].Name, s.now().text(), l.text())
 				}
 			}
@@ -139,7 +139,7 @@ func (d *document) checkRoutes(f *File, what string, missing *node, routes []Rou
 type rivals struct {
 	same  map[[2]string]bool // the match and the prefix of all routes
 	all   map[int][]*Route   // the routes with a number of literal bytes
-	match map[int][]*Route   // those of them with a match
+	match map[int][]*Route   // the routes of all with a match
 }
 
 func (s *rivals) add(r *Route) {

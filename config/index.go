@@ -1,6 +1,6 @@
 package config
 
-// This file has the index of a file: which pools have a name or a server, and which routes a pool.
+// This file has the index of a configuration file. It finds pools by name and by server, and the routes of a pool.
 
 import (
 	"slices"
@@ -9,17 +9,17 @@ import (
 	"ringside/replicate"
 )
 
-// index finds pools and routes of a File by name and by server, because a search in all pools for each pool would need
-// quadratic time. Pools are positions in File.Pools, in its order.
+// index finds pools and routes of a File by name and by server. A search in all pools for each pool would need quadratic
+// time. A pool is its position in File.Pools.
 type index struct {
 	pools   map[string]int      // the first pool with a name
 	formers map[string]bool     // names of pools that another pool names in warm_from
 	fills   map[string]bool     // names of pools that another pool names in fill_from
 	gutters map[string]bool     // names of pools that are gutters
 	routes  map[string][]*Route // the routes of a pool, in the order of File.routes
-	copies  map[string][]*Route // those that keep replicas in it
+	copies  map[string][]*Route // the routes that keep replicas in a pool
 	at      map[Address][]int   // the pools that list an address; a pool occurs once
-	viewers map[string][]int    // the pools that agree about their servers, by the places of these (see places); a pool occurs once
+	viewers map[string][]int    // the pools that agree about their servers, by the place of a server (see places); a pool occurs once
 }
 
 // reindex updates the index of f. It must be called after a change of pools, routes or settings that the index contains.
@@ -88,8 +88,8 @@ func (f *File) look() *index {
 	return f.index
 }
 
-// viewersOf returns for each pool that agrees about its servers, and views one of those of p, the first such server of p. The
-// pool p itself may be among them.
+// viewersOf returns the pools that agree about their servers and view a server of p. For each pool, it returns the first such
+// server of p. The pool p itself may be one of the pools.
 func (f *File) viewersOf(p *Pool) map[int]*Server {
 	found := map[int]*Server{}
 	for i := range p.Servers {

@@ -6,7 +6,7 @@ package health
 //
 //	__rs_former__:POOL:HASH
 //
-// HASH is that of the new list. The first line of the value says how far the handover is (barrier.Reached), in
+// HASH is the hash of the new list. The first line of the value says how far the handover is (barrier.Reached), in
 // base 36. The texts of the former lists follow, one in a line. The last one is the list by which
 // keys are served until all instances have the new one. Each process that moves keys stores the item on all servers,
 // and stores it again every listPings pings. The first process that has moved all keys removes it.
@@ -37,7 +37,7 @@ type formers struct {
 	open    int      // number of requests for the item without a reply
 	heard   int      // number of replies
 	until   int64    // when the search has failed; 0: no server was asked so far
-	learned [][]byte // the texts that this process has read: those of the latest handover
+	learned [][]byte // the texts of the latest handover that this process has read
 	reached uint32   // how far that is: see barrier.Reached
 }
 
@@ -70,7 +70,7 @@ func (k *Keeper) makeFormers() {
 	k.next = 0
 }
 
-// driveFormers searches for the former lists, and stores those of this process.
+// driveFormers searches for the former lists, and stores the former lists of this process.
 func (k *Keeper) driveFormers(now int64) {
 	k.seekFormers(now)
 	f := &k.formers
@@ -138,7 +138,7 @@ func (k *Keeper) formerAnswered(a ask, answer []byte, now int64) {
 	}
 }
 
-// readFormers learns the lists in the value of an item on server i, unless it has learned those of a later handover.
+// readFormers learns the lists in the value of an item on server i, unless it knows the lists of a later handover.
 func (k *Keeper) readFormers(i int, value []byte) {
 	lines := bytes.Split(value, []byte{'\n'})
 	reached, err := number(lines[0], 32)

@@ -58,7 +58,7 @@ func (k *Keeper) identify(i int, now int64) {
 }
 
 // Rejected reports to the keeper that a loop is about to reject the process that replies at the address of a server, because it may
-// be a stranger. It may also be the server itself, restarted with its memory. A ping shows which of them it is. So the keeper pings
+// be a stranger. It may also be the server itself, restarted with its memory. A ping shows which is the case. So the keeper pings
 // the server at once, and does not eject it during the time of one ping. The caller then reports the failure by ServerFailed.
 func (k *Keeper) Rejected(server int, now int64) {
 	s := &k.servers[server]

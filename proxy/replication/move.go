@@ -79,8 +79,8 @@ func (e *Replicator) takeArrangement() {
 	}
 }
 
-// learn starts the handover in which the peers of this process are, if it was started in the middle of it. The keepers have then read the
-// former lists of the servers. The routes, and how many replicas they keep, are those of this process.
+// learn joins the handover of the peers, if this process was started in the middle of it. The keepers have then read the former lists from
+// the servers. learn uses the routes of this process and their numbers of replicas.
 func (e *Replicator) learn() {
 	e.learning = false
 	texts, count := map[string][][]byte{}, 0

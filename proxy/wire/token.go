@@ -83,7 +83,7 @@ func plainWord(b []byte) int {
 func PlainKey(key []byte) bool { return plainWord(key) == len(key) }
 
 // NeedsBase64 reports whether key must be in base64 in a meta command. memcached accepts control characters in a
-// key, except those that end a word. So a key whose base64 form would be too long can stay as it is.
+// key, except a line feed and a zero byte. So a key whose base64 form would be too long can stay as it is.
 func NeedsBase64(key []byte) bool {
 	return !PlainKey(key) && (base64.StdEncoding.EncodedLen(len(key)) <= defaultKey || bytes.ContainsAny(key, " \n\x00"))
 }

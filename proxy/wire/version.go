@@ -38,8 +38,8 @@ const (
 
 // since contains the first release of each feature. Release 1.6.0 introduced the meta
 // commands. But the releases up to 1.6.9 reply OK in place of HD, and have another syntax
-// of ms. Up to 1.6.12, the cas in the reply to an ms is not that of the stored item if the
-// ms appends, or stores only on a condition.
+// of ms. Up to 1.6.12, an ms that appends has the cas 0 in its reply, and an md with a cas
+// deletes nothing.
 var since = [...]struct {
 	feature Features
 	release Release
