@@ -406,31 +406,30 @@ func (p *Proxy) waited(add func(*Engine)) error {
 	}
 }
 
+// collect returns what add adds up of all loops. It waits for them, and fails if one does not answer
+// within one second. A late loop may then still add to the result, which is not returned.
+func collect[T any](p *Proxy, add func(e *Engine, into *T)) (*T, error) {
+	into := new(T)
+	if err := p.waited(func(e *Engine) { add(e, into) }); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
 // Bounds returns how often each limit was reached since the start. It costs the loops
 // little. It returns an error in the same cases as Snapshot.
-func (p *Proxy) Bounds() (stats.Bounds, error) {
-	sum := &stats.Bounds{} // a late loop may still add to it
-	err := p.waited(func(e *Engine) {
+func (p *Proxy) Bounds() (*stats.Bounds, error) {
+	return collect(p, func(e *Engine, sum *stats.Bounds) {
 		sum.Add(&e.Count)
 		for _, srv := range e.List {
 			sum.AddServer(srv.Target.Name, &srv.Count)
 		}
 	})
-	if err != nil {
-		return stats.Bounds{}, err
-	}
-	return *sum, nil
 }
 
 // Snapshot returns the counters of all engines. It waits for them, and fails if an engine does
 // not answer within one second.
-func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
-	sum := &stats.Snapshot{}
-	if err := p.waited(func(e *Engine) { e.Snapshot(sum) }); err != nil {
-		return nil, err
-	}
-	return sum, nil
-}
+func (p *Proxy) Snapshot() (*stats.Snapshot, error) { return collect(p, (*Engine).Snapshot) }
 
 // Snapshot adds the counters of e to into. It must be called on the goroutine that
 // drives e: see Post.
@@ -453,11 +452,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 // Watched returns what the engines have recorded about the sampled keys. It returns an
 // error in the same cases as Snapshot.
 func (p *Proxy) Watched() (*watch.Report, error) {
-	is := &watch.Report{} // a late loop may still add to it
-	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {
-		return nil, err
-	}
-	return is, nil
+	return collect(p, func(e *Engine, is *watch.Report) { e.Watch.AddTo(is, e.Now) })
 }
 
 // Follow traces the keys that match one of patterns, and stops all other traces.

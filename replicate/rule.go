@@ -13,6 +13,12 @@ func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 // Len returns the number of replicas in m.
 func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 
+// each calls yield with the index of each replica in m, in ascending order.
+func (m Mask) each(yield func(replica int) bool) {
+	for ; m != 0 && yield(m.first()); m &= m - 1 {
+	}
+}
+
 // Verdict says which reply the client gets.
 type Verdict uint8
 
@@ -575,8 +581,15 @@ func (r *Rule) askFrom(replica int, d Step, guard uint8) int {
 }
 
 func (r *Rule) askAll(m Mask, d Step) {
-	for ; m != 0; m &= m - 1 {
-		r.ask(m.first(), d)
+	for i := range m.each {
+		r.ask(i, d)
+	}
+}
+
+// drops removes from the replicas in m the item that the ask of their guard has found or stored.
+func (r *Rule) drops(m Mask) {
+	for i := range m.each {
+		r.askFrom(i, Drop, r.guard[i])
 	}
 }
 

@@ -708,7 +708,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 		case now := <-counts.C:
 			r.refit()
 			if is, err := r.proxy.Bounds(); err == nil { // an error means that a loop hangs, which /healthz reports
-				bounds.check(is, now)
+				bounds.check(*is, now)
 			}
 			if r.admin != nil {
 				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface closed: too many are open; health probes are still served")

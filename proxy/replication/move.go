@@ -36,7 +36,7 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
 			same := func(srv *upstream.Server) bool {
-				return srv.Target.Network == h.Server.Target.Network && srv.Target.Address == h.Server.Target.Address
+				return srv.Target.SameAddress(h.Server.Target)
 			}
 			if i := slices.IndexFunc(bp.Servers, same); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
 				list = append(list, e.replicaAt(routing.Holder{Pool: bp, Index: i, Server: bp.Servers[i]}))
@@ -225,8 +225,7 @@ func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica)
 	var room [replicate.Max]replica
 	for _, a := range e.handover.Formers {
 		for _, f := range e.byArrangement(room[:0], a, rt, key) {
-			same := func(m replica) bool { return m.Server == f.Server }
-			if !slices.ContainsFunc(holders, same) && !slices.ContainsFunc(list, same) && !e.keeps(f.Server, key) {
+			if !holds(holders, f.Server) && !holds(list, f.Server) && !e.keeps(f.Server, key) {
 				list = append(list, f)
 			}
 		}
@@ -239,7 +238,7 @@ func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
 	defer func(room []replica) { e.holders = room }(e.holders) // the caller may still use e.holders, in a loop over routesOf
 	e.holders = nil
 	for _, replicas := range e.routesOf(key) {
-		if slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == srv }) {
+		if holds(replicas, srv) {
 			return true
 		}
 	}

@@ -85,7 +85,7 @@ func (p *Pool) Texts() map[uint32][]byte {
 
 // IsLearned reports whether no list of the configuration has the server t, but a list that this process has learned.
 func (p *Pool) IsLearned(t Target) bool {
-	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.Required().Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address })
+	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.Required().Servers, t.SameAddress)
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
@@ -117,8 +117,7 @@ func (p *Pool) newcomers(lists ...*List) (list []Target) {
 			continue
 		}
 		for _, t := range l.Servers {
-			same := func(o Target) bool { return o.Network == t.Network && o.Address == t.Address }
-			if !slices.ContainsFunc(p.Servers, same) && !slices.ContainsFunc(list, same) {
+			if !slices.ContainsFunc(p.Servers, t.SameAddress) && !slices.ContainsFunc(list, t.SameAddress) {
 				list = append(list, t)
 			}
 		}

@@ -168,6 +168,9 @@ type Target struct {
 	Zone    string // zone of the server; with replicate.Zones, the replicas of a key are in different zones; empty: none
 }
 
+// SameAddress reports whether t and o have the same address, so that they are the same memcached.
+func (t Target) SameAddress(o Target) bool { return t.Network == o.Network && t.Address == o.Address }
+
 // Apart returns the host, the zone or the address of t; the parameter `a` says which. Two
 // replicas of a key must differ in it.
 func (t *Target) Apart(a replicate.Apart) string {
