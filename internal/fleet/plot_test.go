@@ -349,6 +349,22 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
+	// Weights change, and change back while keys are about to move. The second reload is delayed. Meanwhile proxies crash, and are started
+	// again with its configuration. Later weights change once more, so that keys return to servers where they may have been left.
+	"reweigh, back, crash": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.between(moving/2, moving)
+		f.after(at, func() { f.reload(reweigh) })
+		for _, s := range f.sidecars {
+			if f.one(2) || s.id == 0 {
+				f.after(at+f.upTo(2*second), func() { s.restart(50 * milli) })
+			}
+		}
+		at += f.between(4*moving, 5*moving)
+		f.after(at, func() { f.reload(reweigh) })
+		f.lasts(at + second)
+	},
+
 	// Weights change, and change back after all keys have moved.
 	"reweigh twice": func(f *fleet, i int) {
 		f.reload(reweigh)
