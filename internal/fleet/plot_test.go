@@ -353,14 +353,25 @@ var plots = map[string]plot{
 	// again with its configuration. Later weights change once more, so that keys return to servers where they may have been left.
 	"reweigh, back, crash": func(f *fleet, i int) {
 		f.reload(reweigh)
-		at := f.between(moving/2, moving)
-		f.after(at, func() { f.reload(reweigh) })
-		for _, s := range f.sidecars {
-			if f.one(2) || s.id == 0 {
-				f.after(at+f.upTo(2*second), func() { s.restart(50 * milli) })
+		var back func()
+		back = func() {
+			for _, s := range f.sidecars {
+				if s.snapshot().Unsettled == 0 {
+					f.after(20*milli, back)
+					return
+				}
 			}
+			f.after(f.upTo(4*second), func() {
+				f.reload(reweigh)
+				for _, s := range f.sidecars {
+					if f.one(2) || s.id == 0 {
+						f.after(f.upTo(500*milli), func() { s.restart(50 * milli) })
+					}
+				}
+			})
 		}
-		at += f.between(4*moving, 5*moving)
+		f.after(second, back)
+		at := f.between(5*moving, 6*moving)
 		f.after(at, func() { f.reload(reweigh) })
 		f.lasts(at + second)
 	},

@@ -9,7 +9,8 @@ package health
 // HASH is the hash of the new list. The first line of the value says how far the handover is (barrier.Reached), in
 // base 36. The second line is the text of the new list. The texts of the former lists follow, one in a line. The last one is
 // the list by which keys are served until all instances have the new one. Each process that moves keys stores the item on all servers,
-// and stores it again every listPings pings. The first process that has moved all keys removes it.
+// and stores it again every listPings pings. The first process that has moved all keys stores it without former lists, and removes it later
+// (endPings): a reload of its peers may still wait then.
 //
 // A process may be started with a further list, to which its peers can't change yet. A reload of the peers waits, because they are in
 // different stages. The view records then have the hash of the new list of the peers. So the process also reads the item with that
@@ -28,6 +29,9 @@ import (
 // formerSeconds is the lifetime of an item with former lists, in seconds.
 const formerSeconds = 600
 
+// endPings is how long the item is kept when all keys have moved, in pings. A reload waits for less than that: see package barrier.
+const endPings = 120
+
 // mostFormers is the maximum number of former lists in an item: those that package replication remembers.
 const mostFormers = 4
 
@@ -37,6 +41,7 @@ type formers struct {
 	own   []byte        // the value of the item that this process stores; nil: it moves no keys; empty: it removes the item
 	at    barrier.Stage // the stage that own has
 	item  string        // the key of the item
+	endAt int64         // when this process removes the item, because all keys have moved; 0: it does not remove it
 
 	seeks   bool     // this process has just started, and reads the item
 	asked   []bool   // for each server, whether it was asked for the item
@@ -61,9 +66,13 @@ func (k *Keeper) Joins() []byte {
 }
 
 // setFormers sets the new list and the former lists of this process, as texts. No texts mean that all keys have moved.
-func (k *Keeper) setFormers(texts [][]byte) {
+func (k *Keeper) setFormers(texts [][]byte, now int64) {
 	f := &k.formers
 	joined := bytes.Join(texts, []byte{'\n'})
+	if f.endAt = 0; len(texts) == 0 && len(f.texts) > 0 {
+		joined, _, _ = bytes.Cut(f.texts, []byte{'\n'})
+		f.endAt = now + endPings*int64(k.set.Ping)
+	}
 	if len(joined) > listLimit {
 		joined = nil
 	}
@@ -90,6 +99,10 @@ func (k *Keeper) makeFormers() {
 func (k *Keeper) driveFormers(now int64) {
 	k.seekFormers(now)
 	f := &k.formers
+	if f.endAt != 0 && now >= f.endAt {
+		f.texts, f.endAt = nil, 0
+		k.makeFormers()
+	}
 	if len(f.own) > 0 && (f.at == barrier.Done) != (barrier.Of(k.barrier.N) == barrier.Done) {
 		k.makeFormers()
 	}
@@ -167,7 +180,7 @@ func (k *Keeper) formerAnswered(a ask, answer []byte, now int64) {
 func (k *Keeper) readFormers(i int, list uint32, value []byte) {
 	lines := bytes.Split(value, []byte{'\n'})
 	reached, err := number(lines[0], 32)
-	if n := len(lines) - 1; len(value) > listLimit+20 || reached > mostSteps || n < 2 || n > 1+mostFormers {
+	if n := len(lines) - 1; len(value) > listLimit+20 || reached > mostSteps || n < 1 || n > 1+mostFormers {
 		err = fmt.Errorf("it has %d bytes, %d lists, and the number %d", len(value), n, reached)
 	}
 	var texts [][]byte

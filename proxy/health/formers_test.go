@@ -35,7 +35,7 @@ func TestFormers(t *testing.T) {
 			mover.k.barrier.Begin(1, mover.k.hash, w.now)
 			mover.k.barrier.N = 4
 			mover.k.barrier.Begin(2, mover.k.hash, w.now)
-			mover.k.setFormers(texts)
+			mover.k.setFormers(texts, w.now)
 		})
 		w.run(w.now + sec)
 		for i, n := range w.nodes {
@@ -70,8 +70,12 @@ func TestFormers(t *testing.T) {
 		if got, _ := w.nodes[1].value(key); got != "8\nlist 3\nlist 1\nlist 2" { // all keys are served by the new list now
 			t.Errorf("%s: later, a server has %q", name, got)
 		}
-		w.input(mover, func() { mover.k.setFormers(nil) })
+		w.input(mover, func() { mover.k.setFormers(nil, w.now) })
 		w.run(w.now + (listPings+10)*int64(w.set.Ping))
+		if got, _ := w.nodes[1].value(key); got != "8\nlist 3" {
+			t.Errorf("%s: when all keys have moved, a server has %q", name, got)
+		}
+		w.run(w.now + endPings*int64(w.set.Ping))
 		for i, n := range w.nodes {
 			if got, _ := n.value(key); got != "" {
 				t.Errorf("%s: server %d still has %q", name, i, got)
@@ -121,7 +125,7 @@ func TestFormersOfAnother(t *testing.T) {
 		{"its own list is of an earlier handover", "5\nlist 3\nlist 2", "4\nlist 1\nlist 2", true},
 		{"its own list is of a later handover", "5\nlist 3\nlist 2", "9\nlist 1\nlist 3", false},
 		{"another list", "5\nlist 2\nlist 1", "", false},
-		{"no former list", "5\nlist 3", "", false},
+		{"all keys have moved", "8\nlist 3", "", true},
 		{"nothing", "", "", false},
 	} {
 		w := newWorld(t, scenario{proxies: 1, pool: 5})

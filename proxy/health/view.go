@@ -291,7 +291,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 		k.SetTexts(t)
 	}
 	if f := v.formers.Swap(nil); f != nil {
-		k.setFormers(*f)
+		k.setFormers(*f, now)
 	}
 	if v.declared.Swap(false) {
 		k.resize.Opposed, k.opposedUntil, k.opposedAt = false, 0, 0
