@@ -360,6 +360,8 @@ var promises = []scenario{
 		faults: []string{"reweigh, crash"}, count: 3, calm: true, exact: true, locks: true, costly: true},
 	{name: "D6 weights, a proxy crashes in a second change", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
 		asks: pruning, faults: []string{"reweigh, back, crash"}, count: 1, calm: true, exact: true, keeps: true, costly: true},
+	{name: "D6 weights, a proxy crashes in a second change that removes a server", sidecars: 2, servers: 4, strict: true, copies: spread, errs: true,
+		asks: pruning, faults: []string{"reweigh, back, crash"}, count: 1, calm: true, exact: true, keeps: true, costly: true},
 	{name: "D6 weights, a proxy crashes in a second change, all commands", sidecars: 3, engines: 2, servers: 4, strict: true, copies: twice,
 		faults: []string{"reweigh, back, crash"}, count: 1, calm: true, exact: true, locks: true, costly: true},
 	{name: "D6 taken out, and another hangs", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,

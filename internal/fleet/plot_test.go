@@ -349,7 +349,7 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
-	// Weights change, and change back while keys are about to move. The second reload is delayed. Meanwhile proxies crash, and are started
+	// Weights change, and change back while keys are about to move. Of two proxies, the second reload removes server i instead. The second reload is delayed. Meanwhile proxies crash, and are started
 	// again with its configuration. Later weights change once more, so that keys return to servers where they may have been left.
 	"reweigh, back, crash": func(f *fleet, i int) {
 		f.reload(reweigh)
@@ -361,8 +361,12 @@ var plots = map[string]plot{
 					return
 				}
 			}
+			further := reweigh
+			if len(f.sidecars) == 2 {
+				further = func(l *layout) { l.gone = i }
+			}
 			f.after(f.upTo(4*second), func() {
-				f.reload(reweigh)
+				f.reload(further)
 				for _, s := range f.sidecars {
 					if f.one(2) || s.id == 0 {
 						f.after(f.upTo(500*milli), func() { s.restart(50 * milli) })
@@ -372,7 +376,9 @@ var plots = map[string]plot{
 		}
 		f.after(second, back)
 		at := f.between(5*moving, 6*moving)
-		f.after(at, func() { f.reload(reweigh) })
+		f.after(at, func() {
+			f.reload(func(l *layout) { l.reweighed, l.gone = !l.reweighed, -1 })
+		})
 		f.lasts(at + second)
 	},
 
