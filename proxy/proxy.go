@@ -43,6 +43,10 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
+	// Joined is called when a pool uses the list of its peers in place of that of the configuration: see table.Table.Join. The
+	// configuration must then be set again, like that of a reload. nil: nothing is called.
+	Joined func()
+
 	// Ablation has the rules that a test turns off, to show that each is needed. It must be set
 	// before the first table.
 	Ablation ablation.Set
@@ -180,15 +184,33 @@ func (p *Proxy) learnLists(w *failover.Agent, list, next *table.List, turned boo
 	}
 }
 
-// replace publishes the table next in place of old, unless next is nil or a reload publishes a table at the same time.
-func (p *Proxy) replace(old *failover.Published, next *table.Table) {
+// join publishes the current table again. The pool of w uses a list of its peers from then on: see table.Table.Join.
+func (p *Proxy) join(w *failover.Agent, list *table.List) {
+	old := p.published.Load()
+	for pool, is := range old.Agents {
+		if is == w && p.replace(old, old.Table.Join(pool, list)) && p.Joined != nil {
+			p.Joined()
+		}
+	}
+}
+
+// Joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+func (p *Proxy) Joins() bool {
+	return slices.ContainsFunc(p.Table().Pools, func(pool *table.Pool) bool { return pool.Joins != nil })
+}
+
+// replace publishes the table next in place of old, and reports whether it did. It does not if next is nil, or if a reload
+// publishes a table at the same time.
+func (p *Proxy) replace(old *failover.Published, next *table.Table) bool {
 	if next == nil {
-		return
+		return false
 	}
 	next.Inherit(old.Table)
-	if p.published.CompareAndSwap(old, failover.Publish(next, old, p.Seed, p.Ablation)) {
-		p.wake()
+	if !p.published.CompareAndSwap(old, failover.Publish(next, old, p.Seed, p.Ablation)) {
+		return false
 	}
+	p.wake()
+	return true
 }
 
 func (p *Proxy) wake() {

@@ -70,8 +70,8 @@ func (r *ringside) arrange(now int64) {
 		return
 	}
 	var o barrier.Published
-	if o.Arrange(uint64(r.table), deadline); r.hasty {
-		o.Arrange(uint64(r.table), 0)
+	if o.Arrange(uint64(r.table), deadline, false); r.hasty {
+		o.Arrange(uint64(r.table), 0, false)
 	}
 	o.Tell(&r.Barrier, uint64(r.table), now)
 }

@@ -55,13 +55,15 @@ func (e *Replicator) takeArrangement() {
 	for _, bp := range e.Pools {
 		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
 	}
+	joins := slices.ContainsFunc(e.Pools, func(bp *routing.BoundPool) bool { return bp.Pool.Joins != nil })
 	for _, w := range e.Ledgers {
-		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline)
+		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline, joins)
 	}
-	if before == nil {
-		e.learning = len(e.Ledgers) > 0
+	if before == nil || joins && before.Print != e.arranged.Print { // no key of a pool that joins its peers was served before
+		e.learning, e.learned = len(e.Ledgers) > 0, 0
+		return
 	}
-	if before == nil || before.Print == "" || before.Print == e.arranged.Print {
+	if before.Print == "" || before.Print == e.arranged.Print {
 		return
 	}
 	e.learning = false
@@ -122,7 +124,7 @@ func (e *Replicator) learn() {
 // storeFormers informs the keepers of the former servers of the keys that move: see health.View.SetFormers.
 func (e *Replicator) storeFormers() {
 	for name, w := range e.Ledgers {
-		w.bp.View.SetFormers(e.handover.texts(name))
+		w.bp.View.SetFormers(e.handover.texts(name, e.arranged))
 	}
 }
 
@@ -157,7 +159,7 @@ func (e *Replicator) pauses() bool {
 }
 
 // unsettled returns 0 if a reload may apply another routing table now (see barrier.Status.Open). It otherwise returns
-// the time until the next check. A reload also waits while keys with one copy are paused or not served. But it may be
+// the time until the next check. At the start, a reload waits until this process knows whether keys move. A reload also waits while keys with one copy are paused or not served. But it may be
 // what ends such a stage, because it removes dead servers. So it does not wait if the stage is late.
 func (e *Replicator) unsettled() time.Duration {
 	for _, bp := range e.Pools {
@@ -165,7 +167,7 @@ func (e *Replicator) unsettled() time.Duration {
 			continue
 		}
 		is := bp.View.Resize()
-		if e.Ledgers[bp.Pool.Name] != nil && !bp.View.Handover.Status().Open() || (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
+		if e.Ledgers[bp.Pool.Name] != nil && (e.learning || !bp.View.Handover.Status().Open()) || (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
 			return bp.Pool.Failover.Ping
 		}
 	}

@@ -117,6 +117,8 @@ type Pool struct {
 	Former      string     // name of the pool in the configuration that says From; no process serves by a pool of this name
 	Later       *List      // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
+	Joins *List // the list that the configuration requires, while the pool uses the list of its peers: see Join; nil: it does not
+
 	Fill *Fill // a pool that has the values which this one lacks; nil: none
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
