@@ -116,3 +116,31 @@ func TestARemovalWaitsForAllReplicas(t *testing.T) {
 		}
 	}
 }
+
+// TestAFailedDeleteLeavesNoTombstone shows that a delete does not start again, and removes its
+// tombstones, if one replica refuses the fresh tombstone and another one has lost its own.
+func TestAFailedDeleteLeavesNoTombstone(t *testing.T) {
+	for _, conditional := range []bool{false, true} {
+		x := newExplorer(t)
+		x.c, x.replicas = Command{Op: Delete, Conditional: conditional}, states(In, In)
+		r := begin(Policy{}, x.c, x.replicas, 0)
+		for !r.IsDone() {
+			var room [maxAsks]Ask
+			for _, a := range r.Next(room[:0]) {
+				o := outcomes(x.c, a.Step, true)[0]
+				switch {
+				case r.stage == verifying && a.Replica == 0:
+					o.Kind = Exists
+				case r.stage == verifying:
+					o.Kind = ServerError
+				}
+				r.HandleOutcome(a.Number, o)
+			}
+		}
+		x.checkOwnTombstones(&r)
+		last := r.asks[r.n-1]
+		if s, _ := r.Settled(); r.rounds != 1 || last.step != Drop || last.replica != 1 || s.Verdict != Unmet {
+			t.Errorf("conditional %v: %s %+v", conditional, history(&r), s)
+		}
+	}
+}
