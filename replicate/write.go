@@ -99,6 +99,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		return
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
+	again := r.stage == verifying && disturbed != 0 && r.dirty == 0 && r.rounds < maxRounds && r.roomToBury() // if a replica has failed, a delete can't succeed any more
 	lead := Mask(1) << r.lead
 	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps its item, which is marked as stale, so it gets no tombstone
 	switch {
@@ -115,11 +116,11 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		r.giveBack()
 	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
 		r.verify()
-	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury() && stale:
+	case again && stale:
 		r.stored = 0
 		r.see()
-	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury():
-		r.bury(r.held&^r.dirty, 0)
+	case again:
+		r.bury(r.held, 0)
 	case r.stage == verifying:
 		r.dirty |= disturbed
 		r.unearth()
