@@ -11,7 +11,7 @@ type Set struct {
 	ReturnWait bool // if set, a server that enters RETURN is flushed at once
 	Flush      bool // if set, a server moves from RETURN to WARM without a flush
 	Look       bool // if set, an elected proxy flushes a server without checking whether another proxy has flushed it since the election
-	Early      bool // if set, commands change the keys of a server in WARM although other proxies may know it as in RETURN
+	Early      bool // if set, commands change the keys of a server in WARM although other proxies may know it as in RETURN, and pings are not more frequent then
 	Settle     bool // if set, a server moves from WARM to IN at once
 	Out        bool // if set, a server that replies again moves from LEAVING to RETURN
 	OnlyCopy   bool // if set, a silent server is ejected although another server lacks replicas

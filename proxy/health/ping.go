@@ -126,7 +126,7 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 func (k *Keeper) ping(now int64) {
 	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Pause || k.resize.Stage() == resize.Clear || k.any(func(i int) bool {
 		p := PhaseOf(k.servers[i].n)
-		return k.refuses(i, now) || p == Leaving || p == Returning || p == Warming && !k.servers[i].open
+		return k.refuses(i, now) || p == Leaving || (p == Returning || p == Warming && !k.servers[i].open) && !k.off.Early
 	})
 	for i := range k.servers {
 		s := &k.servers[i]
