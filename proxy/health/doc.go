@@ -39,7 +39,7 @@
 // RETURN and WARM are compatible only for reads: in RETURN the substitute server decides about a mutation, and in WARM the server does.
 // So a proxy that learns WARM first parks mutations, until it knows that no proxy knows RETURN any more (Keeper.opens). This early WARM has no
 // phase number of its own, because older releases know six phases. It is compatible with RETURN, with WARM and with SETTLE
-// (package failover, handoff_test.go). SETTLE says that all proxies know WARM, so a proxy that learns it parks nothing.
+// (failover/handoff_test.go). SETTLE says that all proxies know WARM, so a proxy that learns it parks nothing.
 //
 //	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ replies again ─► RETURN
 //	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT + 1.1 s ─► IN
