@@ -50,7 +50,7 @@
 // if instances in both phases carried out mutations, an add could be STORED twice, and two sets could remove each other's value. Reads are
 // compatible with both, also if they copy the value back: an instance in RETURN deletes at F what a backfill has
 // stored there. A read with an effect (gat, mg with T, N or R) is parked like a mutation. handoff_test.go explores the
-// commands of two and three instances in 2 million states: no add is STORED twice, no read finds an older value than an acknowledged one, and none
+// commands of two and three instances in 1.7 million states: no add is STORED twice, no read finds an older value than an acknowledged one, and none
 // misses it, unless a set or incr of another client is in progress. The model also shows that the wait must last as long as a request
 // of an instance in RETURN, also with relaxed consistency.
 //
