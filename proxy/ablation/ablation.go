@@ -11,6 +11,7 @@ type Set struct {
 	ReturnWait bool // if set, a server that enters RETURN is flushed at once
 	Flush      bool // if set, a server moves from RETURN to WARM without a flush
 	Look       bool // if set, an elected proxy flushes a server without checking whether another proxy has flushed it since the election
+	Early      bool // if set, commands change the keys of a server in WARM although other proxies may know it as in RETURN, and pings are not more frequent then
 	Settle     bool // if set, a server moves from WARM to IN at once
 	Out        bool // if set, a server that replies again moves from LEAVING to RETURN
 	OnlyCopy   bool // if set, a silent server is ejected although another server lacks replicas
@@ -27,7 +28,7 @@ type Set struct {
 	Sweep      bool // if set, servers that gain keys are not emptied, and old owners neither
 	Clear      bool // if set, a stage ends before all instances know it
 	Announced  bool // if set, an instance is like one of a release without announcements of a pause
-	Short      bool // if set, leases are not short while a pause is announced
+	Short      bool // if set, leases are not short while a pause is announced, or a server is in RETURN
 	Begun      bool // if set, a pause is short although it was not announced
 	Recall     bool // if set, an announcement is not taken back
 	Retreat    bool // if set, a change to a server that is out is not reversed for a further list

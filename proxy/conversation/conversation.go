@@ -80,7 +80,8 @@ import (
 //	                do not expire; leased 500ms: they expire after this time
 //	s1 known 1s     for this time no other instance is more than one phase ahead of the view,
 //	                as far as keys of s1 depend on it (View.SetKnownUntil)
-//	s1 outby 500ms  the keepers expect that s1, which is LEAVING, is OUT after this time
+//	s1 writes 500ms  the keepers expect that commands can change keys of s1, which is LEAVING or WARM, after this time;
+//	                s1 writes now: they can change them
 //	s1 foreign      its pool's record was written with another list of servers, which may have further servers
 //	s1 differs      the same, but the list has no further server
 //	s1 gone         no server of its pool has replied for a long time; back: one does again
@@ -380,8 +381,12 @@ func (s *Harness) line(a *Endpoint, rest string) {
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), v.Renamed(i), until) })
 	case "known":
 		s.members(a.Name, func(v *health.View, i int) { v.SetKnownUntil(i, s.Now+s.duration(text)) })
-	case "outby":
-		s.members(a.Name, func(v *health.View, i int) { v.SetOutBy(i, s.Now+s.duration(text)) })
+	case "writes":
+		at := int64(0)
+		if text != "now" {
+			at = s.Now + s.duration(text)
+		}
+		s.members(a.Name, func(v *health.View, i int) { v.SetWritesBy(i, at) })
 	case "renamed":
 		n, _ := strconv.Atoi(text)
 		s.members(a.Name, func(v *health.View, i int) { v.Set(i, v.N(i), v.Suspected(i), uint32(n), v.ValidUntil(i)) })

@@ -96,11 +96,17 @@ serving:
 	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
 	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
 	switch first := l.First.Server; {
-	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits || w.OutBy(owner) > waits):
+	case l.Role == health.Leaving && (read || policy.Mode == table.FailFast || e.Now >= waits || w.WritesBy(owner) > waits):
 		t.Route.Servers[owner].Count.Refused++
 		return unavailable("server " + name + " is not in use: " + w.Phase(owner).String())
 	case l.Role == health.Leaving:
 		e.Park(t, waits, w.Gen)
+		return upstream.Failure{}, true
+	case l.Role == health.Warming && w.WritesBy(first) != 0 && !task.CommandOf(t).Reads():
+		if e.Now >= t.Deadline || w.WritesBy(first) > t.Deadline {
+			return unavailable("server " + t.Route.Server(first).Label() + " is rejoining, and its keys are not changed until all instances know that: try again")
+		}
+		e.Park(t, t.Deadline, func() uint64 { return w.Gen()<<1 | min(1, uint64(w.WritesBy(first))) })
 		return upstream.Failure{}, true
 	case s == resize.All && !e.Ablation.Substitute && t.Route.Diverges(by, t.Key, l.Route):
 		if read && !by.Superseded() || e.Now >= waits {

@@ -14,11 +14,11 @@
 //
 //	phase       reads                              mutations
 //	0  IN       the server                         the server
-//	1  LEAVING  miss                               wait if OUT comes soon (View.OutBy), else fail
+//	1  LEAVING  miss                               wait if OUT comes soon (View.WritesBy), else fail
 //	2  OUT      the substitute, key'               the substitute, key'
 //	3  RETURN   the substitute, key'               the substitute, key', and delete on the server
-//	4  WARM     the server, on a miss the          the server, and delete key' on the substitute
-//	            substitute
+//	4  WARM     the server, on a miss the          the server, and delete key' on the substitute. They wait
+//	            substitute                         until all proxies know WARM (View.WritesBy)
 //	5  SETTLE   the server                         the server, and delete key' on the substitute
 //
 // If a mutation has two writes, both must succeed before the client gets its reply. The
@@ -35,6 +35,11 @@
 // proxies must know a phase before the next one starts. A step therefore waits (see
 // WAIT) before LEAVING becomes OUT, before the flush that turns RETURN into WARM,
 // before SETTLE and before IN.
+//
+// RETURN and WARM are compatible only for reads: in RETURN the substitute server decides about a mutation, and in WARM the server does.
+// So a proxy that learns WARM first parks mutations, until it knows that no proxy knows RETURN any more (Keeper.opens). This early WARM has no
+// phase number of its own, because older releases know six phases. It is compatible with RETURN, with WARM and with SETTLE
+// (failover/handoff_test.go). SETTLE says that all proxies know WARM, so a proxy that learns it parks nothing.
 //
 //	IN ─ suspected long enough, by most ─► LEAVING ─ WAIT ─► OUT ─ replies again ─► RETURN
 //	RETURN ─ WAIT, late requests have arrived, flush ─► WARM ─ WAIT, warm ─► SETTLE ─ WAIT + 1.1 s ─► IN
@@ -72,7 +77,9 @@
 // that. A proxy that reaches only the dead servers has the same configuration, so it does not count the others as removed.
 //
 // Before keys move because the server list changes, leases are short for a moment, a quarter of the configured duration but at
-// least 500 ms, and pings are four times as frequent. So writes wait for a shorter WAIT (package resize).
+// least 500 ms, and pings are four times as frequent. So writes wait for a shorter WAIT (package resize). The same holds while a server
+// is in RETURN, for the wait in early WARM: all proxies know RETURN before the flush, after a usual WAIT. So a proxy that
+// does not know WARM yet has only short leases then.
 //
 // Without Strict the steps are the same, but ValidUntil is never reached, a WAIT is two
 // pings, and the WAIT ignores servers that this proxy can't reach. Stale data can then
@@ -95,8 +102,8 @@
 //     EjectAfter.Restart, nor between the first good ping after a restart and the next
 //     ping, nor right after a loop has rejected its new process (Keeper.Rejected). It is
 //     pinged half a ping before EjectAfter.Restart ends. The same holds while the proxy does not know yet whether the server has such
-//     memory. While a server is leaving,
-//     a proxy pings all servers four times as often, to notice each step early.
+//     memory. While a server is leaving, in RETURN
+//     or in early WARM, a proxy pings all servers four times as often, to notice each step early.
 //   - If routes keep replicas, a silent server is not ejected for half a minute while
 //     another server is not In or lacks replicas. The silent server may have the last
 //     copy of a key, and an ejected server is flushed. Until then its keys return

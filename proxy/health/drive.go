@@ -210,7 +210,7 @@ func (k *Keeper) become(i int, e entry, why string, now int64) {
 		s.why = why
 	}
 	s.goTo, s.goAt, s.until = 0, 0, 0
-	s.flush, s.warm = flushing{}, warmth{}
+	s.flush, s.warm, s.open = flushing{}, warmth{}, false
 	s.held = nil
 	here := k.present(i)
 	s.stranger = s.stranger && here // an ejected server is flushed before it rejoins, so a foreign process (stranger) there does no more harm
@@ -313,7 +313,7 @@ func (k *Keeper) ahead(i int, now int64) (n uint32, why string) {
 			k.driveFlush(i, now)
 		}
 	case Warming:
-		if k.settled(i, "next: SETTLE", now) && k.isWarm(i, now) {
+		if k.opens(i, now) && k.settled(i, "next: SETTLE", now) && k.isWarm(i, now) {
 			if k.off.Settle {
 				return s.n + 2, "ablation"
 			}
@@ -342,6 +342,19 @@ func (k *Keeper) settled(i int, next string, now int64) bool {
 		s.until = until
 	}
 	return done
+}
+
+// opens reports whether commands may change the keys of server i, which is in WARM: no proxy knows it as in RETURN, where the
+// substitute server decides. All proxies have known RETURN since before the flush. Since then they have short leases.
+func (k *Keeper) opens(i int, now int64) bool {
+	s := &k.servers[i]
+	if s.open {
+		return true
+	}
+	s.open, s.until = k.replicated(i, s.since, s.held, k.shortWait(), now)
+	s.open = s.open || k.off.Early
+	s.step = "next: writes, when all instances must have read the view record"
+	return s.open
 }
 
 // leaves reports whether server i must be ejected now, and why. The server may be in any phase but

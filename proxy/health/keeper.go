@@ -152,6 +152,7 @@ type server struct {
 	listed
 	flush flushing
 	warm  warmth
+	open  bool // in WARM: all proxies know the phase number, so commands may change the server's keys
 
 	order     order
 	inherited bool   // the server was OUT before a reload, under another name, and has not been flushed since: see Inherit

@@ -59,7 +59,7 @@ func (k *Keeper) wait() int64 {
 	return w + w/10 + int64(100*time.Millisecond)
 }
 
-// shortWait returns the same while all proxies have short leases, and ping four times as often: see resize.State.Short. With
+// shortWait returns the same while all proxies have short leases, and ping four times as often: see Keeper.leaseTime. With
 // relaxed consistency it is three of these intervals, and not shorter than a request may take, because a reply that comes later is
 // passed on.
 func (k *Keeper) shortWait() int64 {
@@ -78,9 +78,14 @@ func (k *Keeper) shortLease() int64 {
 	return int64(min(k.set.Lease, max(k.set.Lease/4, leastLease)))
 }
 
-// leaseTime returns the duration of the lease that a ping grants whose reply has the state s.
-func (k *Keeper) leaseTime(s resize.State) int64 {
-	if k.resize.Mine != 0 && resize.Merge(k.resize.State, s).Short() && !k.off.Short {
+// leaseTime returns the duration of the lease that a ping grants whose reply has the record r. The lease is short while a pause
+// is announced (resize.State.Short), and while a server is in RETURN.
+func (k *Keeper) leaseTime(r record) int64 {
+	short := k.resize.Mine != 0 && resize.Merge(k.resize.State, r.resize).Short()
+	for j, e := range r.entries {
+		short = short || PhaseOf(merge(k.servers[j].entry, e).n) == Returning
+	}
+	if short && !k.off.Short {
 		return k.shortLease()
 	}
 	return int64(k.set.Lease)
@@ -116,11 +121,15 @@ func (k *Keeper) knownUntil(i int) int64 {
 	return k.servers[i].goodSent + w - w/10
 }
 
-// outBy returns when server i will probably be Out, if it is Leaving, and otherwise 0. Half an
-// interval of pings is added for the last ping before Out, and for delays in other proxies.
-func (k *Keeper) outBy(i int) int64 {
-	if s := &k.servers[i]; PhaseOf(s.n) == Leaving {
+// writesBy returns when commands can probably change the keys of server i, if they can't now because of its phase: when it will be
+// Out, if it is Leaving, or when opens is true, if it is Warming. Otherwise it returns 0. Half an interval of pings is added for the last
+// ping before that, and for delays in other proxies.
+func (k *Keeper) writesBy(i int) int64 {
+	switch s := &k.servers[i]; {
+	case PhaseOf(s.n) == Leaving:
 		return max(s.since+k.wait(), s.until) + int64(k.set.Ping)/2
+	case PhaseOf(s.n) == Warming && !s.open:
+		return max(s.since+k.shortWait(), s.until) + int64(k.set.Ping)/8
 	}
 	return 0
 }

@@ -119,12 +119,15 @@ func (k *Keeper) unanswered(a ask, hard bool, why string, now int64) bool {
 }
 
 // ping sends the pings that are due. All servers are pinged four times as often while a server
-// refuses connections or is LEAVING, in the stages Pausing and Decided of a handover, and in the stages
+// refuses connections, is LEAVING or in RETURN, or is in WARM and its keys are not changed yet, in the stages Pausing and Decided of a handover, and in the stages
 // Pause (also while it is announced) and Clear of a change of the server list. Another
 // proxy may publish the next step at any moment then, and clients of this proxy get errors until
 // this proxy has read that step.
 func (k *Keeper) ping(now int64) {
-	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Pause || k.resize.Stage() == resize.Clear || k.any(func(i int) bool { return k.refuses(i, now) || PhaseOf(k.servers[i].n) == Leaving })
+	hurry := barrier.Of(k.barrier.N) >= barrier.Pausing || k.resize.Stage() == resize.Pause || k.resize.Stage() == resize.Clear || k.any(func(i int) bool {
+		p := PhaseOf(k.servers[i].n)
+		return k.refuses(i, now) || p == Leaving || (p == Returning || p == Warming && !k.servers[i].open) && !k.off.Early
+	})
 	for i := range k.servers {
 		s := &k.servers[i]
 		if hurry {
@@ -275,7 +278,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 	s.record = r
 	s.goodSent = sent
 	if k.recognized(i) {
-		s.lease, s.heard = sent+k.leaseTime(r.resize), sent
+		s.lease, s.heard = sent+k.leaseTime(r), sent
 	}
 	k.identify(i, now)
 	k.askMemory(i, now)

@@ -43,7 +43,7 @@ type published struct {
 	validUntil      atomic.Int64
 	knownUntil      atomic.Int64
 	outSince        atomic.Int64           // see View.OutSince
-	outBy           atomic.Int64           // when the server is expected to be Out, while it is Leaving; else 0
+	writesBy        atomic.Int64           // see View.WritesBy
 	process         processCell            // the process that the keeper last recognized
 	why             atomic.Pointer[string] // why the server is suspect although it answers; nil: it does not answer
 	goes            atomic.Bool            // the list that the configuration requires lacks the server
@@ -157,12 +157,13 @@ func (v *View) KnownUntil(i int) int64 { return v.servers[i].knownUntil.Load() }
 // SetKnownUntil sets what KnownUntil returns for server i.
 func (v *View) SetKnownUntil(i int, at int64) { v.servers[i].knownUntil.Store(at) }
 
-// OutBy returns when server i will probably be Out, if it is Leaving, and otherwise 0. The time is
-// only an estimate: a caller that waits for it needs a deadline of its own.
-func (v *View) OutBy(i int) int64 { return v.servers[i].outBy.Load() }
+// WritesBy returns when commands that change keys of server i can probably be carried out, if they must wait: when it is Out, if it
+// is Leaving, or when all proxies know that it is Warming. Otherwise it returns 0. The time is only an estimate: a caller that
+// waits for it needs a deadline of its own. The caller must read the phase before it calls WritesBy.
+func (v *View) WritesBy(i int) int64 { return v.servers[i].writesBy.Load() }
 
-// SetOutBy sets what OutBy returns for server i.
-func (v *View) SetOutBy(i int, at int64) { v.servers[i].outBy.Store(at) }
+// SetWritesBy sets what WritesBy returns for server i.
+func (v *View) SetWritesBy(i int, at int64) { v.servers[i].writesBy.Store(at) }
 
 // Recognized reports whether the keeper has identified p as the process of server i. Such a process
 // has the data that the pool stored there, or will be flushed before any proxy reads from it.
@@ -347,7 +348,10 @@ func (v *View) Publish(k *Keeper, learned bool) {
 	}
 	for i := range v.servers {
 		d := k.Verdict(i)
-		v.SetOutBy(i, k.outBy(i))
+		by := k.writesBy(i)
+		if by != 0 { // before the phase: a goroutine that sees the phase must not miss that commands wait
+			v.SetWritesBy(i, by)
+		}
 		switch {
 		case d.Why == unverified:
 			v.servers[i].why.Store(&notVerified)
@@ -361,6 +365,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 			v.servers[i].outSince.Store(d.Since)
 		}
 		v.Set(i, d.N, d.Suspect, k.Renamed(i), v.ValidUntil(i))
+		v.SetWritesBy(i, by)
 		if s := &k.servers[i]; s.known && !s.stranger {
 			v.servers[i].process.Store(s.process)
 		}

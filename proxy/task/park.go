@@ -24,7 +24,7 @@ type parkedTask struct {
 // newer). If too many tasks are parked, t fails, and the next task in the line of its key may begin.
 func (e *Tasks) Park(t *Task, until int64, phases func() uint64) {
 	if len(e.Parked) >= maxParked {
-		t.Fail("too many writes wait for a server that is being ejected", stats.QueueFull)
+		t.Fail("too many writes wait for servers that are being ejected or rejoin", stats.QueueFull)
 		e.Unclaim(t)
 		return
 	}
