@@ -68,7 +68,8 @@ type Engine struct {
 
 	reads [routing.FeatureSets]task.ReadStrategy // how reads are sent without a task, by the features of the route; nil: they are not
 
-	listings int // number of servers that have not answered the stats command in progress that lists keys: see askListing
+	listings int        // number of servers that have not answered the stats command in progress that lists keys, plus one while their replies are merged: see askListing
+	merging  []unmerged // merges of stats replies that have a step left, oldest first; if there are any, mergeNext is posted
 
 	parts []*upstream.Conn // scratch: connections with an open command line of the read that is being split
 

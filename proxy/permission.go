@@ -78,7 +78,7 @@ func (d *permitted) allows(raw []byte) bool {
 	read, write := false, false
 	switch r.Op {
 	case wire.Get, wire.Gets, wire.Debug:
-		read, write = true, r.Flags&wire.Effects != 0
+		read, write = !r.Flags.IsBinaryTouch(), r.Flags&wire.Effects != 0
 	case wire.Gat, wire.Gats, wire.Incr, wire.Decr:
 		read, write = true, true
 	case wire.FlushAll, wire.Memlimit, wire.Stats:

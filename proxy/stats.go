@@ -25,6 +25,7 @@ import (
 	"strings"
 
 	"ringside/proxy/client"
+	"ringside/proxy/link"
 	"ringside/proxy/stats"
 	"ringside/proxy/upstream"
 	"ringside/proxy/wire"
@@ -37,8 +38,8 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	if len(words) > 0 {
 		what, args = words[0], words[1:]
 	}
-	if merge := merges[what]; merge != nil {
-		e.askStats(s, what, merge)
+	if list := lists[what]; list != nil {
+		e.askStats(s, what, list)
 		return
 	}
 	switch what {
@@ -63,17 +64,17 @@ func (e *Engine) stats(s *client.Session, raw []byte) {
 	}
 }
 
-// merges has the arguments of stats that are sent to all servers, and how their replies are merged.
-var merges = map[string]mergeFunc{
-	"": stats.MergeGeneral, "settings": stats.MergeSettings, "items": stats.MergeItems, "slabs": stats.MergeSlabs, "sizes": stats.MergeSizes,
+// lists has the arguments of stats that are sent to all servers, and how their replies are merged.
+var lists = map[string]*stats.List{
+	"": stats.General, "settings": stats.Settings, "items": stats.Items, "slabs": stats.Slabs, "sizes": stats.Sizes,
 }
 
-// askStats sends the command stats with the argument `what` to every server. It answers
-// with the result of merge on the replies.
-func (e *Engine) askStats(s *client.Session, what string, merge mergeFunc) {
+// askStats sends the command stats with the argument `what` to every server. It merges the replies, which are of
+// the form list.
+func (e *Engine) askStats(s *client.Session, what string, list *stats.List) {
 	line := append([]byte("stats "), what...)
 	line = append(bytes.TrimRight(line, " "), wire.CRLF...)
-	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines())})
+	e.askAll(s, line, &statsMerge{e: e, list: list})
 }
 
 // listingConn is the number of the dedicated connection for askListing.
@@ -84,13 +85,13 @@ var answerListing = wire.AppendServerError(nil, "another client lists keys with 
 // askListing does what askStats does, for a reply that contains keys. memcached sends them as they are. A key of a
 // binary client can contain line ends, and so the end of the reply and replies to later requests. So the request is
 // the only one on a connection, which is closed after the reply. At most one such command runs in a loop.
-func (e *Engine) askListing(s *client.Session, what string, merge mergeFunc) {
+func (e *Engine) askListing(s *client.Session, what string, list *stats.List) {
 	if e.listings > 0 {
 		e.local(s, answerListing, stats.Unavailable)
 		return
 	}
 	line := fmt.Appendf(nil, "stats %s\r\n", what)
-	e.askAll(s, line, &statsMerge{merge: merge, pid: e.Shared.PID, loops: len(e.Shared.Engines()), keys: true})
+	e.askAll(s, line, &statsMerge{e: e, list: list, keys: true})
 }
 
 // listingPart is the part of one server.
@@ -123,7 +124,7 @@ func (e *Engine) statsDetail(s *client.Session, args []string) {
 	case "on", "off":
 		e.askAll(s, []byte("stats detail "+args[0]+"\r\n"), &unanimous{e: e, want: wire.AnswerOK, not: "without stats detail " + args[0]})
 	case "dump":
-		e.askListing(s, "detail dump", stats.MergePrefixes)
+		e.askListing(s, "detail dump", stats.Prefixes)
 	default:
 		e.local(s, answerDetailUsage, stats.ClientFault)
 	}
@@ -146,26 +147,24 @@ func (e *Engine) statsCachedump(s *client.Session, args []string) {
 		e.local(s, answerCachedumpFormat, stats.ClientFault)
 		return
 	}
-	e.askListing(s, fmt.Sprintf("cachedump %d %d", class, limit), func(dst []byte, answers [][]byte, _ stats.About) []byte {
-		return stats.AppendItems(dst, answers, limit)
-	})
+	e.askListing(s, fmt.Sprintf("cachedump %d %d", class, limit), stats.Cachedump(limit))
 }
 
-// statsMerge collects replies that are lists: STAT, ITEM or PREFIX lines and END.
+// statsMerge collects replies that are lists: STAT, ITEM or PREFIX lines and END. It merges them in steps: see
+// Engine.merging.
 type statsMerge struct {
-	merge   mergeFunc
-	pid     int  // Ringside's process ID
-	loops   int  // number of Ringside's loops
+	e       *Engine
+	list    *stats.List
 	keys    bool // the replies contain keys: see askListing
 	answers [][]byte
 	asked   int
-	refusal []byte // first reply that is an error instead of a list; nil: none
-	why     string // reason of the first server that did not reply
+	refusal []byte       // first reply that is an error instead of a list; nil: none
+	why     string       // reason of the first server that did not reply
+	merge   *stats.Merge // nil: not all servers have replied, or there is nothing to merge
+	merged  []byte       // the lines that the last step has written
+	sent    bool         // a part of the merged reply was sent to the client
+	full    bool         // limits.memory had no room for the merge
 }
-
-// mergeFunc merges the lists of several servers and appends the result to dst, with
-// END.
-type mergeFunc func(dst []byte, answers [][]byte, a stats.About) []byte
 
 func (m *statsMerge) Add(_ *upstream.Server, answer []byte, failed string) {
 	m.asked++
@@ -180,15 +179,72 @@ func (m *statsMerge) Add(_ *upstream.Server, answer []byte, failed string) {
 	}
 }
 
-func (m *statsMerge) Answer(dst []byte) ([]byte, stats.Outcome) {
-	switch {
-	case len(m.answers) > 0:
-		return m.merge(dst, m.answers, stats.About{
-			Pid:     m.pid,
-			Loops:   m.loops,
+// mergeStep is the number of lines in a step of a merge. A line is about as much work as a key.
+const mergeStep = client.TurnKeys
+
+// Combine does a step of the merge, and sends the lines that it has written.
+func (m *statsMerge) Combine(x *client.Exchange) (done bool) {
+	if len(m.answers) == 0 {
+		return true
+	}
+	if m.merge == nil {
+		m.merge = stats.NewMerge(m.list, m.answers, stats.About{
+			Pid:     m.e.Shared.PID,
+			Loops:   len(m.e.Shared.Engines()),
 			Asked:   m.asked,
 			Missing: m.asked - len(m.answers),
-		}), stats.Okay
+		})
+	}
+	before := m.merge.Held()
+	m.merged, done = m.merge.Step(m.merged[:0], mergeStep)
+	used := m.merge.Held() - before
+	if m.full = !m.sent && m.e.Scarce(used+len(m.merged)); m.full || done {
+		return true
+	}
+	x.HoldGathered(used)
+	m.sent = x.EmitPart(m.merged) || m.sent
+	x.Waiting++
+	m.e.mergeLater(x, m.keys)
+	return false
+}
+
+// unmerged is an exchange with a merge that is not finished.
+type unmerged struct {
+	x    *client.Exchange
+	keys bool // see statsMerge
+}
+
+// mergeLater continues the merge of x in a later wakeup. After the first steps, a loop does one step per wakeup,
+// however many merges there are.
+func (e *Engine) mergeLater(x *client.Exchange, keys bool) {
+	if keys {
+		e.listings++ // no other listing may begin
+	}
+	if e.merging = append(e.merging, unmerged{x, keys}); len(e.merging) == 1 {
+		e.Post((*Engine).mergeNext)
+	}
+}
+
+// mergeNext does the next step of the merge that has waited longest.
+func (e *Engine) mergeNext() {
+	u := e.merging[0]
+	if e.merging = e.merging[1:]; len(e.merging) > 0 {
+		e.Post((*Engine).mergeNext)
+	}
+	if u.keys {
+		e.listings--
+	}
+	u.x.FinishOne()
+}
+
+var answerMergeFull = wire.AppendServerError(nil, "no room to merge the replies of the servers: "+link.OutOfMemory)
+
+func (m *statsMerge) Answer(dst []byte) ([]byte, stats.Outcome) {
+	switch {
+	case m.full:
+		return append(dst, answerMergeFull...), stats.Unavailable
+	case m.merge != nil:
+		return append(dst, m.merged...), stats.Okay
 	case m.refusal != nil && bytes.HasPrefix(m.refusal, []byte("SERVER_ERROR")):
 		return append(dst, m.refusal...), stats.ServerFault
 	case m.refusal != nil:

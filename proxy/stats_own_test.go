@@ -4,7 +4,10 @@ package proxy_test
 // detector sees what happens with a driver.
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"regexp"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"time"
 
 	"ringside/proxy"
+	"ringside/proxy/client"
 	"ringside/proxy/conversation"
 	"ringside/proxy/link"
 	"ringside/proxy/stats"
@@ -301,6 +305,116 @@ func TestGatherBound(t *testing.T) {
 				t.Errorf("%d bytes are still held", got)
 			}
 			e.Buffers.Held = before
+		})
+	}
+}
+
+// TestMergeInSteps checks that a loop merges long stats replies in steps, each in a wakeup of its own, and that it
+// counts the memory.
+func TestMergeInSteps(t *testing.T) {
+	const lines = 10 * client.TurnKeys
+	var prefixes, sums, items strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&prefixes, "PREFIX p%d get 1 hit 2 set 3 del 4\r\n", i)
+		fmt.Fprintf(&sums, "PREFIX p%d get 2 hit 4 set 6 del 8\r\n", i)
+		fmt.Fprintf(&items, "ITEM k%d [1 b; 0 s]\r\n", i)
+	}
+	h := newHive(t, 1, func(command string) string {
+		switch command {
+		case "stats detail dump":
+			return prefixes.String() + "END\r\n"
+		case "stats cachedump 1 0":
+			return items.String() + "END\r\n"
+		}
+		return aServer(command)
+	}, "a", "b")
+	var posted []func(*proxy.Engine)
+	h.on(0, func(e *proxy.Engine) { e.Post = func(f func(*proxy.Engine)) { posted = append(posted, f) } })
+	frame := func(key string) string {
+		return "\x80\x10\x00" + string(rune(len(key))) + "\x00\x00\x00\x00\x00\x00\x00" + string(rune(len(key))) + strings.Repeat("\x00", 12) + key
+	}
+	head := func(key, value int) string {
+		b := []byte("\x81\x10\x00" + string(rune(key)) + strings.Repeat("\x00", 20))
+		binary.BigEndian.PutUint32(b[8:], uint32(key+value))
+		return string(b)
+	}
+	detail := sums.String() + "END\r\n"
+	end := head(0, 0)
+	answerListing := "SERVER_ERROR another client lists keys with stats at the moment: try again\r\n"
+	for _, try := range []struct {
+		name, command, want string
+		steps               int
+		leaves              bool
+		room                int64 // memory that limits.memory leaves to the merge; 0: enough
+	}{
+		{"detail dump", "stats detail dump\r\n", detail, 4 * lines, false, 0}, // a line with two values counts twice
+		{"cachedump", "stats cachedump 1 0\r\n", items.String() + items.String() + "END\r\n", 2 * lines, false, 0},
+		{"binary detail dump", frame("detail dump"), head(len("detailed"), len(detail)) + "detailed" + detail + end, 4 * lines, false, 0},
+		{"client that leaves", "stats detail dump\r\n", "", 0, true, 0},
+		{"no memory", "stats detail dump\r\n", "SERVER_ERROR no room to merge the replies of the servers: out of memory: limits.memory is reached\r\n", 0, false, 1 << 20},
+	} {
+		c, other := h.client(0, "192.0.2.1:1000"), h.client(0, "192.0.2.1:1001")
+		var held, before int64
+		h.on(0, func(e *proxy.Engine) {
+			e.Trim()
+			held = e.Buffers.Held
+			e.Bytes(c.link, []byte(try.command))
+		})
+		h.on(0, func(e *proxy.Engine) {
+			if before = e.Buffers.Held; try.room > 0 {
+				e.Buffers.Hold(int(e.FreeMemory() - try.room))
+			}
+			if try.leaves {
+				e.Closed(c.link, errors.New("connection reset by peer"))
+			}
+		})
+		h.ask(0, other, "version", "\r\n")
+		if got := h.ask(0, other, "stats detail dump", "\r\n"); got != answerListing {
+			t.Fatalf("%s: %q during the merge, want %q", try.name, got, answerListing)
+		}
+		var got strings.Builder
+		receive := func() (n int) {
+			for len(c.got) > 0 {
+				b := <-c.got
+				n += strings.Count(b, "\n")
+				got.WriteString(b)
+			}
+			return n
+		}
+		receive()
+		for i := 0; ; i++ {
+			var list []func(*proxy.Engine)
+			h.on(0, func(e *proxy.Engine) {
+				if list, posted = posted, nil; i > 0 && len(list) > 0 && strings.HasSuffix(try.name, "detail dump") && e.Buffers.Held <= before {
+					t.Errorf("%s: %d bytes held, %d before the merge", try.name, e.Buffers.Held, before)
+				}
+				for _, f := range list {
+					f(e)
+				}
+			})
+			h.on(0, func(*proxy.Engine) {}) // waits for the effects of the wakeup
+			if n := receive(); n > client.TurnKeys+1 && !strings.HasPrefix(try.name, "binary") {
+				t.Fatalf("%s: %d lines in one wakeup", try.name, n)
+			}
+			if len(list) == 0 {
+				if i < try.steps/client.TurnKeys-1 {
+					t.Errorf("%s: %d steps, want at least %d", try.name, i, try.steps/client.TurnKeys-1)
+				}
+				break
+			}
+		}
+		if got.String() != try.want {
+			t.Errorf("%s: %.200q, want %.200q", try.name, got.String(), try.want)
+		}
+		h.on(0, func(e *proxy.Engine) {
+			if !try.leaves {
+				e.Closed(c.link, io.EOF)
+			}
+			e.Closed(other.link, io.EOF)
+			e.Trim()
+			if try.room == 0 && e.Buffers.Held > held {
+				t.Errorf("%s: %d bytes are still held", try.name, e.Buffers.Held-held)
+			}
 		})
 	}
 }

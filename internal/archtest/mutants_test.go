@@ -59,7 +59,7 @@ var mutants = []mutant{
 	{"proxy/near", "store.go", "s.io.Now-v.Asked >= s.life()", "s.io.Now-v.Asked < s.life()"},
 	{"proxy/routing", "generation.go", "string(key[:len(r.Prefix)]) == r.Prefix", "string(key[:len(r.Prefix)]) != r.Prefix"},
 	{"proxy/secure", "conn.go", "case err == io.EOF && c.pipe.cut:", "case err == io.EOF && !c.pipe.cut:"},
-	{"proxy/stats", "merge.go", `if st.name == "active_slabs" {`, `if st.name != "active_slabs" {`},
+	{"proxy/stats", "merge.go", `classOf(st.name); st.class != noClass {`, `classOf(st.name); st.class == noClass {`},
 	{"proxy/table", "pattern.go", "key = key[at+len(text):]", "key = key[at:]"},
 	{"proxy/tags", "invalidate.go", "if n.open--; n.open > 0 {", "if n.open--; n.open > 1 {"},
 	{"proxy/tags/stamp", "head.go", "value[0] != magic", "value[0] == magic"},

@@ -4,6 +4,7 @@ package client
 // reply.
 
 import (
+	"bytes"
 	"log/slog"
 	"slices"
 
@@ -59,8 +60,9 @@ type Exchange struct {
 
 // gathering has the state of a command that is sent to every server.
 type gathering struct {
-	Gather        Gather // combines the replies of the servers; nil: the command is not sent to every server
-	GatheredBytes int    // size of the replies that Gather stores
+	Gather        Gather     // combines the replies of the servers; nil: the command is not sent to every server
+	detail        link.Queue // for a binary client: the lines of stats detail dump so far, because their length must be sent before them
+	GatheredBytes int        // memory of the replies that Gather stores, and of its work on them
 }
 
 // streams decides which attempt of a command may send its value to the client now, while some
@@ -87,6 +89,15 @@ type Gather interface {
 	Add(srv *upstream.Server, answer []byte, failed string)
 	// Answer appends the combined reply to dst.
 	Answer(dst []byte) ([]byte, stats.Outcome)
+}
+
+// Combiner is a Gather with so much work that it is divided into steps.
+type Combiner interface {
+	Gather
+	// Combine does the next step, after all servers have replied. It returns true after the last step.
+	// Otherwise it has added 1 to Exchange.Waiting, and FinishOne must be called in a later wakeup. Combine
+	// is then called again.
+	Combine(x *Exchange) (done bool)
 }
 
 // NewExchange creates the exchange for the request in e.Req, and adds it to the end of s's
@@ -121,7 +132,7 @@ func (e *Clients) NewExchange(s *Session) *Exchange {
 }
 
 func (e *Clients) freeExchange(x *Exchange) {
-	if x.Out.Head != nil || x.Streaming != nil { // checked here because this runs for every command, and most have nothing to drop
+	if x.Out.Head != nil || x.Streaming != nil || x.detail.Head != nil { // checked here because this runs for every command, and most have nothing to drop
 		x.drop()
 	}
 	x.Lookup.Close()
@@ -147,6 +158,7 @@ func (x *Exchange) Quiet() bool {
 // drop frees the bytes that x stores for the client.
 func (x *Exchange) drop() {
 	x.Out.Drop(&x.e.Buffers)
+	x.detail.Drop(&x.e.Buffers)
 	if x.Streaming != nil {
 		x.Streaming.Late.Drop(&x.e.Buffers)
 		for _, b := range x.Streaming.Next {
@@ -165,6 +177,28 @@ func (x *Exchange) Emit(b []byte) {
 		x.replies++
 		q.Append(&x.e.Buffers, b)
 	}
+}
+
+// EmitPart sends b towards the client, as a part of the reply to a stats command that is not the last
+// one. It consists of whole lines. EmitPart returns false if the client can still get an error instead of
+// the reply.
+func (x *Exchange) EmitPart(b []byte) (sent bool) {
+	switch {
+	case len(b) == 0 || x.Session == nil:
+		return false
+	case x.Flags&wire.Binary != 0 && bytes.HasPrefix(b, []byte("PREFIX ")):
+		x.detail.Append(&x.e.Buffers, b)
+		return false
+	}
+	x.Emit(b)
+	x.replies = 0
+	return true
+}
+
+// HoldGathered counts n more bytes of memory that Gather uses for the replies.
+func (x *Exchange) HoldGathered(n int) {
+	x.GatheredBytes += n
+	x.e.Buffers.Hold(n)
 }
 
 // dest returns the queue for bytes of the reply to the attempt a, or of Ringside's own reply if a is nil. It returns nil if the
@@ -320,6 +354,9 @@ func (x *Exchange) settle() {
 		x.Session.unstall()
 		return
 	}
+	if c, ok := x.Gather.(Combiner); ok && !c.Combine(x) { // x may be freed already
+		return
+	}
 	x.Lookup = x.Lookup.Close()
 	x.finish()
 	x.Settled = true
@@ -389,7 +426,7 @@ func (x *Exchange) finishTroubled(read bool) {
 
 // kept returns how many bytes x stores of a reply that waits for something.
 func (x *Exchange) kept() int {
-	n := x.Out.Room() + x.GatheredBytes
+	n := x.Out.Room() + x.detail.Room() + x.GatheredBytes
 	if st := x.Streaming; st != nil {
 		n += st.Late.Room()
 		for _, b := range st.Next {

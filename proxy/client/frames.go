@@ -174,6 +174,12 @@ func (x *Exchange) emitFrames(b []byte) {
 	switch x.Op {
 	case wire.Stats:
 		x.replies++
+		if x.detail.Size > 0 && x.Outcome == stats.Okay {
+			q.Append(&e.Buffers, x.frames.head.AppendDetail(e.framed, x.detail.Size+len(b)))
+			x.detail.MoveTo(&e.Buffers, q)
+			q.Append(&e.Buffers, x.frames.head.AppendHead(append(e.framed, b...), binary.Success, 0, 0, 0, 0))
+			return
+		}
 		e.framed = x.frames.head.AppendStats(e.framed, b, statusOf(x.Outcome))
 		q.Append(&e.Buffers, e.framed)
 		return

@@ -353,8 +353,7 @@ func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []b
 		p.cut = true
 	default:
 		p.answer = append(p.answer, b...)
-		x.GatheredBytes += len(b)
-		x.e.Buffers.Hold(len(b))
+		x.HoldGathered(len(b))
 	}
 	return 0
 }

@@ -349,13 +349,7 @@ func (l *single) spell(t *task.Task) []byte {
 		return t.Meta("mg", key, " s f c T"+t.Exptime(), nil)
 	case l.class == makes && l.seen == 0: // the last look has found no item: the request is sent as an add, because another client may have stored an item since
 		mode, _ := at('M')
-		life, _ := at('N')
-		edits := []task.Edit{{At: mode, With: []byte("ME")}, {At: life, With: append([]byte("T"), t.Raw[life.Start+1:life.End]...)}}
-		if old, ok := at('T'); ok {
-			old.Start-- // include the space before the flag
-			edits = append(edits, task.Edit{At: old})
-		}
-		return t.WithKey(key, edits...)
+		return t.WithKey(key, append(t.LifeOfCreated(), task.Edit{At: mode, With: []byte("ME")})...)
 	case l.class != guarded && l.class != makes:
 		return l.line
 	case r.Dialect == wire.Text:

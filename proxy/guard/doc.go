@@ -36,6 +36,7 @@
 //	            on NS: look; placeholder, X: ms k C<cas>
 //	replace     after a miss: as set, with MR; of a placeholder: NOT_STORED
 //	replace, append, prepend: look; ms k MR C<cas>, MA, MP; a placeholder, X: NOT_STORED
+//	ms with MA or MP, and N: of a placeholder, X or nothing: as a set with the time N
 //	incr, decr  unchanged, with the longer time; if there is no number: look; with stale: look, ma k C<cas>
 //	touch       look, then unchanged, with the longer time
 //	gat         as get; of a value: mg T with the longer time; a placeholder, X: read again

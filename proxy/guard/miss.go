@@ -182,9 +182,10 @@ var overItem = [wire.NumOps]struct {
 }{wire.Set: {Set, 'S'}, wire.Add: {Add, 'S'}, wire.Replace: {Replace, 'R'}, wire.Append: {mode: 'A'}, wire.Prepend: {mode: 'P'}}
 
 // rebuild serves a set, add or replace that follows a miss of its client. It also rejects a set that is
-// only allowed after a miss, if there was none. It returns false if it has done nothing.
-func (l *rule) rebuild(t *task.Task) bool {
-	m, act, cas := l.decide(t, overItem[t.Op].kind)
+// only allowed after a miss, if there was none. It returns false if it has done nothing. Decide gets the
+// event k, and the value is stored with an ms of the given mode.
+func (l *rule) rebuild(t *task.Task, k Kind, mode byte) bool {
+	m, act, cas := l.decide(t, k)
 	switch act {
 	case Write:
 		return false
@@ -198,7 +199,7 @@ func (l *rule) rebuild(t *task.Task) bool {
 		l.say(t, wire.NotStored)
 	case Bind:
 		l.bound = m.Bind(cas)
-		l.store(t, overItem[t.Op].mode, strconv.AppendUint(nil, cas, 10))
+		l.store(t, mode, strconv.AppendUint(nil, cas, 10))
 	}
 	return true
 }

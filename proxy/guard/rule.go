@@ -407,7 +407,7 @@ func (l *rule) rewrite(t *task.Task) bool {
 	l.rewritten = true
 	var edits []task.Edit
 	stores := t.Op == wire.Set || t.Op == wire.Add || t.Op == wire.Replace || t.Op == wire.Cas
-	if flags := t.Req.ClientFlags.Of(t.Raw); stores && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {
+	if flags := t.Req.ClientFlags.Of(t.Raw); (stores || makes(t)) && t.Req.Body.Len() == 0 && !t.Req.Letters.Has('I') {
 		switch {
 		case t.Req.ClientFlags.Len() == 0 && t.Req.Dialect == wire.Meta:
 			edits = append(edits, appendToLine(t, " F"+emptyFlags))
@@ -423,13 +423,13 @@ func (l *rule) rewrite(t *task.Task) bool {
 			return
 		}
 		kept, sealed := storedTTL(l.RouteGuard, n, l.g.Wall)
-		l.sealed = sealed && stores
+		l.sealed = sealed && (stores || makes(t))
 		edits = append(edits, task.Edit{At: at, With: strconv.AppendInt(nil, kept, 10)})
 	}
 	if moves {
 		longer(t.Req.Exptime)
 	}
-	if counts && t.Req.Dialect == wire.Meta {
+	if counts && t.Req.Dialect == wire.Meta || makes(t) {
 		made, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N') // N sets the time to live if the command creates the item
 		longer(made)
 	}

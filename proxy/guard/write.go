@@ -42,7 +42,7 @@ func (l *rule) write(t *task.Task, r *upstream.Result) {
 	case l.tags != nil && l.tags.Read && len(l.tags.named) > 0 && t.Op.Stores(): // Ringside stores no tags on this route (Read), so no read could check the named tags
 		l.refuse(t)
 		l.say(t, wire.NotStored)
-	case t.Op <= wire.Replace && l.rebuild(t):
+	case t.Op <= wire.Replace && l.rebuild(t, overItem[t.Op].kind, overItem[t.Op].mode):
 	case t.Op == wire.Set:
 		l.store(t, 'S', nil)
 	case t.Op == wire.Add:
@@ -80,6 +80,8 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 		l.storeOver(t, s)
 	case counts && t.Req.Letters.Has('N') && t.Req.Dialect == wire.Meta && l.isGone(s):
 		l.create(t, s)
+	case makes(t) && l.isGone(s) && !s.IsTombstone() && l.makesAtServer(t):
+		l.createByAppend(t, s)
 	case l.nothing(t, s) && !(t.Op == wire.Touch && l.g.Ablation.Touch):
 		l.say(t, task.MissKind(t))
 	case t.Op == wire.Touch:
@@ -94,6 +96,30 @@ func (l *rule) looked(t *task.Task, r *upstream.Result, s *Item) {
 		l.count(t, s)
 	default:
 		l.extend(t, s)
+	}
+}
+
+// makes reports whether t is an ms with mode append or prepend that creates a missing item.
+func makes(t *task.Task) bool {
+	return (t.Op == wire.Append || t.Op == wire.Prepend) && t.Req.Letters.Has('N')
+}
+
+// makesAtServer reports whether the key's server would create the item for a client of its own: see
+// wire.AppendCreates.
+func (l *rule) makesAtServer(t *task.Task) bool {
+	has := l.server(t).FeaturesFor(t.Asker)
+	return has == 0 || has&wire.AppendCreates != 0
+}
+
+// createByAppend creates the item of an append or prepend. The command is then a set, so it may follow a miss of its
+// client. Without a miss, it is an add, or replaces the placeholder or old value s.
+func (l *rule) createByAppend(t *task.Task, s *Item) {
+	switch {
+	case l.rebuild(t, Set, 'S'):
+	case s.IsAbsent():
+		l.store(t, 'E', nil)
+	default:
+		l.store(t, 'S', s.Cas)
 	}
 }
 
@@ -135,6 +161,8 @@ func (l *rule) byToken(t *task.Task) {
 			case !l.answered(t, r):
 			case l.nothing(t, s) && t.Req.Letters.Has('N') && (t.Op == wire.Incr || t.Op == wire.Decr): // memcached ignores the cas if the command creates its item
 				l.create(t, s)
+			case makes(t) && l.isGone(s) && !s.IsTombstone() && l.makesAtServer(t):
+				l.createByAppend(t, s)
 			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
 			default:
@@ -215,6 +243,9 @@ func (l *rule) reply(t *task.Task, r *upstream.Result) {
 	switch {
 	case t.Req.Dialect == wire.Meta && r.Reply.Kind.Answered():
 		s := itemOf(r)
+		if l.tags != nil && t.Op.Stores() {
+			s.Size -= len(l.tags.head)
+		}
 		r = t.Result(nil, l.asMeta(t, r, &s))
 	case t.Op.Stores():
 		l.say(t, r.Reply.Kind)
@@ -237,6 +268,9 @@ func (l *rule) storeLine(t *task.Task) []byte {
 	}
 	if t.Req.Dialect == wire.Meta {
 		edits, head := l.stamped(t)
+		if makes(t) && (l.mode == 'S' || l.mode == 'E') {
+			edits = append(edits, t.LifeOfCreated()...)
+		}
 		flags += head
 		switch at := t.Req.Unique; {
 		case at.Len() == 0:
@@ -333,6 +367,8 @@ func (l *rule) stored(t *task.Task, r *upstream.Result) {
 			l.fill = filled
 		}
 		l.reply(t, r)
+	case l.mode == 'E' && k == wire.NotStored && makes(t): // another client has stored an item since the look
+		l.again(t)
 	case l.mode == 'E' && k == wire.NotStored || t.Op == wire.Cas && k == wire.Exists: // perhaps the item is a placeholder
 		l.lookAfter(t, r)
 	case l.cas != "" && t.Op != wire.Cas:

@@ -5,7 +5,7 @@
 //	Counters, RouteCounters, ─ AddTo ─► Snapshot, one of all ─► stats proxy, routes, servers (Report)
 //	ServerCounters                       loops                   /metrics (package admin)
 //	clients as they are now  ─────────► ClientList ────────────► stats conns, the admin interface
-//	stats replies of servers ────────► Merge… ─────────────────► stats, stats items, stats slabs …
+//	stats replies of servers ────────► Merge ──────────────────► stats, stats items, stats slabs …
 //
 // GuardStats, TagStats and Near hold the counters and learned values of routes with these
 // features. All loops write them, so they use atomics, or a lock that no cache hit
@@ -25,7 +25,7 @@
 //
 // To existing tools a listener looks like one memcached. The stats replies of all
 // servers of the listener's pools are merged into one, in the order of memcached's
-// lines.
+// lines. A Merge works in steps, because a `stats detail dump` may have 65,536 lines per server.
 //
 //	stats                   merged, see below
 //	stats settings          the common value, or mixed if servers differ or some lack the setting

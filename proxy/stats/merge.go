@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"ringside/proxy/wire"
 )
@@ -61,78 +62,176 @@ var slabsRules = map[string]statRule{"chunk_size": same, "chunks_per_page": same
 // sizesRules are the rules for `stats sizes`, by name.
 var sizesRules = map[string]statRule{"sizes_status": sameEverywhere}
 
-// MergeGeneral merges the replies of several servers to `stats` and appends the result to dst.
-func MergeGeneral(dst []byte, answers [][]byte, a About) []byte {
-	for _, st := range union(answers) {
-		value, ok := st.apply(generalRules[st.name], len(answers))
-		switch st.name {
-		case "pid":
-			value, ok = strconv.Itoa(a.Pid), true
-		case "threads":
-			value, ok = strconv.Itoa(a.Loops), true
+// List is one kind of stats reply. It says how the replies of several servers are merged.
+type List struct {
+	word     string              // the first word of each line; other lines are dropped
+	rules    map[string]statRule // the rules of those names that rule does not merge; in a list by class, the key is the part of the name after the number
+	rule     statRule            // merges all other names
+	byClass  bool                // names have the number of a slab class, and are sorted by it: names without a number are last
+	classes  string              // the name of the line with the number of slab classes; empty: there is none
+	ownLines bool                // pid and threads are those of Ringside, and lines about the merged replies are added
+	copied   bool                // lines are copied as they are
+	most     uint64              // the maximum number of copied lines; 0: no limit
+}
+
+// The lists of the stats commands.
+var (
+	General  = &List{word: "STAT ", rules: generalRules, rule: total, ownLines: true}                       // stats
+	Settings = &List{word: "STAT ", rule: sameEverywhere}                                                   // stats settings
+	Items    = &List{word: "STAT ", rules: itemsRules, rule: total, byClass: true}                          // stats items
+	Slabs    = &List{word: "STAT ", rules: slabsRules, rule: total, byClass: true, classes: "active_slabs"} // stats slabs
+	Sizes    = &List{word: "STAT ", rules: sizesRules, rule: total, byClass: true}                          // stats sizes
+	Prefixes = &List{word: "PREFIX ", rule: prefixCounts}                                                   // stats detail dump
+)
+
+// Cachedump returns the list of `stats cachedump`: the ITEM lines of all replies, at most limit
+// lines; 0: no limit.
+func Cachedump(limit uint64) *List { return &List{word: "ITEM ", copied: true, most: limit} }
+
+// Merge merges the replies of several servers. Together they can have a million lines, so it works
+// in steps.
+//
+// The names of all replies form a list, in which each name is once. They are in the order of the
+// replies. A name that earlier replies lack is inserted after the name that precedes it in its own
+// reply.
+type Merge struct {
+	list    *List
+	about   About
+	answers [][]byte         // the replies
+	reply   int              // index of the reply that is being read
+	read    int              // number of bytes of this reply that were read
+	known   map[string]*stat // the names that were read
+	head    stat             // its next is the first name
+	at      *stat            // while lines are read: the name in the line before; then: the last name that was written
+	sorted  bool             // all lines were read
+	copies  uint64           // number of copied lines
+	held    int              // memory of the names and their values, in bytes
+}
+
+// NewMerge returns a Merge of answers, the replies to the command of the list l.
+func NewMerge(l *List, answers [][]byte, a About) *Merge {
+	return &Merge{list: l, about: a, answers: answers, known: map[string]*stat{}}
+}
+
+// Held returns the size of the memory that m uses beside the replies, in bytes.
+func (m *Merge) Held() int { return m.held }
+
+// Step handles n more lines, and appends the finished part of the merged reply to dst. It returns
+// true after the last line. A line that is read counts once. A line that is written counts once per
+// value in it.
+//
+// Names are sorted by class in one step. Even for `stats sizes`, there are at most 32,768 of them
+// where items have up to 1 MiB.
+func (m *Merge) Step(dst []byte, n int) ([]byte, bool) {
+	for ; m.reply < len(m.answers); n-- {
+		if n <= 0 {
+			return dst, false
 		}
-		if ok {
-			dst = AppendStat(dst, st.name, value)
+		dst = m.readLine(dst)
+	}
+	if !m.sorted {
+		if m.sorted = true; m.list.byClass {
+			m.sort()
+		}
+		m.at = &m.head
+	}
+	for ; m.at.next != nil; m.at = m.at.next {
+		if n <= 0 {
+			return dst, false
+		}
+		st := m.at.next
+		n -= len(st.values)
+		if value, ok := m.valueOf(st); ok {
+			dst = appendLine(dst, m.list.word, st.name, value)
 		}
 	}
-	dst = AppendStat(dst, "ringside_servers", strconv.Itoa(a.Asked))
-	dst = AppendStat(dst, "ringside_servers_missing", strconv.Itoa(a.Missing))
-	return append(dst, wire.EndLine...)
-}
-
-// MergeSettings merges the replies of several servers to `stats settings` and appends the result to
-// dst.
-func MergeSettings(dst []byte, answers [][]byte, _ About) []byte {
-	for _, st := range union(answers) {
-		value, _ := sameEverywhere(st.values, len(answers))
-		dst = AppendStat(dst, st.name, value)
+	if m.list.ownLines {
+		dst = AppendStat(dst, "ringside_servers", strconv.Itoa(m.about.Asked))
+		dst = AppendStat(dst, "ringside_servers_missing", strconv.Itoa(m.about.Missing))
 	}
-	return append(dst, wire.EndLine...)
+	return append(dst, wire.EndLine...), true
 }
 
-// MergeItems merges the replies of several servers to `stats items` and appends the result to dst.
-func MergeItems(dst []byte, answers [][]byte, _ About) []byte {
-	return mergeClasses(dst, union(answers), itemsRules, len(answers))
+// readLine reads the next line. It appends the line to dst if lines are copied.
+func (m *Merge) readLine(dst []byte) []byte {
+	answer, from := m.answers[m.reply], m.reply
+	line := answer[m.read:]
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i+1]
+	}
+	if m.read == 0 {
+		m.at = &m.head
+	}
+	if m.read += len(line); m.read == len(answer) {
+		m.reply, m.read = from+1, 0
+	}
+	switch {
+	case !m.list.copied:
+		m.add(line, from)
+	case bytes.HasPrefix(line, []byte(m.list.word)):
+		dst = append(dst, line...)
+		if m.copies++; m.copies == m.list.most {
+			m.reply = len(m.answers)
+		}
+	}
+	return dst
 }
 
-// MergeSizes merges the replies of several servers to `stats sizes` and appends the result to dst.
-func MergeSizes(dst []byte, answers [][]byte, _ About) []byte {
-	return mergeClasses(dst, union(answers), sizesRules, len(answers))
+// add adds the name and value in line, which the reply with the given index has.
+func (m *Merge) add(line []byte, from int) {
+	name, value, ok := parseLine(line, m.list.word)
+	if !ok {
+		return
+	}
+	st := m.known[name]
+	if st == nil {
+		st = &stat{name: name, from: -1, next: m.at.next}
+		m.known[name], m.at.next = st, st
+		m.held += nameSize
+	}
+	if st.from < from { // a reply should have each name once; if it repeats a name, only the first value counts
+		st.values, st.from = append(st.values, value), from
+		m.held += len(line) + valueSize
+	}
+	m.at = st
 }
 
-// MergeSlabs merges the replies of several servers to `stats slabs` and appends the result to dst.
-func MergeSlabs(dst []byte, answers [][]byte, _ About) []byte {
-	list := union(answers)
+// sort sorts the names by class.
+func (m *Merge) sort() {
+	var list []*stat
 	active := map[uint64]bool{}
-	for _, st := range list {
-		if class, _ := classOf(st.name); class != noClass {
-			active[class] = true
+	for st := m.head.next; st != nil; st = st.next {
+		if st.class, st.field = classOf(st.name); st.class != noClass {
+			active[st.class] = true
 		}
+		list = append(list, st)
 	}
+	slices.SortStableFunc(list, func(a, b *stat) int { return cmp.Compare(a.class, b.class) })
+	last := &m.head
 	for _, st := range list {
-		if st.name == "active_slabs" {
+		if last.next, last = st, st; st.name == m.list.classes {
 			st.values = []string{strconv.Itoa(len(active))}
 		}
 	}
-	return mergeClasses(dst, list, slabsRules, len(answers))
+	last.next = nil
 }
 
-// mergeClasses merges the values of each name in list and appends them. It sorts the names by the
-// number in them, and names without a number are last. The key of rules is the part of a name after
-// the number.
-func mergeClasses(dst []byte, list []*stat, rules map[string]statRule, servers int) []byte {
-	slices.SortStableFunc(list, func(a, b *stat) int {
-		classA, _ := classOf(a.name)
-		classB, _ := classOf(b.name)
-		return cmp.Compare(classA, classB)
-	})
-	for _, st := range list {
-		_, field := classOf(st.name)
-		if value, ok := st.apply(rules[field], servers); ok {
-			dst = AppendStat(dst, st.name, value)
-		}
+// valueOf merges the values of st.
+func (m *Merge) valueOf(st *stat) (string, bool) {
+	name := st.name
+	switch {
+	case m.list.byClass:
+		name = st.field
+	case m.list.ownLines && name == "pid":
+		return strconv.Itoa(m.about.Pid), true
+	case m.list.ownLines && name == "threads":
+		return strconv.Itoa(m.about.Loops), true
 	}
-	return append(dst, wire.EndLine...)
+	rule := m.list.rules[name]
+	if rule == nil {
+		rule = m.list.rule
+	}
+	return rule(st.values, len(m.answers))
 }
 
 // noClass is the result of classOf for a name without a number. It is larger than every number, so
@@ -156,58 +255,35 @@ type stat struct {
 	values []string
 	from   int // index of the server that sent the value that was added last
 	next   *stat
+
+	class uint64 // in a list by class: see classOf
+	field string
 }
 
-// apply merges the values of all servers by the rule r. If r is nil, it sums them.
-func (st *stat) apply(r statRule, servers int) (string, bool) {
-	if r == nil {
-		r = total
-	}
-	return r(st.values, servers)
-}
-
-// union lists the names of all replies, each once. They are in the order of the replies. A name
-// that earlier replies lack is inserted after the name that precedes it in its own reply.
-func union(answers [][]byte) (list []*stat) {
-	var head stat
-	known := map[string]*stat{}
-	for i, answer := range answers {
-		at := &head
-		for line := range bytes.Lines(answer) {
-			name, value, ok := ParseStat(line)
-			if !ok {
-				continue
-			}
-			st := known[name]
-			if st == nil {
-				st = &stat{name: name, from: -1, next: at.next}
-				known[name], at.next = st, st
-			}
-			if st.from < i { // a reply should have each name once; if it repeats a name, only the first value counts
-				st.values, st.from = append(st.values, value), i
-			}
-			at = st
-		}
-	}
-	for st := head.next; st != nil; st = st.next {
-		list = append(list, st)
-	}
-	return list
-}
+// The memory of a stat in Merge.known, and that of one more value, in bytes, without the text.
+const (
+	nameSize  = int(unsafe.Sizeof(stat{})) + 64
+	valueSize = 2 * int(unsafe.Sizeof(""))
+)
 
 // ParseStat parses a line of the form STAT <name> <value>. The value may be empty or contain
 // spaces.
-func ParseStat(line []byte) (name, value string, ok bool) {
-	rest, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), "STAT ")
+func ParseStat(line []byte) (name, value string, ok bool) { return parseLine(line, "STAT ") }
+
+// parseLine parses a line that begins with word, and then has a name and a value.
+func parseLine(line []byte, word string) (name, value string, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimRight(string(line), "\r\n"), word)
 	name, value, _ = strings.Cut(rest, " ")
 	return name, value, ok && name != ""
 }
 
 // AppendStat appends a line STAT <name> <value>. If the name or the value contains CR or LF, they
 // are replaced by spaces.
-func AppendStat(dst []byte, name, value string) []byte {
+func AppendStat(dst []byte, name, value string) []byte { return appendLine(dst, "STAT ", name, value) }
+
+func appendLine(dst []byte, word, name, value string) []byte {
 	at := len(dst)
-	dst = append(append(append(append(dst, "STAT "...), name...), ' '), value...)
+	dst = append(append(append(append(dst, word...), name...), ' '), value...)
 	for i, c := range dst[at:] {
 		if c == '\r' || c == '\n' {
 			dst[at+i] = ' '
@@ -346,53 +422,30 @@ func lowest(values []string, servers int) (string, bool) {
 	return text, true
 }
 
-// MergePrefixes merges the replies of several servers to `stats detail dump` and appends the result
-// to dst. It sums lines of the form PREFIX <prefix> get n hit n set n del n.
-func MergePrefixes(dst []byte, answers [][]byte, _ About) []byte {
-	const words = 10
-	var order []string
-	counts := map[string]*[4]uint64{}
-	for _, answer := range answers {
-		for line := range bytes.Lines(answer) {
-			f := strings.Fields(string(line))
-			if len(f) != words || f[0] != "PREFIX" {
-				continue
+// prefixCounts sums values of the form get n hit n set n del n. It ignores other values.
+func prefixCounts(values []string, _ int) (string, bool) {
+	words := [...]string{"get ", "hit ", "set ", "del "}
+	var all [len(words)]uint64
+	found := false
+next:
+	for _, v := range values {
+		var counts [len(words)]uint64
+		for i, word := range words {
+			rest, ok := strings.CutPrefix(v, word)
+			number, rest, _ := strings.Cut(rest, " ")
+			n, err := strconv.ParseUint(number, 10, 64)
+			if !ok || err != nil {
+				continue next
 			}
-			n, ok := numbers([]string{f[3], f[5], f[7], f[9]})
-			if !ok {
-				continue
-			}
-			c := counts[f[1]]
-			if c == nil {
-				c = new([4]uint64)
-				counts[f[1]] = c
-				order = append(order, f[1])
-			}
-			for i := range c {
-				c[i] = sum([]uint64{c[i], n[i]})
-			}
+			counts[i], v = n, rest
+		}
+		if v != "" {
+			continue
+		}
+		found = true
+		for i, n := range counts {
+			all[i] = sum([]uint64{all[i], n})
 		}
 	}
-	for _, prefix := range order {
-		c := counts[prefix]
-		dst = fmt.Appendf(dst, "PREFIX %s get %d hit %d set %d del %d\r\n", prefix, c[0], c[1], c[2], c[3])
-	}
-	return append(dst, wire.EndLine...)
-}
-
-// AppendItems appends the ITEM lines of all replies, at most limit lines; 0: no limit.
-func AppendItems(dst []byte, answers [][]byte, limit uint64) []byte {
-	shown := uint64(0)
-	for _, answer := range answers {
-		for line := range bytes.Lines(answer) {
-			if limit > 0 && shown == limit {
-				break
-			}
-			if bytes.HasPrefix(line, []byte("ITEM ")) {
-				dst = append(dst, line...)
-				shown++
-			}
-		}
-	}
-	return append(dst, wire.EndLine...)
+	return fmt.Sprintf("get %d hit %d set %d del %d", all[0], all[1], all[2], all[3]), found
 }

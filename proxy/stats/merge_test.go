@@ -16,14 +16,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of TestMergeStats anew")
 
-var merges = map[string]func(dst []byte, answers [][]byte, a stats.About) []byte{
-	"general":   stats.MergeGeneral,
-	"settings":  stats.MergeSettings,
-	"items":     stats.MergeItems,
-	"slabs":     stats.MergeSlabs,
-	"sizes":     stats.MergeSizes,
-	"detail":    stats.MergePrefixes,
-	"cachedump": func(dst []byte, answers [][]byte, _ stats.About) []byte { return stats.AppendItems(dst, answers, 5) },
+var lists = map[string]*stats.List{
+	"general":   stats.General,
+	"settings":  stats.Settings,
+	"items":     stats.Items,
+	"slabs":     stats.Slabs,
+	"sizes":     stats.Sizes,
+	"detail":    stats.Prefixes,
+	"cachedump": stats.Cachedump(5),
+}
+
+// merge merges answers in one step.
+func merge(l *stats.List, answers [][]byte, a stats.About) []byte {
+	merged, _ := stats.NewMerge(l, answers, a).Step(nil, math.MaxInt)
+	return merged
 }
 
 // TestMergeStats merges the replies of two memcached 1.6.18 and compares the result
@@ -31,13 +37,13 @@ var merges = map[string]func(dst []byte, answers [][]byte, a stats.About) []byte
 // track_sizes,idle_timeout=600,hashpower=17,ext_path=… -f 1.1 and more memory. The
 // golden files were checked line by line when they were created.
 func TestMergeStats(t *testing.T) {
-	for name, merge := range merges {
+	for name, list := range lists {
 		t.Run(name, func(t *testing.T) {
 			var answers [][]byte
 			for _, server := range []string{"a", "b"} {
 				answers = append(answers, read(t, "testdata/stats-"+name+"-"+server+".txt"))
 			}
-			got := merge(nil, answers, stats.About{Pid: 4711, Loops: 8, Asked: 3, Missing: 1})
+			got := merge(list, answers, stats.About{Pid: 4711, Loops: 8, Asked: 3, Missing: 1})
 			golden := "testdata/stats-" + name + "-golden.txt"
 			if *update {
 				if err := os.WriteFile(golden, got, 0o666); err != nil {
@@ -54,9 +60,9 @@ func TestMergeStats(t *testing.T) {
 // TestMergeOfOne checks that the reply of a single server is returned unchanged, except
 // for Ringside's own lines.
 func TestMergeOfOne(t *testing.T) {
-	for name, merge := range merges {
+	for name, list := range lists {
 		in := read(t, "testdata/stats-"+name+"-b.txt")
-		got := merge(nil, [][]byte{in}, stats.About{Pid: 1, Loops: 2, Asked: 1})
+		got := merge(list, [][]byte{in}, stats.About{Pid: 1, Loops: 2, Asked: 1})
 		if name == "general" {
 			own := map[string]string{"pid": "1", "threads": "2"}
 			var want []byte
@@ -87,7 +93,7 @@ func TestRules(t *testing.T) {
 	const omitted = "(omitted)"
 	top := stats.Decimal(math.MaxUint64)
 	for _, c := range []struct {
-		list string // a key of merges
+		list string // a key of lists
 		name string
 		in   []string // "-": the server has no such line
 		want string
@@ -144,7 +150,7 @@ func TestRules(t *testing.T) {
 				answers = append(answers, []byte("STAT "+c.name+" "+v+"\r\nEND\r\n"))
 			}
 		}
-		merged := merges[c.list](nil, answers, stats.About{Pid: 4711, Loops: 2, Asked: 2})
+		merged := merge(lists[c.list], answers, stats.About{Pid: 4711, Loops: 2, Asked: 2})
 		got := omitted
 		for line := range bytes.Lines(merged) {
 			if name, value, ok := stats.ParseStat(line); ok && name == c.name {
@@ -179,7 +185,7 @@ func TestMergeOrder(t *testing.T) {
 			answers = append(answers, append(b, wire.EndLine...))
 		}
 		var got []string
-		for line := range bytes.Lines(merges[c.list](nil, answers, stats.About{})) {
+		for line := range bytes.Lines(merge(lists[c.list], answers, stats.About{})) {
 			if name, _, ok := stats.ParseStat(line); ok {
 				got = append(got, name)
 			}
@@ -193,7 +199,7 @@ func TestMergeOrder(t *testing.T) {
 // FuzzMergeStats checks that the merged reply consists of lines that a client can
 // parse, and ends with END. Its input is any lines that package wire accepts.
 func FuzzMergeStats(f *testing.F) {
-	for name := range merges {
+	for name := range lists {
 		a, err := os.ReadFile("testdata/stats-" + name + "-a.txt")
 		if err != nil {
 			f.Fatal(err)
@@ -202,8 +208,8 @@ func FuzzMergeStats(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		answers := [][]byte{append(a[:len(a):len(a)], "\r\nEND\r\n"...), append(b[:len(b):len(b)], "\r\nEND\r\n"...)}
-		for name, merge := range merges {
-			got := string(merge(nil, answers, stats.About{}))
+		for name, list := range lists {
+			got := string(merge(list, answers, stats.About{}))
 			if !strings.HasSuffix("\n"+got, "\nEND\r\n") {
 				t.Fatalf("%s: no end: %q", name, got)
 			}
@@ -215,4 +221,35 @@ func FuzzMergeStats(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestMergeSteps checks that a step handles a bounded number of lines, that steps of any size have the same
+// result, and that the memory of names and values counts.
+func TestMergeSteps(t *testing.T) {
+	for name, list := range lists {
+		answers := [][]byte{read(t, "testdata/stats-"+name+"-a.txt"), read(t, "testdata/stats-"+name+"-b.txt"), read(t, "testdata/stats-"+name+"-a.txt")}
+		want := merge(list, answers, stats.About{})
+		size := len(bytes.Join(answers, nil))
+		for _, n := range []int{1, 2, 7, 50} {
+			m := stats.NewMerge(list, answers, stats.About{})
+			var got []byte
+			for done := false; !done; {
+				before := bytes.Count(got, []byte("\n"))
+				held := m.Held()
+				got, done = m.Step(got, n)
+				if lines := bytes.Count(got, []byte("\n")) - before; lines > n+3 { // the last step also writes END and the lines of Ringside
+					t.Fatalf("%s: a step of %d wrote %d lines", name, n, lines)
+				}
+				if grown := m.Held() - held; grown > n*2500 {
+					t.Fatalf("%s: a step of %d has allocated %d bytes", name, n, grown)
+				}
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s in steps of %d:\n%s\nwant:\n%s", name, n, got, want)
+			}
+			if copied := name == "cachedump"; copied != (m.Held() == 0) || !copied && m.Held() < size-len("END\r\n")*len(answers) {
+				t.Errorf("%s: %d bytes held for replies of %d bytes", name, m.Held(), size)
+			}
+		}
+	}
 }

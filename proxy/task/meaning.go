@@ -27,6 +27,17 @@ func MissKind(t *Task) wire.Kind {
 	return wire.NotFound
 }
 
+// LifeOfCreated returns the edits with which t, an ms with mode append or prepend and N, can be sent with
+// another mode to create the item: the flag T gets the argument of N.
+func (t *Task) LifeOfCreated() []Edit {
+	at, _ := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'N')
+	edits := []Edit{{At: wire.Span{Start: at.Start - 1, End: at.End}, With: append([]byte("T"), at.Of(t.Raw)...)}}
+	if old, ok := wire.FlagArg(t.Raw, t.Req.MetaFlags, 'T'); ok {
+		edits = append(edits, Edit{At: wire.Span{Start: old.Start - uint32(len(" T")), End: old.End}})
+	}
+	return edits
+}
+
 // CommandOf returns t's command in the terms of package replicate.
 func CommandOf(t *Task) replicate.Command {
 	r := &t.Req

@@ -23,6 +23,10 @@ func (op Op) Command(d Dialect, f Flags) string {
 		return "an unknown command"
 	case op == Debug:
 		return "me"
+	case op == Get && f.IsBinaryTouch():
+		return Touch.String()
+	case op == Get && f&(Binary|Effects) == Binary|Effects:
+		return Gat.String()
 	case d == Text || f&Binary != 0:
 	case op == Noop:
 		return "mn"

@@ -463,7 +463,7 @@ func TestCommandNames(t *testing.T) {
 		f    Flags
 		want string
 	}{
-		{Get, Text, 0, "get"}, {Get, Meta, 0, "mg"}, {Get, Meta, Binary, "get"}, {Cas, Meta, 0, "ms"}, {Decr, Meta, 0, "ma"}, {Delete, Meta, 0, "md"}, {Noop, Meta, 0, "mn"},
+		{Get, Text, 0, "get"}, {Get, Meta, 0, "mg"}, {Get, Meta, Binary, "get"}, {Get, Meta, Binary | Effects, "touch"}, {Get, Meta, Binary | Effects | ReturnValue, "gat"}, {Cas, Meta, 0, "ms"}, {Decr, Meta, 0, "ma"}, {Delete, Meta, 0, "md"}, {Noop, Meta, 0, "mn"},
 		{Debug, Meta, 0, "me"}, {FlushAll, Text, 0, "flush_all"}, {Dump, Text, 0, "lru_crawler metadump"}, {Bad, Text, 0, "an unknown command"}, {Version, Text, 0, "version"},
 	} {
 		if got := test.op.Command(test.d, test.f); got != test.want {

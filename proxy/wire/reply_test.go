@@ -319,7 +319,7 @@ func TestParseVersion(t *testing.T) {
 		{}: Basics, Oldest: Basics, {1, 4, 7}: Basics, {1, 4, 8}: Basics | Touching, {1, 5, 2}: Basics | Touching | Memlimits,
 		{1, 6, 12}: Basics | Touching | Memlimits | GetTouches,
 		{1, 6, 13}: Basics | Touching | Memlimits | GetTouches | Metas,
-		{1, 6, 18}: ChosenCAS - 1 - HashDumps, {1, 6, 27}: 2*ChosenCAS - 1, {1, 7, 0}: 2*ChosenCAS - 1,
+		{1, 6, 18}: ChosenCAS - 1 - HashDumps - AppendCreates, {1, 6, 20}: ChosenCAS - 1, {1, 6, 27}: 2*ChosenCAS - 1, {1, 7, 0}: 2*ChosenCAS - 1,
 	} {
 		if got := r.Features(); got != want {
 			t.Errorf("features of %v: %b, want %b", r, got, want)

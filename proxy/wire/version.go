@@ -23,17 +23,18 @@ type Features uint16
 
 // These are the features that a memcached release may have.
 const (
-	Basics     Features = 1 << iota // commands that every supported release has; no request has to require this feature
-	Touching                        // the command touch
-	Memlimits                       // the command cache_memlimit
-	GetTouches                      // the commands gat and gats
-	Metas                           // the meta commands, as Ringside uses them
-	ProxyFlags                      // the meta flags P and L
-	LongLines                       // lines of up to 2048 bytes; before, the server may close the connection if a line of another command than get or gets has more than 1024
-	BareGets                        // mg without flags; since the same release, the reply to a miss has the flags O and k too
-	HashDumps                       // the command lru_crawler metadump hash, which lists every key that is stored during the whole dump
-	ChosenCAS                       // the meta flag E, with which the client chooses the cas id, and the meta flag x
-	Unknown                         // no release has this feature: a line that is not one request needs it, and so is never sent
+	Basics        Features = 1 << iota // commands that every supported release has; no request has to require this feature
+	Touching                           // the command touch
+	Memlimits                          // the command cache_memlimit
+	GetTouches                         // the commands gat and gats
+	Metas                              // the meta commands, as Ringside uses them
+	ProxyFlags                         // the meta flags P and L
+	LongLines                          // lines of up to 2048 bytes; before, the server may close the connection if a line of another command than get or gets has more than 1024
+	BareGets                           // mg without flags; since the same release, the reply to a miss has the flags O and k too
+	AppendCreates                      // an ms with mode append or prepend and N creates a missing item
+	HashDumps                          // the command lru_crawler metadump hash, which lists every key that is stored during the whole dump
+	ChosenCAS                          // the meta flag E, with which the client chooses the cas id, and the meta flag x
+	Unknown                            // no release has this feature: a line that is not one request needs it, and so is never sent
 )
 
 // since contains the first release of each feature. Release 1.6.0 introduced the meta
@@ -52,6 +53,7 @@ var since = [...]struct {
 	{ProxyFlags | LongLines, Release{1, 6, 14}},
 	{BareGets, Release{1, 6, 18}},
 	{HashDumps, Release{1, 6, 19}},
+	{AppendCreates, Release{1, 6, 20}},
 	{ChosenCAS, Release{1, 6, 27}},
 }
 

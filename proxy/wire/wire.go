@@ -196,6 +196,10 @@ const (
 	Create
 )
 
+// IsBinaryTouch reports whether a read with the flags f is the touch of a binary client. It is an mg without
+// v, because its reply frame needs the client flags and the cas id.
+func (f Flags) IsBinaryTouch() bool { return f&(Binary|Effects|ReturnValue) == Binary|Effects }
+
 // Span is a range of the buffer from which a Request or Reply was parsed.
 type Span struct{ Start, End uint32 }
 

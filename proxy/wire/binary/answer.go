@@ -204,7 +204,7 @@ func (h Head) AppendFailure(dst, line []byte, s Status) []byte {
 // empty frame.
 func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 	if bytes.HasPrefix(b, []byte("PREFIX ")) {
-		dst = h.appendStat(dst, []byte("detailed"), b)
+		dst = append(h.AppendDetail(dst, len(b)), b...)
 		return h.AppendHead(dst, Success, 0, 0, 0, 0)
 	}
 	for len(b) > 0 {
@@ -229,6 +229,12 @@ func (h Head) AppendStats(dst, b []byte, failure Status) []byte {
 		}
 	}
 	return dst
+}
+
+// AppendDetail appends the reply frame for stats detail dump, without the lines. They have n bytes.
+func (h Head) AppendDetail(dst []byte, n int) []byte {
+	const name = "detailed"
+	return append(h.AppendHead(dst, Success, 0, len(name), n, 0), name...)
 }
 
 func (h Head) appendStat(dst, name, value []byte) []byte {
