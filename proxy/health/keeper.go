@@ -149,6 +149,7 @@ type server struct {
 	suspicion
 	contact
 	identity
+	disputed
 	listed
 	flush flushing
 	warm  warmth
