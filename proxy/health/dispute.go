@@ -16,11 +16,17 @@ package health
 // Such a server is suspect to each proxy that has such a proof, and is ejected without vote and EjectAfter. It stays OUT until there has been no
 // further proof for some time. Then it is flushed, like every server that rejoins.
 
+import "cmp"
+
 // disputed says which view records name another incarnation of a server's record than this proxy.
 type disputed struct {
 	mine     uint32  // the value of this proxy, to which claims belongs
 	claims   []claim // for each view server, what its record has said; nil: no record has said anything else
 	provenAt int64   // when this proxy last had a proof that another proxy uses another process; 0: never
+
+	agreed    bool  // with strict consistency: since this proxy started, no other record has named another incarnation for the time of a WAIT
+	doubtAt   int64 // when such a record was first found; 0: never
+	doubtedAt int64 // when it was last found
 }
 
 // claim is what the view record on one server has said about the incarnation of the record on another one.
@@ -146,4 +152,24 @@ func (k *Keeper) knownSeen(i int, r *record, now int64) []uint32 {
 		}
 	}
 	return seen
+}
+
+// agree determines which servers this proxy may use with strict consistency, although it has just started. Another proxy that has used the same
+// server for longer may use another process. If a record says that, this proxy waits until the record has had its own incarnation for a WAIT. By
+// then, the other proxy has a proof, or no valid leases.
+func (k *Keeper) agree(now int64) {
+	for j := range k.servers {
+		s := &k.servers[j]
+		if s.agreed || !k.strict() || now >= k.leasedUntil(j) {
+			continue
+		}
+		mine := k.seen(j)
+		if k.any(func(i int) bool {
+			q := &k.servers[i]
+			return i != j && now < q.lease && k.compares(&q.record, now) && q.record.seen[j] != 0 && q.record.seen[j] != mine
+		}) {
+			s.doubtAt, s.doubtedAt = cmp.Or(s.doubtAt, now), now
+		}
+		s.agreed = s.doubtAt == 0 || now >= s.doubtedAt+k.wait() || now >= s.doubtAt+foreignPings*int64(k.pace())
+	}
 }

@@ -486,7 +486,7 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		// foreignPings. A longer wait would end after the keys of a server that is added again have moved.
 		s.step = "stays out: an instance had no such server in the pool some seconds ago"
 	case k.isDisputed(i, now):
-		s.step = "stays out: " + otherProcess
+		s.step = "stays out until all instances use the same process as this server"
 	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
 	default:
