@@ -4,6 +4,7 @@ package health
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"ringside/proxy/ablation"
@@ -118,5 +119,22 @@ func TestDisputeAblation(t *testing.T) {
 		if !w.uses(0, 0) || !w.uses(1, 0) {
 			t.Errorf("%d ablated: %v", off, w.log)
 		}
+	}
+}
+
+// TestRecordHasIncarnations checks the entries with the incarnations of other records. Those of unknown servers are removed, so that they
+// do not accumulate while servers change.
+func TestRecordHasIncarnations(t *testing.T) {
+	members, index := testServers("c0", "c1")
+	value := "rs1 1 1 c0=3 %20at%20c1=z gone=8"
+	r, err := parseRecord([]byte(strings.Replace(value, " gone", " %20at%20gone=7 gone", 1)), by(index), 2)
+	if err != nil || r.seen[0] != 0 || r.seen[1] != 35 || string(r.others) != " gone=8" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if got := appendRecord(nil, r, plainly(members)); string(got) != value {
+		t.Errorf("%q", got)
+	}
+	if n := incarnationHash(1<<64 - 1); n == 0 || n > mostSteps || incarnationHash(mostSteps-1) > mostSteps {
+		t.Error(n)
 	}
 }
