@@ -125,6 +125,8 @@
 //     empty item with the flags of a placeholder until the extended TTL has passed.
 //   - An ms with C and I (store as stale) and a token older than a placeholder is STORED in
 //     its place.
+//   - In WARM, a set is sent to both servers at once. The delete at I can be earlier than the value at F.
+//     An add or an incr of another client finds nothing in between.
 //   - mg N grants the right to fill in WARM although the substitute server has the value. For a
 //     placeholder the reply is EN.
 //
