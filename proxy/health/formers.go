@@ -44,6 +44,10 @@ type formers struct {
 // SeekFormers makes a new keeper read the former lists from the servers. ListsKnown is false until then.
 func (k *Keeper) SeekFormers() { k.formers.seeks, k.formers.asked = true, make([]bool, len(k.servers)) }
 
+// AwaitHandover makes the first arrangement of a new keeper begin with a handover. A reload has given replicas to the pool, which had
+// no keeper before.
+func (k *Keeper) AwaitHandover() { k.barrier.Arrangement = barrier.None }
+
 // setFormers sets the former lists of this process, as texts. An empty list means that all keys have moved.
 func (k *Keeper) setFormers(texts [][]byte) {
 	f := &k.formers

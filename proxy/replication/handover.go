@@ -37,6 +37,7 @@ type handover struct {
 	Formers []*arrangement // the arrangements of former routing tables: their servers may still have keys. The oldest is first
 	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present routing table
 	paused  bool           // the stage pausing: keys that get other replicas must not be written
+	ended   bool           // this loop has moved all its keys; other loops may not
 }
 
 const maxFormers = 4 // number of former arrangements that are remembered
@@ -46,7 +47,7 @@ const maxFormers = 4 // number of former arrangements that are remembered
 // oldest former arrangement was dropped, because only maxFormers are kept.
 func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool) {
 	h = &handover{Serving: before}
-	if was != nil {
+	if was != nil && !was.ended {
 		h.Formers = slices.DeleteFunc(was.Formers, func(a *arrangement) bool { return a.Print == before.Print })
 		if was.Serving != nil {
 			h.Serving = was.Serving

@@ -115,6 +115,14 @@ func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routi
 // keeps a replica. The server `to` is not among them. The order is the same on every loop.
 func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []replica) {
 	seen := map[*upstream.Server]bool{to: true}
+	add := func(p *routing.BoundPool) {
+		for i, srv := range p.Servers {
+			if !seen[srv] {
+				seen[srv] = true
+				list = append(list, e.replicaAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+			}
+		}
+	}
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
@@ -122,10 +130,12 @@ func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list
 				continue
 			}
 			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
-				for i, srv := range p.Servers {
-					if !seen[srv] {
-						seen[srv] = true
-						list = append(list, e.replicaAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+				add(p)
+			}
+			if e.handover != nil { // keys may come from another pool
+				for _, p := range e.Pools {
+					if e.Ledgers[p.Pool.Name] != nil {
+						add(p)
 					}
 				}
 			}

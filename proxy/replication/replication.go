@@ -48,6 +48,7 @@ type Replicator struct {
 	walks      map[string]*walk               // by pool: the work on its servers that the stage of a resize requires
 	rates      map[string]*bucket             // for each server that loses keys with one copy by a resize, or of a source, how many may leave it now: see mayMove
 	fills      map[string]*stats.FillCounters // by pool that fills from another one
+	oneCopy    task.Handler                   // serves keys with one copy: see OneCopy
 }
 
 // command runs a command on a key with several replicas, or a repair of such a key. It is the
@@ -116,6 +117,9 @@ func (e *Replicator) Handle(t *task.Task) {
 		c.first, c.firstFrom = before.first, before.firstFrom
 		c.weighed, c.size = before.weighed, before.size
 	}
+	if e.handover != nil && !e.rebind(t) || e.serveOneCopy(t) {
+		return
+	}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
@@ -129,9 +133,6 @@ func (e *Replicator) Handle(t *task.Task) {
 	takesOwn := t.Op.Stores() && wire.SameFlags(t.Req.ClientFlags.Of(t.Raw), wire.TombstoneFlags)
 	if takesOwn && (command.Op != replicate.Set || command.If || command.Stale || t.IsStep()) { // the command might store nothing, so its rejection removes nothing
 		t.Reject(wire.AppendClientError(nil, ownFlags))
-		return
-	}
-	if e.handover != nil && !e.rebind(t) {
 		return
 	}
 	if c.writes && !e.Claim(t) {
