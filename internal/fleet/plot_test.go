@@ -571,10 +571,12 @@ var plots = map[string]plot{
 
 	// The same, but no server fails. Each time, one proxy gets that configuration some seconds before the others.
 	"fewer, the others later": func(f *fleet, i int) {
-		f.reloadFirst(func(l *layout) { l.fewer = true }, 0, moving/3)
-		at := f.between(3*moving/2, 3*moving)
-		f.after(at, func() { f.reloadFirst(func(l *layout) { l.fewer = false }, 0, moving/3) })
-		f.lasts(at + 3*moving)
+		f.fewerFirst(0, moving/3)
+	},
+
+	// The same, but the others get it so late that only the list of instances shows the difference.
+	"fewer, the others much later": func(f *fleet, i int) {
+		f.fewerFirst(moving/2, 2*moving)
 	},
 }
 
@@ -678,6 +680,15 @@ func (f *fleet) settles() int64 {
 // than the others.
 func (f *fleet) takeOutFirst(i int) {
 	f.reloadFirst(func(l *layout) { l.gone = i }, 2*moving, 3*moving)
+}
+
+// fewerFirst gives keys fewer replicas, and more again when they have moved. One proxy gets each configuration earlier than the others, by a
+// time between from and to.
+func (f *fleet) fewerFirst(from, to int64) {
+	f.reloadFirst(func(l *layout) { l.fewer = true }, from, to)
+	at := to + f.between(3*moving/2, 3*moving)
+	f.after(at, func() { f.reloadFirst(func(l *layout) { l.fewer = false }, from, to) })
+	f.lasts(at + to + 3*moving)
 }
 
 // reloadFirst gives all proxies another configuration. One proxy gets it earlier than the others, by a time between from and to.

@@ -6,6 +6,7 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -412,11 +413,21 @@ func (e *Replicator) serveOneCopy(t *task.Task) bool {
 	if inUse && concerned && (h.Serving == nil || h.Pauses()) {
 		return false
 	}
-	if reads := task.CommandOf(t).Reads(); !(reads && h.Pauses()) && e.awaitHandover(t, false) {
+	if reads := task.CommandOf(t).Reads(); e.expired(t) || !(reads && h.Pauses()) && e.awaitHandover(t, false) {
 		return true
 	}
 	e.Unclaim(t)
 	e.oneCopy.Handle(t)
+	return true
+}
+
+// expired fails t if it has waited until its deadline, and reports whether it has.
+func (e *Replicator) expired(t *task.Task) bool {
+	if e.Now < t.Deadline {
+		return false
+	}
+	t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
+	e.Unclaim(t)
 	return true
 }
 

@@ -138,9 +138,7 @@ func (e *Replicator) Handle(t *task.Task) {
 	if c.writes && !e.Claim(t) {
 		return // another command has claimed the key: Handle is called again when t is first in the line of the key
 	}
-	if e.Now >= t.Deadline {
-		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
-		e.Unclaim(t)
+	if e.expired(t) {
 		return
 	}
 	if takesOwn {
