@@ -17,6 +17,12 @@ package replication
 // because a key that it has missed may have moved. A routing table that arrives while
 // other instances may be in another stage waits for them.
 //
+// A key with one copy has one holder, so the same stages apply if a route gets replicas or loses
+// them. Its pool takes part from the reload to the end of the handover (Replicator.involve), and so does a
+// pool that a route no longer names. While keys are served by one copy, package failover serves them, as at an instance without the new
+// table (serveOneCopy). While they move, a key with one copy is served here by a rule with one replica, because
+// its server may have tombstones.
+//
 // # Limits
 //
 // All this is true only if an instance sees the other instances. It knows them by the view
