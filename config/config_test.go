@@ -79,7 +79,7 @@ func TestErrorsOfBytes(t *testing.T) {
 }
 
 func TestLoadOfNoFile(t *testing.T) {
-	if _, err := Load(filepath.Join(t.TempDir(), "ringside.yaml")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Load(filepath.Join(t.TempDir(), "ringside.yaml"), Environment()); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want a file that does not exist", err)
 	}
 }

@@ -73,7 +73,7 @@ func TestChangesOfUsers(t *testing.T) {
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, err := Load(config)
+		f, err := Load(config, Environment())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,10 +30,7 @@ func set[T, V any](name, doc string, v value[V], field func(*T) *V) key[T] {
 		name:  name,
 		doc:   doc,
 		words: v.words,
-		read: func(d *document, n *node, path string, to *T) {
-			d.where[field(to)] = n
-			v.read(d, n, path, field(to))
-		},
+		read:  through(v, field).read,
 		schema: func(usual *T) schema {
 			s := schema{"description": doc}
 			maps.Copy(s, v.schema)
@@ -97,8 +94,6 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 						hint = glued
 					case twemproxyRemedies[p.key.text] != "" && slices.Contains(names, "servers"):
 						hint = " (a setting of twemproxy: " + twemproxyRemedies[p.key.text] + "; ringside import converts a whole file)"
-					case slices.Contains(names, renamed[p.key.text]):
-						hint = " (it is called " + renamed[p.key.text] + " now)"
 					case path == "":
 						hint = cmp.Or(belongs(p.key.text), hint)
 					case atTheTop[p.key.text]:
@@ -133,6 +128,9 @@ func group[T any](usual T, keys ...key[T]) value[T] {
 var removed = map[string]string{
 	"admin.hot":                  "hot keys are always known; leave it out, and write admin: {page: off} to hide them",
 	"preconnect":                 "every server is connected at start and after a reload; leave it out",
+	"copies_on":                  "write replicas_on",
+	"interim_ttl":                "write substitute_ttl",
+	"tickets":                    "write guard_misses",
 	"engine.coalesce_client":     "it is always on; leave it out",
 	"engine.coalesce_server":     "it is always on; leave it out",
 	"engine.wait":                "a loop keeps its thread while it waits; leave it out, or write driver: portable",
@@ -162,13 +160,6 @@ func isRemoved(path string, p pair) (what, why string) {
 		return p.key.text + form, why
 	}
 	return p.key.text, cmp.Or(removed[name], removed[p.key.text])
-}
-
-// renamed maps the old name of a renamed key to its present name.
-var renamed = map[string]string{
-	"copies_on":   "replicas_on",
-	"interim_ttl": "substitute_ttl",
-	"tickets":     "guard_misses",
 }
 
 // twemproxyRemedies maps keys of a pool in a twemproxy file to what replaces them here.

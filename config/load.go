@@ -10,14 +10,9 @@ import (
 	"ringside/proxy/table"
 )
 
-// Load reads and parses the configuration file at path. If the file cannot be read, the error is
-// that of the operating system. If the file is wrong, the error is of type Errors.
-func Load(path string) (*File, error) {
-	return LoadWith(path, Environment())
-}
-
-// LoadWith reads and parses the configuration file at path like Load, with the given variables.
-func LoadWith(path string, from Variables) (*File, error) {
+// Load reads and parses the configuration file at path, with the given variables. If the file cannot be
+// read, the error is that of the operating system. If the file is wrong, the error is of type Errors.
+func Load(path string, from Variables) (*File, error) {
 	data, err := ReadFile(path, maxBytes+1)
 	if err != nil {
 		return nil, err // the error already contains the path

@@ -17,7 +17,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{pipe, "/dev/zero", "/dev/tty"} {
-		if _, err := Load(path); err == nil {
+		if _, err := Load(path, Environment()); err == nil {
 			t.Errorf("%s is a configuration", path)
 		}
 		if _, err := ReadFile(path, 100); err == nil {
@@ -30,7 +30,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return Load(path)
+		return Load(path, Environment())
 	}
 	if _, err := load(pipe); err == nil || !strings.Contains(err.Error(), "must be a file of") {
 		t.Errorf("a pipe of passwords: %v", err)

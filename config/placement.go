@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"ringside/proxy/serverlist"
 	"ringside/ring"
 )
 
@@ -17,8 +18,8 @@ import (
 // large. In other rings, each unit of weight adds ring points or table entries, and the bound keeps
 // a reload from lasting seconds.
 const (
-	maxWeight = 1_000_000 // largest weight of a server
-	maxPlaces = 1 << 20   // largest number of points of a ring, or entries of a table
+	maxWeight = serverlist.MaxWeight
+	maxPlaces = 1 << 20 // largest number of points of a ring, or entries of a table
 )
 
 // places returns how many ring points or table entries each unit of weight adds. It returns 0 if

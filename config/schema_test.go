@@ -238,7 +238,7 @@ func wholeExample(t *testing.T) string {
 
 // TestExampleIsCorrect checks that the unchanged example file is valid.
 func TestExampleIsCorrect(t *testing.T) {
-	if _, err := Load(exampleFile); err != nil {
+	if _, err := Load(exampleFile, Environment()); err != nil {
 		t.Error(err)
 	}
 }

@@ -38,7 +38,7 @@ func (f *tlsFiles) load(text string) (*File, error) {
 	f.reads = nil
 	from := Environment()
 	from.Reads = func(path string) { f.reads = append(f.reads, path) }
-	return LoadWith(f.write("ringside.yaml", []byte(text)), from)
+	return Load(f.write("ringside.yaml", []byte(text)), from)
 }
 
 const onePool = "\npools: {main: {distribution: ketama, servers: [10.0.0.1]}}\n"

@@ -234,18 +234,13 @@ func depends[V any](v value[V]) value[V] {
 // contain the setting, or a preset sets it.
 func optional[V any](v value[V]) value[*V] {
 	show := func(p *V) any {
-		if p == nil || v.show != nil {
+		switch {
+		case p == nil:
 			return nil
+		case v.show == nil:
+			return "on"
 		}
-		return "on"
-	}
-	if v.show != nil {
-		show = func(p *V) any {
-			if p == nil {
-				return nil
-			}
-			return v.show(*p)
-		}
+		return v.show(*p)
 	}
 	return value[*V]{
 		read: func(d *document, n *node, path string, to **V) {

@@ -132,14 +132,14 @@ func TestLoadReadsSecrets(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	old, err := Load(filepath.Join(dir, "f"))
+	old, err := Load(filepath.Join(dir, "f"), Environment())
 	if err != nil || old.Zone != "here" || old.Pools[0].Servers[0].Name != "srv-secret" {
 		t.Fatalf("%v %+v", err, old)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "s"), []byte("srv-rotated"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f, err := Load(filepath.Join(dir, "f"))
+	f, err := Load(filepath.Join(dir, "f"), Environment())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,26 +40,35 @@ func (r Rule) Circle(servers []ring.Server) (*ring.Circle, error) {
 // large weights multiply the points.
 const maxPoints = 1 << 22
 
-func (r Rule) points(servers []ring.Server) ([]ring.Point, error) {
-	var points []ring.Point
-	total := totalWeight(servers)
-	for i, s := range servers {
-		label, err := r.Label.of(s)
-		if err != nil {
-			return nil, err
-		}
-		count := r.Count(s.Share(), total, len(servers))
-		if len(points)+count > maxPoints {
-			return nil, fmt.Errorf("more than %d points: divide the weights by a common factor", maxPoints)
-		}
-		for _, at := range r.Spread(label, count) {
+func (r Rule) points(servers []ring.Server) (points []ring.Point, err error) {
+	err = label(servers, r.Label, r.Count, func(i int, text string, labels int) int {
+		for _, at := range r.Spread(text, labels) {
 			points = append(points, ring.Point{At: at, Server: i})
 		}
+		return len(points)
+	})
+	if err == nil && len(points) == 0 && len(servers) > 0 {
+		err = fmt.Errorf("no server gets a point on the circle: the weights are too uneven or the points too few")
 	}
-	if len(points) == 0 && len(servers) > 0 {
-		return nil, fmt.Errorf("no server gets a point on the circle: the weights are too uneven or the points too few")
+	return points, err
+}
+
+// label calls add with the index of each server, its label, and its number of labels. add returns
+// the number of points so far.
+func label(servers []ring.Server, l Label, count Count, add func(i int, text string, labels int) (points int)) error {
+	total, points := totalWeight(servers), 0
+	for i, s := range servers {
+		text, err := l.of(s)
+		if err != nil {
+			return err
+		}
+		labels := count(s.Share(), total, len(servers))
+		if points+labels > maxPoints {
+			return fmt.Errorf("more than %d points: divide the weights by a common factor", maxPoints)
+		}
+		points = add(i, text, labels)
 	}
-	return points, nil
+	return nil
 }
 
 func totalWeight(servers []ring.Server) int {

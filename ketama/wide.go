@@ -6,7 +6,6 @@ package ketama
 import (
 	"crypto/md5"
 	"encoding/binary"
-	"fmt"
 
 	"ringside/ring"
 )
@@ -29,22 +28,17 @@ func Serialx(servers []ring.Server) (*ring.Wide, error) {
 	return wide(servers, long, times(1), signedHalves)
 }
 
-func wide(servers []ring.Server, label Label, count Count, halves func([]byte) (hi, lo uint64)) (*ring.Wide, error) {
+func wide(servers []ring.Server, of Label, count Count, halves func([]byte) (hi, lo uint64)) (*ring.Wide, error) {
 	var points []ring.WidePoint
-	total := totalWeight(servers)
-	for i, s := range servers {
-		text, err := label.of(s)
-		if err != nil {
-			return nil, err
-		}
-		labels := count(s.Share(), total, len(servers))
-		if len(points)+labels > maxPoints {
-			return nil, fmt.Errorf("more than %d points: divide the weights by a common factor", maxPoints)
-		}
+	err := label(servers, of, count, func(i int, text string, labels int) int {
 		for j := range labels {
 			hi, lo := halves(numbered(text, "-", j))
 			points = append(points, ring.WidePoint{Hi: hi, Lo: lo, Server: i})
 		}
+		return len(points)
+	})
+	if err != nil {
+		return nil, err
 	}
 	low := func(key []byte) uint64 {
 		_, lo := halves(key)

@@ -104,7 +104,7 @@ func (p *Proxy) NewEngine(tune link.Tune) *Engine {
 		}
 	}
 	e.Keepers = failover.Keepers{
-		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part, Resized: p.resized, Learned: p.learnLists, StartedAnew: e.Replicator.StartedAnew, Walk: e.Replicator.Walk,
+		Tasks: &e.Tasks, Overrides: e.handOverrides, Gone: func(srv *upstream.Server) { e.lost(srv, e.Now, false) }, Parted: p.part, Resized: p.resized, Learned: p.learnLists, Joined: p.join, StartedAnew: e.Replicator.StartedAnew, Walk: e.Replicator.Walk,
 		OnKeeperLoop: func(f func(*failover.Keepers)) { p.keeperLoop().Post(func(e *Engine) { f(&e.Keepers) }) },
 	}
 	e.Replicator = replication.Replicator{Tasks: &e.Tasks, Keepers: &e.Keepers, Doubtful: &p.doubtful, Moving: &p.moving}

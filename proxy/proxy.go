@@ -43,6 +43,10 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
+	// Joined is called when a pool uses the list of its peers in place of that of the configuration: see table.Table.Join. The
+	// configuration must then be set again, like that of a reload. nil: nothing is called.
+	Joined func()
+
 	// Ablation has the rules that a test turns off, to show that each is needed. It must be set
 	// before the first table.
 	Ablation ablation.Set
@@ -180,15 +184,33 @@ func (p *Proxy) learnLists(w *failover.Agent, list, next *table.List, turned boo
 	}
 }
 
-// replace publishes the table next in place of old, unless next is nil or a reload publishes a table at the same time.
-func (p *Proxy) replace(old *failover.Published, next *table.Table) {
+// join publishes the current table again. The pool of w uses a list of its peers from then on: see table.Table.Join.
+func (p *Proxy) join(w *failover.Agent, list *table.List) {
+	old := p.published.Load()
+	for pool, is := range old.Agents {
+		if is == w && p.replace(old, old.Table.Join(pool, list)) && p.Joined != nil {
+			p.Joined()
+		}
+	}
+}
+
+// Joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+func (p *Proxy) Joins() bool {
+	return slices.ContainsFunc(p.Table().Pools, func(pool *table.Pool) bool { return pool.Joins != nil })
+}
+
+// replace publishes the table next in place of old, and reports whether it did. It does not if next is nil, or if a reload
+// publishes a table at the same time.
+func (p *Proxy) replace(old *failover.Published, next *table.Table) bool {
 	if next == nil {
-		return
+		return false
 	}
 	next.Inherit(old.Table)
-	if p.published.CompareAndSwap(old, failover.Publish(next, old, p.Seed, p.Ablation)) {
-		p.wake()
+	if !p.published.CompareAndSwap(old, failover.Publish(next, old, p.Seed, p.Ablation)) {
+		return false
 	}
+	p.wake()
+	return true
 }
 
 func (p *Proxy) wake() {
@@ -406,31 +428,30 @@ func (p *Proxy) waited(add func(*Engine)) error {
 	}
 }
 
+// collect returns what add adds up of all loops. It waits for them, and fails if one does not answer
+// within one second. A late loop may then still add to the result, which is not returned.
+func collect[T any](p *Proxy, add func(e *Engine, into *T)) (*T, error) {
+	into := new(T)
+	if err := p.waited(func(e *Engine) { add(e, into) }); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
 // Bounds returns how often each limit was reached since the start. It costs the loops
 // little. It returns an error in the same cases as Snapshot.
-func (p *Proxy) Bounds() (stats.Bounds, error) {
-	sum := &stats.Bounds{} // a late loop may still add to it
-	err := p.waited(func(e *Engine) {
+func (p *Proxy) Bounds() (*stats.Bounds, error) {
+	return collect(p, func(e *Engine, sum *stats.Bounds) {
 		sum.Add(&e.Count)
 		for _, srv := range e.List {
 			sum.AddServer(srv.Target.Name, &srv.Count)
 		}
 	})
-	if err != nil {
-		return stats.Bounds{}, err
-	}
-	return *sum, nil
 }
 
 // Snapshot returns the counters of all engines. It waits for them, and fails if an engine does
 // not answer within one second.
-func (p *Proxy) Snapshot() (*stats.Snapshot, error) {
-	sum := &stats.Snapshot{}
-	if err := p.waited(func(e *Engine) { e.Snapshot(sum) }); err != nil {
-		return nil, err
-	}
-	return sum, nil
-}
+func (p *Proxy) Snapshot() (*stats.Snapshot, error) { return collect(p, (*Engine).Snapshot) }
 
 // Snapshot adds the counters of e to into. It must be called on the goroutine that
 // drives e: see Post.
@@ -453,11 +474,7 @@ func (e *Engine) Snapshot(into *stats.Snapshot) {
 // Watched returns what the engines have recorded about the sampled keys. It returns an
 // error in the same cases as Snapshot.
 func (p *Proxy) Watched() (*watch.Report, error) {
-	is := &watch.Report{} // a late loop may still add to it
-	if err := p.waited(func(e *Engine) { e.Watch.AddTo(is, e.Now) }); err != nil {
-		return nil, err
-	}
-	return is, nil
+	return collect(p, func(e *Engine, is *watch.Report) { e.Watch.AddTo(is, e.Now) })
 }
 
 // Follow traces the keys that match one of patterns, and stops all other traces.

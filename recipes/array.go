@@ -187,11 +187,7 @@ func (a *Array) Update(ctx context.Context, change func([]string) []string) erro
 		if err := a.s.fits(key, len(value)); err != nil {
 			return false, err
 		}
-		err = a.s.Client.Add(&memcache.Item{Key: key, Value: value, Expiration: a.expiry})
-		if err == nil || isNotStored(err) {
-			return err == nil, nil
-		}
-		return false, failed("update", key, err)
+		return a.s.add(ctx, "update", &memcache.Item{Key: key, Value: value, Expiration: a.expiry})
 	})
 }
 
@@ -223,12 +219,7 @@ func (a *Array) rewrite(item *memcache.Item, list []string) (bool, error) {
 		return false, err
 	}
 	item.Value, item.Expiration = value, a.expiry
-	if err := a.s.Client.CompareAndSwap(item); isChanged(err) {
-		return false, nil
-	} else if err != nil {
-		return false, failed("update", item.Key, err)
-	}
-	return true, nil
+	return a.s.swap("update", item)
 }
 
 func writeMark(b *strings.Builder, sign byte, element string) {

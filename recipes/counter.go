@@ -134,10 +134,7 @@ func (c *ViewCounter) view(ctx context.Context) (n uint64, done bool, err error)
 		return 0, false, err
 	}
 	mine := append(bytes.Clone(claim), rand.Text()...)
-	err = c.s.Client.Add(&memcache.Item{Key: c.key, Value: mine, Expiration: int32(loading / time.Second)})
-	if isNotStored(err) {
-		return 0, false, nil
-	} else if err != nil {
+	if added, err := c.s.add(ctx, "claim", &memcache.Item{Key: c.key, Value: mine, Expiration: int32(loading / time.Second)}); err != nil || !added {
 		return 0, false, err
 	}
 	item, err := c.s.get(ctx, c.key)
@@ -152,10 +149,8 @@ func (c *ViewCounter) view(ctx context.Context) (n uint64, done bool, err error)
 	}
 	n++
 	item.Value, item.Expiration = strconv.AppendUint(nil, n, 10), c.expiry
-	if err = c.s.Client.CompareAndSwap(item); isChanged(err) {
-		return 0, false, nil
-	}
-	return n, err == nil, err
+	done, err = c.s.swap("count", item)
+	return n, done, err
 }
 
 // claimed returns nil if the key is missing, or if its value is a claim, which another

@@ -3,6 +3,7 @@ package recipes
 // This file contains a counter for many processes. Most counts need no request.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,9 @@ const (
 
 // NewDistributedCounter returns a counter with the given name. It sends no request.
 func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*DistributedCounter, error) {
-	if o.Every == 0 {
-		o.Every = 10 * time.Second
-	}
-	if o.Every < time.Second || o.Every%time.Second != 0 {
-		return nil, fmt.Errorf("recipes: distributed counter %s with an interval of %v; whole seconds are needed: %w", name, o.Every, ErrExpiry)
+	o.Every = cmp.Or(o.Every, 10*time.Second)
+	if err := wholeSeconds("interval of distributed counter "+name, o.Every); err != nil {
+		return nil, err
 	}
 	if _, err := expiry("three intervals of distributed counter "+name, rowExpires*o.Every); err != nil {
 		return nil, err
@@ -82,13 +81,18 @@ func NewDistributedCounter(s *Store, name string, o DistributedOptions) (*Distri
 		if err := s.checkName("distributed counter", name, "row", strconv.Itoa(len(id)), id); err != nil {
 			return nil, err
 		}
-		c.rows = append(c.rows, s.pair("row", id, name))
+		c.rows = append(c.rows, c.row(id))
 	}
 	slices.Sort(c.rows)
 	c.rows = slices.Compact(c.rows)
-	c.own = s.pair("row", o.ID, name)
+	c.own = c.row(o.ID)
 	c.interval = c.number()
 	return c, nil
+}
+
+// row returns the key of the row of a process. checkName has compared its length with the limit.
+func (c *DistributedCounter) row(id string) string {
+	return c.s.key("row", c.name, strconv.Itoa(len(id)), id)
 }
 
 // number returns the number of the current interval: the intervals since 1970.
@@ -144,16 +148,12 @@ func (c *DistributedCounter) Flush(ctx context.Context) error {
 	if written {
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
-		return failed("flush", c.own, err)
-	}
 	seconds, err := expiry("expiry", rowExpires*c.o.Every)
 	if err != nil {
 		return err
 	}
-	err = c.s.Client.Set(&memcache.Item{Key: c.own, Value: strconv.AppendUint(nil, shown, 10), Expiration: seconds})
-	if err != nil {
-		return failed("flush", c.own, err)
+	if err := c.s.set(ctx, "flush", &memcache.Item{Key: c.own, Value: strconv.AppendUint(nil, shown, 10), Expiration: seconds}); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	c.written = c.written || c.interval == interval

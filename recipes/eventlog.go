@@ -79,15 +79,13 @@ func NewEventLog(s *Store, name string, o EventLogOptions) (*EventLog, error) {
 	if o.Chunks < 1 || o.Chunks > maxChunks || o.Parts < 1 || o.Parts > maxParts {
 		return nil, fmt.Errorf("recipes: log %s of %d chunks of %d parts; at most %d and %d are possible: %w", name, o.Chunks, o.Parts, maxChunks, maxParts, ErrArgument)
 	}
-	if o.Chunk < time.Second || o.Chunk%time.Second != 0 {
-		return nil, fmt.Errorf("recipes: log %s with chunks of %v; whole seconds are needed: %w", name, o.Chunk, ErrExpiry)
+	if err := wholeSeconds("chunks of log "+name, o.Chunk); err != nil {
+		return nil, err
 	}
 	if o.Late < 0 {
 		return nil, fmt.Errorf("recipes: log %s takes events that are %v late: %w", name, o.Late, ErrArgument)
 	}
-	if o.Late == 0 {
-		o.Late = time.Duration(o.Chunks+1) * o.Chunk
-	}
+	o.Late = cmp.Or(o.Late, time.Duration(o.Chunks+1)*o.Chunk)
 	if _, err := expiry("what log "+name+" keeps", time.Duration(o.Chunks+chunksOfLead+1)*o.Chunk+slack); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package recipes
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -56,12 +57,7 @@ type GuardedOptions struct {
 // NewGuardedCache returns a cache with the given name. Caches with different names
 // share no keys.
 func NewGuardedCache(s *Store, name string, o GuardedOptions) (*GuardedCache, error) {
-	if o.Lease == 0 {
-		o.Lease = 10 * time.Second
-	}
-	if o.Wait == 0 {
-		o.Wait = 3 * time.Second
-	}
+	o.Lease, o.Wait = cmp.Or(o.Lease, 10*time.Second), cmp.Or(o.Wait, 3*time.Second)
 	if _, err := expiry("expiry of cache "+name, o.Expires); err != nil {
 		return nil, err
 	}
@@ -86,11 +82,7 @@ func (c *GuardedCache) key(key string) (string, error) {
 	if err := CheckKey(key); err != nil {
 		return "", fmt.Errorf("cache %s: %w", c.name, err)
 	}
-	full := c.s.pair("guarded", c.name, key)
-	if len(full) > maxKey {
-		return "", fmt.Errorf("recipes: cache %s, key %.20s…: %d bytes make a key of %d, at most %d are possible: %w", c.name, key, len(key), len(full), maxKey, ErrKey)
-	}
-	return full, nil
+	return c.s.pair("cache "+c.name+", key", "guarded", c.name, key)
 }
 
 // envelope is the content of an item of a GuardedCache: the value, its expiry, and the
@@ -221,20 +213,19 @@ func (g *guardedGet) claim(item *memcache.Item, e envelope, now time.Time) (*mem
 	e.claimed = now.Add(g.o.Lease)
 	rand.Read(e.token[:])
 	lease, _ := expiry("lease", g.o.Lease)
+	var stored bool
 	var err error
 	if item == nil {
-		err = g.s.Client.Add(&memcache.Item{Key: g.key, Value: e.write(), Expiration: lease})
+		stored, err = g.s.add(g.ctx, "claim", &memcache.Item{Key: g.key, Value: e.write(), Expiration: lease})
 	} else {
 		item.Value, item.Expiration = e.write(), lease
 		if rest := e.expires.Add(g.o.Stale + g.o.Lease).Sub(now); rest > g.o.Lease {
 			item.Expiration, _ = expiry("rest", rest)
 		}
-		err = g.s.Client.CompareAndSwap(item)
+		stored, err = g.s.swap("claim", item)
 	}
-	if isChanged(err) {
-		return nil, false, nil
-	} else if err != nil {
-		return nil, false, failed("claim", g.key, err)
+	if err != nil || !stored {
+		return nil, false, err
 	}
 	mine, err := g.s.get(g.ctx, g.key)
 	if err != nil || mine == nil {

@@ -96,12 +96,13 @@ func (l *Lock) Acquire(ctx context.Context, wait time.Duration) (*Lease, error) 
 // holds the lock.
 func (l *Lock) try(ctx context.Context) (*Lease, error) {
 	x := &Lease{l: l, token: []byte(rand.Text()), until: l.until()}
-	if err := l.s.Client.Add(&memcache.Item{Key: l.key, Value: x.token, Expiration: l.expiry}); isNotStored(err) {
-		return nil, nil
-	} else if err != nil {
+	added, err := l.s.add(ctx, "add", &memcache.Item{Key: l.key, Value: x.token, Expiration: l.expiry})
+	switch {
+	case err != nil:
 		return nil, errors.Join(err, x.withdraw(ctx))
+	case !added:
+		return nil, nil
 	}
-	var err error
 	x.fence, err = l.s.count(ctx, l.fence, 1, uint64(l.s.now().UnixMicro()), 0)
 	if err == nil && !l.s.now().Before(x.until) {
 		err = ErrLockLost // the lock has expired, and a later holder of the lock may have a lower fencing number than x.fence
@@ -169,10 +170,9 @@ func (x *Lease) swap(ctx context.Context, what string, value []byte, seconds int
 		return failed(what, x.l.key, ErrLockLost)
 	}
 	item.Value, item.Expiration = value, seconds
-	if err := x.l.s.Client.CompareAndSwap(item); isChanged(err) {
+	swapped, err := x.l.s.swap(what, item)
+	if err == nil && !swapped {
 		return failed(what, x.l.key, ErrLockLost)
-	} else if err != nil {
-		return failed(what, x.l.key, err)
 	}
-	return nil
+	return err
 }

@@ -4,6 +4,7 @@ package recipes
 // before a request is sent.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,19 +104,9 @@ func (s *Store) now() time.Time {
 	return s.Now()
 }
 
-func (s *Store) maxItem() int {
-	if s.MaxItem == 0 {
-		return 1 << 20
-	}
-	return s.MaxItem
-}
+func (s *Store) maxItem() int { return cmp.Or(s.MaxItem, 1<<20) }
 
-func (s *Store) tries() int {
-	if s.Tries == 0 {
-		return 64
-	}
-	return s.Tries
-}
+func (s *Store) tries() int { return cmp.Or(s.Tries, 64) }
 
 // key returns the key of a recipe: the prefix of the Store, the kind of the recipe, the
 // fields, and the name. Fields contain no colon and precede the name. Keys of one kind
@@ -132,9 +123,13 @@ func (s *Store) key(kind, name string, fields ...string) string {
 }
 
 // pair returns a key that contains two names. Both names may contain any byte that is
-// legal in a key.
-func (s *Store) pair(kind, first, second string) string {
-	return s.key(kind, second, strconv.Itoa(len(first)), first)
+// legal in a key. what describes the second name for the error if the key is too long.
+func (s *Store) pair(what, kind, first, second string) (string, error) {
+	key := s.key(kind, second, strconv.Itoa(len(first)), first)
+	if len(key) > maxKey {
+		return "", fmt.Errorf("recipes: %s %.20q…: names of %d and %d bytes are too long together, a key has at most %d: %w", what, second, len(first), len(second), maxKey, ErrKey)
+	}
+	return key, nil
 }
 
 // checkName returns an error if the Store is not usable, or if the longest key of a
@@ -182,6 +177,14 @@ func expiryOrNever(what string, d time.Duration) (int32, error) {
 	return expiry(what, d)
 }
 
+// wholeSeconds returns an error if d is not a positive number of whole seconds.
+func wholeSeconds(what string, d time.Duration) error {
+	if d < time.Second || d%time.Second != 0 {
+		return fmt.Errorf("recipes: %s of %v; whole seconds are needed: %w", what, d, ErrExpiry)
+	}
+	return nil
+}
+
 // These functions classify an error of a client.
 func isMiss(err error) bool      { return errors.Is(err, memcache.ErrCacheMiss) }
 func isNotStored(err error) bool { return errors.Is(err, memcache.ErrNotStored) }
@@ -199,6 +202,38 @@ func isChanged(err error) bool {
 // failed wraps an error of the client in a text with the operation what and the key.
 func failed(what, key string, err error) error {
 	return fmt.Errorf("recipes: %s %s: %w", what, key, err)
+}
+
+// set stores an item. what is the operation, for the error.
+func (s *Store) set(ctx context.Context, what string, item *memcache.Item) error {
+	err := ctx.Err()
+	if err == nil {
+		err = s.Client.Set(item)
+	}
+	if err != nil {
+		return failed(what, item.Key, err)
+	}
+	return nil
+}
+
+// add stores an item if its key is missing, and reports whether it did.
+func (s *Store) add(ctx context.Context, what string, item *memcache.Item) (added bool, err error) {
+	if err = ctx.Err(); err == nil {
+		err = s.Client.Add(item)
+	}
+	if err == nil || isNotStored(err) {
+		return err == nil, nil
+	}
+	return false, failed(what, item.Key, err)
+}
+
+// swap stores an item by cas, and reports whether it did. It returns false if the item has
+// changed since it was read.
+func (s *Store) swap(what string, item *memcache.Item) (swapped bool, err error) {
+	if err = s.Client.CompareAndSwap(item); err == nil || isChanged(err) {
+		return err == nil, nil
+	}
+	return false, failed(what, item.Key, err)
 }
 
 // again calls try until try is done or returns an error. It calls try at most
@@ -262,11 +297,7 @@ func (s *Store) count(ctx context.Context, key string, delta, initial uint64, se
 			return false, failed("count", key, err)
 		}
 		n = initial + delta
-		err = s.Client.Add(&memcache.Item{Key: key, Value: strconv.AppendUint(nil, n, 10), Expiration: seconds})
-		if err == nil || isNotStored(err) {
-			return err == nil, nil
-		}
-		return false, failed("count", key, err)
+		return s.add(ctx, "count", &memcache.Item{Key: key, Value: strconv.AppendUint(nil, n, 10), Expiration: seconds})
 	})
 	return n, err
 }

@@ -3,6 +3,7 @@ package recipes
 // This file contains Table, a set of members with values.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,9 +74,7 @@ func NewTable(s *Store, name string, o TableOptions) (*Table, error) {
 	if o.Audit < 0 {
 		return nil, fmt.Errorf("recipes: table %s with an audit of %d: %w", name, o.Audit, ErrArgument)
 	}
-	if o.Audit == 0 {
-		o.Audit = 100
-	}
+	o.Audit = cmp.Or(o.Audit, 100)
 	list, err := NewArray(s, name, ArrayOptions{Expires: o.Expires, Shards: o.Shards, Unique: true})
 	if err != nil {
 		return nil, fmt.Errorf("list of table %s: %w", name, err)
@@ -93,11 +92,7 @@ func (t *Table) index(member string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	key := t.s.pair("member", t.name, id)
-	if len(key) > maxKey {
-		return "", fmt.Errorf("recipes: table %s, member %.20q…: names of %d and %d bytes are too long together: %w", t.name, member, len(t.name), len(member), ErrKey)
-	}
-	return key, nil
+	return t.s.pair("member of table "+t.name, "member", t.name, id)
 }
 
 // These are the possible first bytes of the value of a member's key.
@@ -138,11 +133,7 @@ func (t *Table) Add(ctx context.Context, member string, value []byte) error {
 			return err
 		}
 	}
-	err = t.s.Client.Set(&memcache.Item{Key: key, Value: append([]byte{present}, value...), Expiration: t.expiry})
-	if err != nil {
-		return failed("add", key, err)
-	}
-	return nil
+	return t.s.set(ctx, "add", &memcache.Item{Key: key, Value: append([]byte{present}, value...), Expiration: t.expiry})
 }
 
 // Remove removes a member. It returns no error if there is no such member.
@@ -151,11 +142,8 @@ func (t *Table) Remove(ctx context.Context, member string) error {
 	if err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return failed("remove", key, err)
-	}
-	if err := t.s.Client.Set(&memcache.Item{Key: key, Value: []byte{removed}, Expiration: removedFor}); err != nil {
-		return failed("remove", key, err)
+	if err := t.s.set(ctx, "remove", &memcache.Item{Key: key, Value: []byte{removed}, Expiration: removedFor}); err != nil {
+		return err
 	}
 	return t.list.Remove(ctx, member)
 }
@@ -209,7 +197,7 @@ func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool,
 	case found && !listed:
 		return true, t.list.Add(ctx, member)
 	case !found && listed:
-		return true, t.reindex(key, began)
+		return true, t.reindex(ctx, key, began)
 	}
 	return found, nil
 }
@@ -217,15 +205,12 @@ func (t *Table) mend(ctx context.Context, key, member string, found bool) (bool,
 // reindex creates the key (index) of a member. The parameter listed is the time at
 // which the member was in the list. reindex does nothing if that is longer ago than
 // repairsTake: since then, another process may have removed the member.
-func (t *Table) reindex(key string, listed time.Time) error {
+func (t *Table) reindex(ctx context.Context, key string, listed time.Time) error {
 	if time.Since(listed) > repairsTake {
 		return nil
 	}
-	err := t.s.Client.Add(&memcache.Item{Key: key, Value: []byte{present}, Expiration: t.expiry})
-	if err != nil && !isNotStored(err) {
-		return failed("repair", key, err)
-	}
-	return nil
+	_, err := t.s.add(ctx, "repair", &memcache.Item{Key: key, Value: []byte{present}, Expiration: t.expiry})
+	return err
 }
 
 // Members returns all members of the table, in the order of addition within each shard
@@ -254,11 +239,11 @@ func (t *Table) Repair(ctx context.Context) (repaired int, err error) {
 		if item != nil {
 			return nil
 		}
-		if err := ctx.Err(); err != nil {
-			return failed("repair", key, err)
+		err := t.reindex(ctx, key, began)
+		if err == nil {
+			repaired++
 		}
-		repaired++
-		return t.reindex(key, began)
+		return err
 	})
 	return repaired, err
 }

@@ -71,11 +71,7 @@ func (c *TaggedCache) tag(tag string) (string, error) {
 	if err := CheckKey(tag); err != nil {
 		return "", fmt.Errorf("tag of cache %s: %w", c.name, err)
 	}
-	key := c.s.pair("tag", c.name, tag)
-	if len(key) > maxKey {
-		return "", fmt.Errorf("recipes: cache %s, tag %.20s…: %d bytes make a key of %d, at most %d are possible: %w", c.name, tag, len(tag), len(key), maxKey, ErrKey)
-	}
-	return key, nil
+	return c.s.pair("cache "+c.name+", tag", "tag", c.name, tag)
 }
 
 // Fill is the result of a Get that missed. Its method Set stores the value that the
@@ -129,9 +125,8 @@ func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []st
 	if err := CheckKey(key); err != nil {
 		return "", nil, fmt.Errorf("cache %s: %w", c.name, err)
 	}
-	full = c.s.pair("tagged", c.name, key)
-	if len(full) > maxKey {
-		return "", nil, fmt.Errorf("recipes: cache %s, key %.20s…: %d bytes make a key of %d, at most %d are possible: %w", c.name, key, len(key), len(full), maxKey, ErrKey)
+	if full, err = c.s.pair("cache "+c.name+", key", "tagged", c.name, key); err != nil {
+		return "", nil, err
 	}
 	if len(tags) > maxTags {
 		return "", nil, fmt.Errorf("recipes: %s: %d tags, at most %d are possible: %w", full, len(tags), maxTags, ErrArgument)
@@ -152,10 +147,8 @@ func (c *TaggedCache) keys(key string, tags []string) (full string, tagKeys []st
 func (c *TaggedCache) make(ctx context.Context, key string) (item *memcache.Item, err error) {
 	err = c.s.again(ctx, "tag", key, func() (bool, error) {
 		item = &memcache.Item{Key: key, Value: c.version()}
-		if err := c.s.Client.Add(item); err == nil {
-			return true, nil
-		} else if !isNotStored(err) {
-			return false, failed("tag", key, err)
+		if added, err := c.s.add(ctx, "tag", item); added || err != nil {
+			return added, err
 		}
 		item, err = c.s.get(ctx, key)
 		return item != nil, err
@@ -198,13 +191,7 @@ func (f *Fill) Set(ctx context.Context, value []byte, expires time.Duration) err
 	if err := f.c.s.fits(f.key, len(full)); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return failed("set", f.key, err)
-	}
-	if err := f.c.s.Client.Set(&memcache.Item{Key: f.key, Value: full, Expiration: seconds}); err != nil {
-		return failed("set", f.key, err)
-	}
-	return nil
+	return f.c.s.set(ctx, "set", &memcache.Item{Key: f.key, Value: full, Expiration: seconds})
 }
 
 // ReadFromMaster reports whether one of the tags was invalidated during the last lag.

@@ -5,7 +5,6 @@ package recipes
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -25,8 +24,8 @@ type periods struct {
 
 func newPeriods(s *Store, what, kind, name string, length time.Duration, shown int64) (periods, error) {
 	p := periods{s, kind, name, length, shown}
-	if length < time.Second || length%time.Second != 0 {
-		return p, fmt.Errorf("recipes: %s %s with a period of %v; whole seconds are needed: %w", what, name, length, ErrExpiry)
+	if err := wholeSeconds("period of "+what+" "+name, length); err != nil {
+		return p, err
 	}
 	if _, err := expiry("twice the period of "+what+" "+name, time.Duration(shown+1)*length); err != nil {
 		return p, err
@@ -46,7 +45,8 @@ func (p *periods) key(number int64) string {
 // between clocks.
 const slack = 2 * time.Second
 
-func (p *periods) count(ctx context.Context, delta uint64) error {
+// Count counts one visit in the current period.
+func (p *periods) Count(ctx context.Context) error {
 	now := p.s.now()
 	number := p.number(now)
 	end := time.Unix((number+1+p.shown)*int64(p.length/time.Second), 0)
@@ -54,11 +54,12 @@ func (p *periods) count(ctx context.Context, delta uint64) error {
 	if err != nil {
 		return err
 	}
-	_, err = p.s.count(ctx, p.key(number), delta, 0, seconds)
+	_, err = p.s.count(ctx, p.key(number), 1, 0, seconds)
 	return err
 }
 
-func (p *periods) value(ctx context.Context) (uint64, error) {
+// Value returns the sum of the whole periods that are shown.
+func (p *periods) Value(ctx context.Context) (uint64, error) {
 	last := p.number(p.s.now())
 	keys := make([]string, p.shown)
 	for i := range keys {
@@ -85,14 +86,14 @@ func (s *Store) sum(ctx context.Context, keys []string) (sum uint64, found int, 
 	return sum, len(items), nil
 }
 
-// visit counts a visitor, unless the same visitor was counted recently: within the
-// number of periods that are shown.
-func (p *periods) visit(ctx context.Context, visitor string) (counted bool, err error) {
+// Visit counts a visitor, unless the same visitor was counted recently: within as many
+// periods as are shown. It reports whether it counted.
+func (p *periods) Visit(ctx context.Context, visitor string) (counted bool, err error) {
 	first, err := p.s.first(ctx, p.kind, p.name, visitor, time.Duration(p.shown)*p.length)
 	if err != nil || !first {
 		return false, err
 	}
-	return true, p.count(ctx, 1)
+	return true, p.Count(ctx)
 }
 
 // first reports whether visitor is new within the last duration d. To remember the
@@ -102,23 +103,15 @@ func (s *Store) first(ctx context.Context, kind, name, visitor string, d time.Du
 	if err != nil {
 		return false, err
 	}
-	key := s.pair(kind+".seen", name, id)
-	if len(key) > maxKey {
-		return false, fmt.Errorf("recipes: visitor %.20q…: names of %d and %d bytes are too long together: %w", visitor, len(name), len(visitor), ErrKey)
+	key, err := s.pair("visitor", kind+".seen", name, id)
+	if err != nil {
+		return false, err
 	}
 	seconds, err := expiry("expiry", d)
 	if err != nil {
 		return false, err
 	}
-	if err := ctx.Err(); err != nil {
-		return false, failed("visit", key, err)
-	}
-	if err := s.Client.Add(&memcache.Item{Key: key, Expiration: seconds}); isNotStored(err) {
-		return false, nil
-	} else if err != nil {
-		return false, failed("visit", key, err)
-	}
-	return true, nil
+	return s.add(ctx, "visit", &memcache.Item{Key: key, Expiration: seconds})
 }
 
 // floor returns a divided by b, rounded towards minus infinity.
@@ -144,7 +137,7 @@ func floor(a, b int64) int64 {
 // With one copy, the loss of a server loses the counts of at most two periods. The
 // beginning and the end of an ejection do the same. Later periods are right again. With
 // two copies, the loss of one server loses nothing.
-type VisitorCounter struct{ p periods }
+type VisitorCounter struct{ periods }
 
 // NewVisitorCounter returns a counter with the given name. A period has whole seconds,
 // at most 15 days, because a key expires after two periods.
@@ -156,18 +149,6 @@ func NewVisitorCounter(s *Store, name string, period time.Duration) (*VisitorCou
 	return &VisitorCounter{p}, nil
 }
 
-// Count counts one visit in the current period.
-func (c *VisitorCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
-
-// Visit counts a visitor, unless the same visitor was counted less than one period ago.
-// It reports whether it counted.
-func (c *VisitorCounter) Visit(ctx context.Context, visitor string) (bool, error) {
-	return c.p.visit(ctx, visitor)
-}
-
-// Value returns the count of the last whole period.
-func (c *VisitorCounter) Value(ctx context.Context) (uint64, error) { return c.p.value(ctx) }
-
 // OnlineCounter counts visitors and shows the count of the last five whole minutes. Six
 // keys exist at a time: one for the current minute, and one for each of the five
 // minutes that are shown.
@@ -178,7 +159,7 @@ func (c *VisitorCounter) Value(ctx context.Context) (uint64, error) { return c.p
 //
 // With one copy, the loss of a server loses the minutes on it, and Value is right again
 // six minutes later. With two copies, the loss of one server loses nothing.
-type OnlineCounter struct{ p periods }
+type OnlineCounter struct{ periods }
 
 // NewOnlineCounter returns a counter with the given name. It sends no request.
 func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
@@ -188,15 +169,3 @@ func NewOnlineCounter(s *Store, name string) (*OnlineCounter, error) {
 	}
 	return &OnlineCounter{p}, nil
 }
-
-// Count counts one visit in the current minute.
-func (c *OnlineCounter) Count(ctx context.Context) error { return c.p.count(ctx, 1) }
-
-// Visit counts a visitor, unless the same visitor was counted less than five minutes
-// ago. It reports whether it counted.
-func (c *OnlineCounter) Visit(ctx context.Context, visitor string) (bool, error) {
-	return c.p.visit(ctx, visitor)
-}
-
-// Value returns the count of the last five whole minutes.
-func (c *OnlineCounter) Value(ctx context.Context) (uint64, error) { return c.p.value(ctx) }

@@ -68,7 +68,10 @@ func (x *explorer) checkOwnTombstones(r *Rule) {
 			continue
 		}
 		last := e // what the replica has said to the last request that depends on the tombstone
-		for _, later := range asks[i+1:] {
+		for j, later := range asks {
+			if own := int(later.guard) == j; j <= i || own { // an ask that is its own guard depends on the client's token
+				continue
+			}
 			if later.replica == e.replica && later.step != Look && later.step != Fetch && later.step != Check && (int(later.guard) == i || asks[later.guard].step == RefreshTombstone) {
 				last = later
 			}

@@ -40,6 +40,9 @@ type Command struct {
 	Win    bool // the command may grant one client the right to rebuild: the flag N or R of mg. Only the primary may grant it
 	Stale  bool // the flag I: md marks the item as stale, and ms stores the value as stale if its cas is older than the item's
 
+	// Expires says that the command sets an exptime that has passed, so it removes the item.
+	Expires bool
+
 	// Conditional makes a set or a delete replace at each replica only the item that a look has
 	// seen at this replica. So the command removes no newer item if a server runs it late. Other
 	// commands ignore Conditional. A set that is acknowledged before all replicas have the value
@@ -51,6 +54,10 @@ type Command struct {
 func (c Command) Reads() bool {
 	return (c.Op == Get || c.Op == Gets || c.Op == Debug) && !c.Vivify && !c.Win
 }
+
+// removes reports whether the key is gone after c. A delete with the flag I counts, because its
+// stale item expires.
+func (c Command) removes() bool { return c.Op == Delete || c.Op == Flush || c.Expires }
 
 // State is what this instance knows of a replica for this key.
 type State uint8

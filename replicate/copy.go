@@ -155,8 +155,8 @@ func (r *Rule) handleClaim(ask int, e asked, m Mask) {
 func (r *Rule) level() {
 	c := &r.copy
 	var same Mask
-	for m := c.replaced; m != 0; m &= m - 1 {
-		if i := m.first(); (r.asks[c.ahead].kind == Hit || r.asks[c.ahead].kind == Expiring) && r.foreseen[i] == r.foreseen[r.lead] {
+	for i := range c.replaced.each {
+		if (r.asks[c.ahead].kind == Hit || r.asks[c.ahead].kind == Expiring) && r.foreseen[i] == r.foreseen[r.lead] {
 			same |= 1 << i
 		}
 	}
@@ -164,11 +164,8 @@ func (r *Rule) level() {
 		r.fetch()
 		return
 	}
-	c.hit, c.fetched, c.level = true, c.ahead, true
-	r.stage = filling
-	for m := same; m != 0; m &= m - 1 {
-		r.fill(m.first(), int(c.ahead))
-	}
+	c.level = true
+	r.fillAll(c.ahead)
 }
 
 // fetch reads the value from the next source. Sources that are In are asked first.
@@ -203,16 +200,21 @@ func (r *Rule) handleFetch(ask int, k Kind) {
 	}
 	switch k {
 	case Hit:
-		c.hit, c.fetched = true, uint8(ask)
-		r.stage = filling
-		for m := c.guarded; m != 0; m &= m - 1 {
-			r.fill(m.first(), ask)
-		}
+		r.fillAll(uint8(ask))
 	case Miss:
 		c.missed = true
 		r.fetch()
 	default: // the source has a tombstone, which has no value, or has not replied
 		r.fetch()
+	}
+}
+
+// fillAll stores what the given ask has fetched at all replicas that wait for the copy.
+func (r *Rule) fillAll(fetched uint8) {
+	r.copy.hit, r.copy.fetched = true, fetched
+	r.stage = filling
+	for i := range r.copy.guarded.each {
+		r.fill(i, int(fetched))
 	}
 }
 
@@ -277,8 +279,8 @@ func (r *Rule) drop() {
 		return
 	}
 	r.stage = filling
-	for m := gone; m != 0; m &= m - 1 {
-		i, d := m.first(), Drop
+	for i := range gone.each {
+		d := Drop
 		if c.taken.Has(i) {
 			d = RefreshTombstone
 		}
@@ -289,9 +291,9 @@ func (r *Rule) drop() {
 // fading returns the replicas in replaced whose item expires soon, or is stale. This is known only
 // for counters, because only their followers are asked with a Fetch.
 func (r *Rule) fading() (fading Mask) {
-	for m := r.copy.replaced; m != 0; m &= m - 1 {
-		if k := r.asks[r.guard[m.first()]].kind; k == Expiring || k == Stale {
-			fading |= 1 << m.first()
+	for i := range r.copy.replaced.each {
+		if k := r.asks[r.guard[i]].kind; k == Expiring || k == Stale {
+			fading |= 1 << i
 		}
 	}
 	return fading

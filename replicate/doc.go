@@ -405,6 +405,13 @@
 // gat or mg T needs only the replica that replies: a read is not refused because of an
 // exptime.
 //
+// A command that removes the key needs all replicas that count, whatever the policy
+// acknowledges: a delete, a flush, and any command with an exptime that has passed
+// (Command.Expires). A read that misses at the primary returns the value of a follower, and
+// copies it back. So a follower that missed the removal would undo it, also with Read First.
+// removes_test.go shows this: if one replica is enough, a get finds the removed value after
+// 14 to 200 states with each of these commands.
+//
 // An add must be granted by every replica that is read, whatever the policy acknowledges. So
 // two clients never both hold a lock, even if one replica was evicted or restarted empty, or
 // the primary is changing. At a replica that is not read, a value does not refuse the add,
@@ -496,5 +503,7 @@
 //   - A value with a remaining TTL of 1 s is not copied to a replica that has nothing. So if the
 //     primary has lost it, it counts as missing there already: see Rule.takesExpiring.
 //   - A value that the primary has lost can return from a replica that a delete missed. This
-//     happens only if that delete was not acknowledged, or AckAll was not set.
+//     happens only if that delete was not acknowledged.
+//   - With AckQuorum and AckOne, a value may expire or be evicted at the primary while a follower
+//     still lacks it. A read then returns the older value of that follower.
 package replicate

@@ -97,8 +97,7 @@ func TestExpiringIncrEndsTheCounter(t *testing.T) {
 			}
 			return ""
 		}
-		s := pair(Policy{}, replicas, replicas, Command{Op: Incr}, Command{Op: Incr})
-		s.clients[0].expires = true
+		s := pair(Policy{}, replicas, replicas, Command{Op: Incr, Expires: true}, Command{Op: Incr})
 		s.w = w
 		x.run(name, s)
 	})

@@ -84,8 +84,8 @@ func (r *Rule) forward() {
 		r.looked = uint8(r.ask(int(r.lead), Look)) + 1
 	}
 	if r.joins() || r.counts() {
-		for m := r.rest() &^ r.stale; m != 0; m &= m - 1 {
-			r.preview(m.first())
+		for i := range (r.rest() &^ r.stale).each {
+			r.preview(i)
 		}
 	}
 }
@@ -438,8 +438,8 @@ func (r *Rule) follow() {
 	if r.binds() {
 		r.differ = rest
 	}
-	for m := rest &^ r.differ; m != 0; m &= m - 1 {
-		if i := m.first(); r.extends() {
+	for i := range (rest &^ r.differ).each {
+		if r.extends() {
 			r.ask(i, Extend)
 		} else {
 			r.step(i)
@@ -488,9 +488,10 @@ func (r *Rule) handleFollow(ask int, m Mask, o Outcome) {
 	switch {
 	case d == Fetch && ask != int(r.later): // a follower got its second look after this fetch of the primary's number, so a later fetch decides
 	case d == Fetch && (k == Hit || k == Expiring) && o.Value == r.number:
-		for ; r.ready != 0; r.ready &= r.ready - 1 {
-			r.fill(r.ready.first(), ask)
+		for i := range r.ready.each {
+			r.fill(i, ask)
 		}
+		r.ready = 0
 	case d == Fetch:
 		r.differ |= r.ready
 		r.ready = 0

@@ -25,6 +25,10 @@ func commands() []Command {
 		Command{Op: Delete, If: true},
 		Command{Op: Delete, Stale: true},
 		Command{Op: Delete, If: true, Stale: true},
+		Command{Op: Set, Expires: true},
+		Command{Op: Touch, Expires: true},
+		Command{Op: Gat, Expires: true},
+		Command{Op: Incr, Expires: true},
 	)
 }
 

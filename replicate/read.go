@@ -45,8 +45,8 @@ func (r *Rule) queue(m Mask, skip uint64) {
 		rest &= rest - 1
 	}
 	for _, part := range [2]Mask{rest, m &^ rest} {
-		for ; part != 0; part &= part - 1 {
-			r.order[r.last] = uint8(part.first())
+		for i := range part.each {
+			r.order[r.last] = uint8(i)
 			r.last++
 		}
 	}

@@ -13,6 +13,12 @@ func (m Mask) Has(i int) bool { return m>>uint(i)&1 != 0 }
 // Len returns the number of replicas in m.
 func (m Mask) Len() int { return bits.OnesCount8(uint8(m)) }
 
+// each calls yield with the index of each replica in m, in ascending order.
+func (m Mask) each(yield func(replica int) bool) {
+	for ; m != 0 && yield(m.first()); m &= m - 1 {
+	}
+}
+
 // Verdict says which reply the client gets.
 type Verdict uint8
 
@@ -252,7 +258,7 @@ func (r *Rule) Begin(p Policy, c Command, replicas []Replica, spread uint64) {
 	r.confirm = p.ReadThrough || !calm
 	r.through = p.ReadThrough
 	r.need = int8(need(p.Ack, c, count))
-	if c.Op == Set && p.Ack != AckAll { // with this policy the client may get its reply before all replicas have the value
+	if c.Op == Set && !c.Expires && p.Ack != AckAll { // with this policy the client may get its reply before all replicas have the value
 		r.c.Conditional = false
 	}
 
@@ -381,20 +387,21 @@ func (r *Rule) handingOver(settling, returning Mask) bool {
 }
 
 // readsAtOne reports whether c is a read that one replica answers. If the primary can't be asked,
-// the read is sent to another replica, and is not Held.
+// the read is sent to another replica, and is not Held. A read that removes the item is a write.
 func readsAtOne(c Command) bool {
 	switch c.Op {
 	case Get, Gets, Gat, Gats, Debug:
-		return true
+		return !c.Expires
 	}
 	return false
 }
 
 // need returns how many of `count` replicas must store a write with the policy a. A read that
-// also sets an exptime needs only one replica.
+// also sets an exptime needs only one replica. A command that removes the item needs all: a read
+// that finds nothing at the primary returns the value of a follower, and copies it back.
 func need(a Ack, c Command, count int) int {
 	switch {
-	case c.Op == Flush:
+	case c.removes():
 		return count
 	case readsAtOne(c) || a == AckOne:
 		return 1
@@ -539,9 +546,9 @@ func (r *Rule) Settled() (Settlement, bool) {
 }
 
 // behind returns the replicas that become dirty if the write does not reach them: all, or none
-// for a command that only sets a TTL.
+// for a command that only sets a TTL which has not passed.
 func (r *Rule) behind() Mask {
-	if r.class == alone || r.extends() {
+	if r.class == alone || r.extends() && !r.c.Expires {
 		return 0 // replicas that missed the command have the same value, only with another TTL
 	}
 	return ^Mask(0)
@@ -575,8 +582,15 @@ func (r *Rule) askFrom(replica int, d Step, guard uint8) int {
 }
 
 func (r *Rule) askAll(m Mask, d Step) {
-	for ; m != 0; m &= m - 1 {
-		r.ask(m.first(), d)
+	for i := range m.each {
+		r.ask(i, d)
+	}
+}
+
+// drops removes from the replicas in m the item that the ask of their guard has found or stored.
+func (r *Rule) drops(m Mask) {
+	for i := range m.each {
+		r.askFrom(i, Drop, r.guard[i])
 	}
 }
 

@@ -66,15 +66,14 @@ type client struct {
 
 // own is what a client wants, and its results.
 type own struct {
-	value   uint32 // stored, appended or added to the counter
-	number  uint32 // the result of its incr
-	read    uint32 // the value that its get found
-	token   uint8
-	expires bool // its incr sets an exptime that has passed, so the item is gone afterwards
-	void    bool // the primary was restarted before the client had its reply
-	waits   bool // it begins after the first client has its reply
-	errand       // steps before and after its rule
-	ablate  ablation
+	value  uint32 // stored, appended or added to the counter
+	number uint32 // the result of its incr
+	read   uint32 // the value that its get found
+	token  uint8
+	void   bool // the primary was restarted before the client had its reply
+	waits  bool // it begins after the first client has its reply
+	errand      // steps before and after its rule
+	ablate ablation
 }
 
 // ablation names one rule of replication to leave out.
@@ -103,6 +102,12 @@ const (
 func (w *world) run(c *client, i int) Outcome {
 	o := w.execute(c, i)
 	e := c.rule.asks[i]
+	if own := e.step == Forward || e.step == Store || e.step == Extend; c.rule.c.Expires && own {
+		switch o.Kind {
+		case Hit, Marked, Stored, Touched, Number:
+			w.items[e.replica] = item{}
+		}
+	}
 	switch {
 	case c.ablate == shown && o.Kind == Marked && e.step == Forward:
 		o.Kind = Hit
@@ -154,7 +159,7 @@ func (w *world) execute(c *client, i int) Outcome {
 			}
 		}
 		switch {
-		case !it.has && c.expires:
+		case !it.has && c.rule.c.Expires:
 			return Outcome{Kind: Miss, Value: 1}
 		case it.stale:
 			return Outcome{Kind: Stale, Value: value}
@@ -343,9 +348,5 @@ func (w *world) add(m int, c *client) Outcome {
 	it := w.items[m]
 	w.put(m, it.value+c.value)
 	w.items[m].expiring = it.expiring
-	o := Outcome{Kind: Number, Value: uint64(w.items[m].value)}
-	if c.expires {
-		w.items[m] = item{}
-	}
-	return o
+	return Outcome{Kind: Number, Value: uint64(w.items[m].value)}
 }

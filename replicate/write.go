@@ -19,8 +19,7 @@ func (r *Rule) bury(m, held Mask) {
 	r.rounds++
 	r.held, r.intact = held, 0
 	r.stage = burying
-	for ; m != 0; m &= m - 1 {
-		i := m.first()
+	for i := range m.each {
 		r.ask(i, Look)
 		if !r.conditional() {
 			r.guard[i] = uint8(r.ask(i, PlaceTombstone))
@@ -100,6 +99,7 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		return
 	}
 	disturbed := r.held &^ r.intact &^ r.dirty
+	again := r.stage == verifying && disturbed != 0 && r.dirty == 0 && r.rounds < maxRounds && r.roomToBury() // if a replica has failed, a delete can't succeed any more
 	lead := Mask(1) << r.lead
 	stale := r.c.Stale && (r.held|r.dirty)&lead == 0 // the primary keeps its item, which is marked as stale, so it gets no tombstone
 	switch {
@@ -116,11 +116,11 @@ func (r *Rule) handleTombstones(ask int, m Mask) {
 		r.giveBack()
 	case r.stage == burying && r.held.Has(int(r.lead)) && r.held.Len() >= int(r.need):
 		r.verify()
-	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury() && stale:
+	case again && stale:
 		r.stored = 0
 		r.see()
-	case r.stage == verifying && disturbed != 0 && r.rounds < maxRounds && r.roomToBury():
-		r.bury(r.held&^r.dirty, 0)
+	case again:
+		r.bury(r.held, 0)
 	case r.stage == verifying:
 		r.dirty |= disturbed
 		r.unearth()
@@ -141,8 +141,7 @@ func (r *Rule) roomToBury() bool {
 // verify replaces each tombstone of the command by a fresh one, after all replicas have got one.
 func (r *Rule) verify() {
 	r.stage = verifying
-	for m := r.held; m != 0; m &= m - 1 {
-		i := m.first()
+	for i := range r.held.each {
 		r.guard[i] = uint8(r.askFrom(i, RefreshTombstone, r.guard[i]))
 	}
 }
@@ -151,8 +150,8 @@ func (r *Rule) verify() {
 // another command has replaced a tombstone, the item of that command stays.
 func (r *Rule) unearth() {
 	r.stage = unearthing
-	for m := r.held; m != 0; m &= m - 1 {
-		if i := m.first(); r.asks[r.guard[i]].kind == Stored {
+	for i := range r.held.each {
+		if r.asks[r.guard[i]].kind == Stored {
 			r.askFrom(i, Drop, r.guard[i])
 		}
 	}
@@ -315,9 +314,7 @@ func (r *Rule) spreadEnd() {
 	r.dirty |= gone
 	r.stage = sweeping
 	r.askAll(gone&^shown, Remove)
-	for m := gone&shown | r.held; m != 0; m &= m - 1 {
-		r.askFrom(m.first(), Drop, r.guard[m.first()])
-	}
+	r.drops(gone&shown | r.held)
 }
 
 // review checks that replicas that replied early to a set still have the value. Since their
@@ -469,8 +466,8 @@ func (r *Rule) storeFirst() {
 }
 
 func (r *Rule) storeRest() {
-	for m := (r.held | r.hits) &^ (1 << r.lead); m != 0; m &= m - 1 {
-		r.store(m.first())
+	for i := range ((r.held | r.hits) &^ (1 << r.lead)).each {
+		r.store(i)
 	}
 }
 
@@ -482,63 +479,51 @@ func (r *Rule) store(i int) int {
 	return ask
 }
 
-// handleStore records the outcome of a store of an add. If the add is not acknowledged, the
-// claims and the values that it has stored are removed. Each is removed by its own cas, so the
-// items of other commands stay.
+// handleStore records the outcome of a store of an add, or of the check of the primary in an add that
+// goes on (Continue). If the add is not acknowledged, the claims and the values that it has stored
+// since are removed. Each is removed by its own cas, so the items of other commands stay.
 func (r *Rule) handleStore(ask int) {
-	switch first := ask == int(r.main); {
-	case first && r.asks[ask].kind == Stored, first && r.resumed && r.asks[ask].kind == Hit:
+	if k := r.asks[ask].kind; ask == int(r.main) && (k == Stored || r.resumed && k == Hit) {
+		r.stored |= 1 << r.lead
 		r.storeRest()
-	}
-	if r.resumed {
-		r.handleRestore()
-		return
 	}
 	if r.open > 0 {
 		return
 	}
-	lead, shown := -1, -1
+	answer, shown := int(r.guard[r.lead]), -1 // the primary has replied to the ask `answer`
 	var doubt Mask
-	for i, e := range r.asks[:r.n] {
+	for i := int(r.since); i < int(r.n); i++ {
+		e := r.asks[i]
 		m := Mask(1) << e.replica
-		if e.step != Store {
-			continue
-		}
-		if int8(e.replica) == r.lead {
-			lead = i
-		}
 		switch k := e.kind; {
+		case e.step != Store:
 		case k == Stored:
 			r.stored |= m
 			r.clean |= m & r.stale
 		case k == Exists || k == NotFound:
 			r.without |= m // another command has replaced the tombstone, so the replica gets a copy
 			r.held &^= m
-		case k.refused():
+		case k == Unsent || k.refused():
 			r.dirty |= m
 			r.guard[e.replica] = e.guard
-			if shown < 0 {
+			if k.refused() && shown < 0 {
 				shown = i
 			}
-		case k == Unsent:
-			r.dirty |= m
-			r.guard[e.replica] = e.guard
 		default:
 			r.dirty |= m
 			r.held &^= m
-			if k == InDoubt {
-				doubt |= m
-			}
+			doubt |= m
 		}
 	}
-	switch k := r.asks[lead].kind; {
-	case k == Stored && (r.stored|r.without).Len() >= int(r.need):
-		r.end(Answered, lead)
+	switch k := r.asks[r.main].kind; {
+	case r.stored.Has(int(r.lead)) && (r.stored|r.without).Len() >= int(r.need):
+		r.end(Answered, answer)
 		return
+	case r.resumed: // revoke settles it
 	case k == Exists || k == NotFound:
 		r.settle(Absent, -1)
 	case k.refused():
-		r.settle(Answered, lead)
+		r.settle(Answered, answer)
 	default:
 		r.settle(Unmet, shown)
 	}
@@ -559,9 +544,7 @@ func (r *Rule) revoke() {
 	if r.resumed {
 		r.from, r.needsCopy = r.lead, r.takes&^(1<<r.lead)
 	}
-	for m := r.held; m != 0; m &= m - 1 {
-		r.askFrom(m.first(), Drop, r.guard[m.first()])
-	}
+	r.drops(r.held)
 }
 
 // Continue goes on with an add that was stored, if the replicas have changed their states since
@@ -593,41 +576,4 @@ func (r *Rule) Continue(p Policy, replicas []Replica) Verdict {
 	next.grant(int8(lead))
 	*r = next
 	return Answered
-}
-
-// handleRestore is handleStore for an add that goes on (Continue). The first ask was a check of the
-// primary.
-func (r *Rule) handleRestore() {
-	if r.open > 0 {
-		return
-	}
-	lead := Mask(1) << r.lead
-	for _, e := range r.asks[r.since:r.n] {
-		m := Mask(1) << e.replica
-		switch k := e.kind; {
-		case e.step != Store:
-		case k == Stored:
-			r.stored |= m
-			r.clean |= m & r.stale
-			r.held &^= m
-		case k == Exists || k == NotFound:
-			r.without |= m
-			r.held &^= m
-		case k == Unsent || k.refused():
-			r.guard[e.replica] = e.guard
-		default:
-			r.overwrite |= m
-			r.held &^= m
-		}
-	}
-	if r.asks[r.main].kind == Hit {
-		r.stored |= lead
-	}
-	r.from = r.lead
-	if r.stored.Has(int(r.lead)) && (r.stored|r.without).Len() >= int(r.need) {
-		r.end(Answered, int(r.guard[r.lead]))
-		return
-	}
-	r.dirty, r.stored, r.without, r.clean = 0, 0, 0, 0
-	r.revoke()
 }

@@ -299,7 +299,7 @@ func startFile(t *testing.T, text string) (path string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := config.Load(path)
+	f, err := config.Load(path, config.Environment())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -83,6 +84,13 @@ func PrintEach[T any](out io.Writer, list []T) error {
 		}
 	}
 	return nil
+}
+
+// Table returns a writer that aligns columns, which tabs separate, and writes their heads. The caller must call Flush.
+func Table(out io.Writer, heads string) *tabwriter.Writer {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, heads)
+	return w
 }
 
 // wrongFlag converts an error of the flag parser to one that says which values the flag can have.
@@ -181,7 +189,7 @@ func readConfig(cmd *cobra.Command, path string, from config.Variables, argument
 // loadConfig reads the configuration file at path. The error for a file that cannot be read has
 // the same exit status as the error for a file with a mistake. argument is as in unread.
 func loadConfig(path string, from config.Variables, argument bool) (*config.File, error) {
-	f, err := config.LoadWith(path, from)
+	f, err := config.Load(path, from)
 	if err != nil && !isConfig(err) {
 		return nil, unread(err, argument)
 	}

@@ -74,7 +74,8 @@ func TestElastiCache(t *testing.T) {
 		{clusterReply(12, nodes), "", both}, // after a minute
 		{"ERROR\r\n", "", `error: it is not a configuration endpoint: its reply to config get cluster is "ERROR"`},
 		{"CONFIG cluster 0 99999999\r\n", "", "error: the size in"},
-		{"CONFIG cluster 0 10\r\n1\nx\n", "", "error: unexpected EOF"},
+		{"CONFIG cluster 0 10\r\n1\nx\n", "", "error: the reply to config get cluster is not complete: unexpected EOF"},
+		{"10.0.0.1:11211", "", "error: the reply to config get cluster has no complete first line: EOF"},
 		{"CONFIG cluster 0 5\r\nx\na|\n\r\nEND\r\n", "", `error: the version "x" is not a number`},
 		{clusterReply(14, "a|b"), "", `error: "a|b" is not host|ip|port`},
 		{clusterReply(14, "a|b|0"), "", `error: "a|b|0": a port is a number between 1 and 65535`},

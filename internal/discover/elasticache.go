@@ -77,7 +77,7 @@ func readCluster(r *bufio.Reader) (version uint64, list []serverlist.Server, err
 	words := strings.Fields(line)
 	switch {
 	case err != nil:
-		return 0, nil, err
+		return 0, nil, fmt.Errorf("the reply to config get cluster has no complete first line: %w", err)
 	case len(words) != 4 || words[0] != "CONFIG" || words[1] != "cluster":
 		return 0, nil, fmt.Errorf("it is not a configuration endpoint: its reply to config get cluster is %.60q", strings.TrimSpace(line))
 	}
@@ -87,7 +87,7 @@ func readCluster(r *bufio.Reader) (version uint64, list []serverlist.Server, err
 	}
 	data := make([]byte, size)
 	if _, err := io.ReadFull(r, data); err != nil {
-		return 0, nil, err
+		return 0, nil, fmt.Errorf("the reply to config get cluster is not complete: %w", err)
 	}
 	rest, _ := io.ReadAll(io.LimitReader(r, 7)) // the line end of the data, and END
 	if !slices.Equal(strings.Fields(string(rest)), []string{"END"}) {

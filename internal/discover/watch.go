@@ -462,7 +462,7 @@ func (f *feed) next(ended time.Time) (due time.Time, every time.Duration) {
 	if _, known := f.list.Servers(); !known { // the pool has no servers, so do not wait that long
 		due = earlier(due, ended.Add(leastGap<<min(f.lookups[serverlist.Failing], 6)/2))
 	}
-	if next := f.list.Next(f.source.Settings); !next.IsZero() {
+	if next := f.list.Next(f.source.Settings); next.After(ended) { // a time in the past has waited for an answer, so it causes no lookup
 		due = earlier(due, next)
 	}
 	if least := ended.Add(leastGap); due.Before(least) {

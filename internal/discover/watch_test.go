@@ -338,3 +338,25 @@ func TestTooManyServersAreLogged(t *testing.T) {
 		}
 	}
 }
+
+// TestLookupAfterKeep checks that the end of the time keep of a missing server causes one lookup. After
+// a lookup that has failed, the next one waits for the usual time.
+func TestLookupAfterKeep(t *testing.T) {
+	f := &feed{Watch: NewWatch(nil, quiet), source: config.Source{Every: time.Hour, Settings: serverlist.Settings{Keep: time.Minute, MaxChange: 100}}}
+	began := time.Unix(1000, 0)
+	for _, names := range [][]string{{"a:1", "b:1"}, {"a:1"}} {
+		var answer []serverlist.Server
+		for _, name := range names {
+			answer = append(answer, serverlist.Server{Name: name, Address: name})
+		}
+		f.list.Answer(began, answer, f.source.Settings)
+	}
+	if due, _ := f.next(began.Add(time.Second)); !due.Equal(began.Add(time.Minute)) {
+		t.Errorf("before the time has passed: the next lookup is %v after the first", due.Sub(began))
+	}
+	ended := began.Add(time.Minute + time.Second)
+	f.list.Fail(os.ErrDeadlineExceeded)
+	if due, _ := f.next(ended); !due.Equal(ended.Add(time.Hour)) {
+		t.Errorf("after a failed lookup: the next one is %v later", due.Sub(ended))
+	}
+}

@@ -23,7 +23,7 @@ func serveInside(t testing.TB, text string, without ablation.Set) (address strin
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "inside.yaml")
 	testenv.WriteFile(t, path, fmt.Appendf(nil, "listen: %s:0\n%s%s", ownHost(), text, poolDefaults(t)))
-	f, err := config.Load(path) // also reads the files of poolDefaults
+	f, err := config.Load(path, config.Environment()) // also reads the files of poolDefaults
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,14 @@ func (s *sidecar) start() {
 		s.p.Name = fmt.Sprintf("p%d.%d", s.id, s.life)
 	}
 	s.p.Hash, s.p.Ablation = hash, off
+	life := s.life
+	s.p.Joined = func() {
+		f.after(0, func() {
+			if s.life == life {
+				s.reload()
+			}
+		})
+	}
 	s.drivers, s.members, s.decided = nil, nil, 0
 	s.pinged = make([]int64, len(f.nodes))
 	s.take()

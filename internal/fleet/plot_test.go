@@ -349,6 +349,39 @@ var plots = map[string]plot{
 		f.lasts(at + second)
 	},
 
+	// Weights change, and change back while keys are about to move. Of two proxies, the second reload removes server i instead. The second reload is delayed. Meanwhile proxies crash, and are started
+	// again with its configuration. Later weights change once more, so that keys return to servers where they may have been left.
+	"reweigh, back, crash": func(f *fleet, i int) {
+		f.reload(reweigh)
+		var back func()
+		back = func() {
+			for _, s := range f.sidecars {
+				if s.snapshot().Unsettled == 0 {
+					f.after(20*milli, back)
+					return
+				}
+			}
+			further := reweigh
+			if len(f.sidecars) == 2 {
+				further = func(l *layout) { l.gone = i }
+			}
+			f.after(f.upTo(4*second), func() {
+				f.reload(further)
+				for _, s := range f.sidecars {
+					if f.one(2) || s.id == 0 {
+						f.after(f.upTo(500*milli), func() { s.restart(50 * milli) })
+					}
+				}
+			})
+		}
+		f.after(second, back)
+		at := f.between(5*moving, 6*moving)
+		f.after(at, func() {
+			f.reload(func(l *layout) { l.reweighed, l.gone = !l.reweighed, -1 })
+		})
+		f.lasts(at + second)
+	},
+
 	// Weights change, and change back after all keys have moved.
 	"reweigh twice": func(f *fleet, i int) {
 		f.reload(reweigh)

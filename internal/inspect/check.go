@@ -9,7 +9,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -204,8 +203,7 @@ func printPool(out io.Writer, f *config.File, t *table.Table, i int) error {
 		fmt.Fprintln(out, "  the servers of a source are not known here; --resolve asks the sources")
 		return nil
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
+	w := cli.Table(out, "  SERVER\tADDRESS\tWEIGHT\tSHARE")
 	for _, s := range list {
 		part := "-"
 		if known {

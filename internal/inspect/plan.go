@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -360,8 +359,7 @@ func (m *poolPlan) print(out io.Writer) {
 		fmt.Fprintf(out, "\npool %s: %s of the keys move\n", m.Pool, percent(m.Share))
 	}
 	printMoves(out, m.Moves.Moves)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  server\tkeys now\tleave\tthen")
+	w := cli.Table(out, "  server\tkeys now\tleave\tthen")
 	for _, s := range m.Servers {
 		before, leave, after := percent(s.Before), percent(s.Leave), percent(s.After)
 		if m.New {
@@ -450,8 +448,7 @@ func printMoves(out io.Writer, list []table.Move) {
 	if len(list) == 0 {
 		return
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  from\tto\tof all keys")
+	w := cli.Table(out, "  from\tto\tof all keys")
 	for _, m := range list {
 		fmt.Fprintf(w, "  %s\t%s\t%s\n", orNone(m.From), orNone(m.To), percent(m.Share))
 	}

@@ -74,6 +74,7 @@ type Instance struct {
 	resizes  []string // what the last change of the configuration does to keys with one copy: see table.Table.Resizes
 	files    uint64   // the limit of open files when limits.clients was last compared with it
 	stopping atomic.Bool
+	joined   chan struct{}          // receives when a pool uses the list of its peers: see proxy.Proxy.Joined
 	unknown  atomic.Pointer[string] // why the instance is not ready, because the servers of a pool are not known; empty: they are
 	asked    chan reloadRequest     // requests for a reload; received by Serve
 	askers   []reloadRequest        // reloads that were requested but have to wait
@@ -125,11 +126,17 @@ func start(f *config.File, w fileWatch, version string, log *slog.Logger, loggin
 	limitMemory(f)
 	files, _ := openFiles()
 	r := &Instance{files: files, log: log, lines: lines, logging: logging, watch: w, started: f, file: f, sources: sources, faults: &fault.Set{}, events: events,
-		taken: taken, asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
+		taken: taken, joined: make(chan struct{}, 1), asked: make(chan reloadRequest), handed: make(chan func()), ended: make(chan struct{}), closed: make(chan struct{}), reload: live.Reload{At: time.Now(), Generation: 1}}
 	r.follow(f)
 	r.waiting.Store(taken != nil)
 	r.proxy = proxy.NewProxy(t, version, log)
 	r.proxy.Name = processName()
+	r.proxy.Joined = func() {
+		select {
+		case r.joined <- struct{}{}:
+		default:
+		}
+	}
 	r.tracer = live.NewTracer(r.proxy)
 	r.traces = tracefile.New(r.tracer, log)
 	options := loopOptions(f.Engine)
@@ -446,10 +453,10 @@ func (r *Instance) config() admin.ConfigAnswer {
 	defer r.mu.Unlock()
 	is := admin.ConfigAnswer{File: r.watch.path, Text: string(r.file.Source), Variables: r.file.Variables, Sources: r.sources.Lists()}
 	for _, p := range r.proxy.Table().Pools {
-		if p.Next == nil {
+		if p.Next == nil && p.Joins == nil {
 			continue
 		}
-		if r.proxy.Ends(p) {
+		if p.Next != nil && r.proxy.Ends(p) {
 			p = p.Successor()
 		}
 		if p.Text != nil {
@@ -526,6 +533,23 @@ func (r *Instance) reread(again bool) (later <-chan time.Time) {
 		q.answer <- one
 	}
 	r.askers = nil
+	return nil
+}
+
+// leaveJoined puts the configuration in force again, after a pool has used the list of its peers: see table.Table.Join. It waits
+// like a reload, and returns a channel that fires when it must be tried again.
+func (r *Instance) leaveJoined() (later <-chan time.Time) {
+	if !r.proxy.Joins() { // a reload has done it
+		return nil
+	}
+	if is, err := r.proxy.Snapshot(); err == nil && is.Unsettled > 0 {
+		return time.After(is.Unsettled)
+	}
+	if _, _, err := r.apply(r.file, true); err != nil {
+		r.lines.LogLimited(slog.LevelError, "joined", "the servers of this configuration are not used yet; it is tried again", "error", err)
+		return time.After(time.Second)
+	}
+	r.lines.LogOrder(slog.LevelInfo, reloads, "this instance uses the servers of its configuration now, like after a reload")
 	return nil
 }
 
@@ -623,7 +647,7 @@ func (r *Instance) moves(f *config.File, t *table.Table) (list []table.Moves) {
 // if that number has changed (by prlimit).
 func (r *Instance) refit() {
 	files, known := openFiles()
-	if !known || files == r.files {
+	if !known || files == r.files || r.proxy.Joins() { // a table must not replace that of the peers before it may: see leaveJoined
 		return
 	}
 	r.files = files
@@ -673,6 +697,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 	defer pools.Stop()
 	defer r.sources.Stop()
 	var later <-chan time.Time  // fires when a delayed reload must be tried again; nil: no reload is delayed
+	var joined <-chan time.Time // fires when leaveJoined must be called again
 	var relist <-chan time.Time // fires when a delayed change of the servers of sources must be tried again
 	for {
 		if on := r.file.Watch && r.watch.path != ""; on != looking {
@@ -688,6 +713,10 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 			later = r.reread(later != nil)
 		case <-later:
 			later = r.reread(true)
+		case <-r.joined:
+			joined = r.leaveJoined()
+		case <-joined:
+			joined = r.leaveJoined()
 		case <-r.sources.Changed:
 			relist = r.relist()
 		case <-relist:
@@ -708,7 +737,7 @@ func (r *Instance) Serve(signals <-chan os.Signal) error {
 		case now := <-counts.C:
 			r.refit()
 			if is, err := r.proxy.Bounds(); err == nil { // an error means that a loop hangs, which /healthz reports
-				bounds.check(is, now)
+				bounds.check(*is, now)
 			}
 			if r.admin != nil {
 				bounds.one("admin connections", r.admin.Closed(), now, "connections to the admin interface closed: too many are open; health probes are still served")

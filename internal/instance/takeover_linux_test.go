@@ -289,7 +289,7 @@ func offering(t *testing.T, linger string) (s *served, n *takeover, listener, co
 		return fmt.Sprintf("listen: 'unix:%s'\n%slimits: {drain: 10s, linger: %s}\npools: {main: {distribution: ketama, servers: ['127.0.0.1:1']}}\n", listener, admin, linger)
 	}
 	s = serveFile(t, filepath.Join(dir, "ringside.yaml"), file(fmt.Sprintf("admin: 'unix:%s'\n", control)))
-	f, err := config.Load(s.path)
+	f, err := config.Load(s.path, config.Environment())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +315,7 @@ func TestTakeOverInheritsLists(t *testing.T) {
 	s := serveFile(t, path, text)
 	next := func() *served {
 		t.Helper()
-		f, err := config.Load(path)
+		f, err := config.Load(path, config.Environment())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -500,7 +500,7 @@ func TestTakeOverWaitsForStopping(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if f, err = config.Load(path); err != nil {
+		if f, err = config.Load(path, config.Environment()); err != nil {
 			t.Fatal(err)
 		}
 		return f, requests, func() { old.Close() }
@@ -572,7 +572,7 @@ func TestTakeOverOfUnconfirmed(t *testing.T) {
 	if err := os.WriteFile(path, []byte(sharing("main", "fail_fast", "'127.0.0.1:1'")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := config.Load(path)
+	f, err := config.Load(path, config.Environment())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (w *fileWatch) reading() {
 func (w *fileWatch) load() (*config.File, error) {
 	w.read = nil
 	w.reading()
-	return config.LoadWith(w.path, w.variables())
+	return config.Load(w.path, w.variables())
 }
 
 // variables returns the variables of this process. It records which files the configuration names.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,8 +63,7 @@ func showClients(out io.Writer, list admin.ClientsAnswer, asJSON bool) error {
 	if asJSON {
 		return cli.PrintEach(out, list.Clients)
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ADDRESS\tLISTENER\tAGE\tREQUESTS\tIN\tOUT\tIN FLIGHT\tHELD\tWAITS FOR")
+	w := cli.Table(out, "ADDRESS\tLISTENER\tAGE\tREQUESTS\tIN\tOUT\tIN FLIGHT\tHELD\tWAITS FOR")
 	for _, c := range list.Clients {
 		waits := "-"
 		if c.Waits != nil {

@@ -10,7 +10,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -156,8 +155,7 @@ func showServers(out io.Writer, list []live.ServerState, asJSON bool) error {
 		return cli.PrintEach(out, list)
 	}
 	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
+	w := cli.Table(&text, "POOL\tSERVER\tADDRESS\tSTATE\tFOR\tWHY")
 	for _, s := range list {
 		at := s.Address
 		if s.At != "" {

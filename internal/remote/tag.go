@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -70,8 +69,7 @@ servers did; repeat the command.`,
 func failed(s admin.Invalidated) bool { return !s.Done && !s.Skipped }
 
 func showInvalidated(out io.Writer, list []admin.Invalidated) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "POOL\tSERVER\tDONE\tWHY")
+	w := cli.Table(out, "POOL\tSERVER\tDONE\tWHY")
 	for _, s := range list {
 		done := "yes"
 		switch {

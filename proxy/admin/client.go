@@ -130,25 +130,30 @@ func (c *Client) Trace(ctx context.Context, patterns []string, life time.Duratio
 // events calls the function take for every event of the stream at path. It returns an error if
 // nothing arrives for the time `silence`: the instance hangs, or packets are lost.
 func (c *Client) events(ctx context.Context, path string, silence time.Duration, take func(topic string, data []byte) error) error {
-	silent := c.silent(silence)
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	quiet := time.AfterFunc(silence, func() { end(silent) })
-	defer quiet.Stop()
-	err := c.readEvents(ctx, path, func() { quiet.Reset(silence) }, func(topic string, data []byte) error {
-		quiet.Stop() // take may wait for a terminal
-		defer quiet.Reset(silence)
-		return take(topic, data)
+	return c.whileHeard(ctx, silence, func(ctx context.Context, quiet *time.Timer) error {
+		return c.readEvents(ctx, path, func() { quiet.Reset(silence) }, func(topic string, data []byte) error {
+			quiet.Stop() // take may wait for a terminal
+			defer quiet.Reset(silence)
+			return take(topic, data)
+		})
 	})
-	if context.Cause(ctx) == silent {
-		return silent
-	}
-	return err
 }
 
-// silent returns the error for an instance that has sent nothing for the time `silence`.
-func (c *Client) silent(silence time.Duration) error {
-	return fmt.Errorf("the admin interface at %s has sent nothing for more than %v: it hangs, or the network fails", c.address, silence)
+// errSilent is the error for an instance that has sent nothing for some time.
+var errSilent = errors.New("it hangs, or the network fails")
+
+// whileHeard calls do. If do does not reset the timer quiet for the time `silence`, the context of do
+// ends, and whileHeard returns errSilent.
+func (c *Client) whileHeard(ctx context.Context, silence time.Duration, do func(ctx context.Context, quiet *time.Timer) error) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	quiet := time.AfterFunc(silence, func() { end(errSilent) })
+	defer quiet.Stop()
+	err := do(ctx, quiet)
+	if err != nil && context.Cause(ctx) == errSilent {
+		return fmt.Errorf("the admin interface at %s has sent nothing for more than %v: %w", c.address, silence, errSilent)
+	}
+	return err
 }
 
 // readEvents calls the function arrived when bytes of the stream at path arrive, and the function take
@@ -409,25 +414,22 @@ func longOrder[T any](ctx context.Context, c *Client, path string, body any) (a 
 	if err := c.answers(ctx); err != nil {
 		return a, err
 	}
-	silent := c.silent(hangs)
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	quiet := time.AfterFunc(hangs, func() { end(silent) })
-	defer quiet.Stop()
-	go func() {
-		for ctx.Err() == nil {
-			if c.answers(ctx) == nil {
-				quiet.Reset(hangs)
+	err = c.whileHeard(ctx, hangs, func(ctx context.Context, quiet *time.Timer) error {
+		go func() {
+			for ctx.Err() == nil {
+				if c.answers(ctx) == nil {
+					quiet.Reset(hangs)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(hangs / 3):
+				}
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(hangs / 3):
-			}
-		}
-	}()
-	a, err = answerTo[T](ctx, c.patient(steerLife), "POST", path, body)
-	if err != nil && context.Cause(ctx) == silent {
-		err = cut("POST", true, silent)
+		}()
+		return c.patient(steerLife).ask(ctx, "POST", path, body, &a)
+	})
+	if errors.Is(err, errSilent) {
+		err = sayUnsure(err)
 	}
 	return a, err
 }

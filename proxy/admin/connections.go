@@ -243,22 +243,22 @@ func (cs *connections) victim(c *connection) (last *connection) {
 		if o == c || o.spare != c.spare || !o.waits() || open[o.host] < open[c.host] {
 			continue
 		}
-		if last == nil || cmp.Or(cmp.Compare(open[last.host], open[o.host]), compareBools(o.probe, last.probe), compareBools(o.spare && !o.read, last.spare && !last.read), o.since.Compare(last.since)) < 0 {
+		if last == nil || cmp.Or(cmp.Compare(open[last.host], open[o.host]), cmp.Compare(o.rank(), last.rank()), o.since.Compare(last.since)) < 0 {
 			last = o
 		}
 	}
 	return last
 }
 
-// compareBools orders false before true.
-func compareBools(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
+// rank orders the connections of one host: the lowest is closed first.
+func (c *connection) rank() (n int) {
+	if c.probe {
+		n = 2
 	}
-	return 1
+	if c.spare && !c.read {
+		n++
+	}
+	return n
 }
 
 // closeOne closes a connection as for a new one of an unknown host. It returns false if all open connections

@@ -39,6 +39,8 @@ type Agent struct {
 	print    string                                 // fingerprints of the distributions of the pool and of its gutter
 	departed map[string]departure                   // states of the servers that reloads have removed from the pool, by name
 
+	joined bool // the pool uses the list of its peers: see table.Table.Join
+
 	coordinates bool // changes of the server list are coordinated: package health/resize
 
 	waits string // what a change of the servers waits for, as last logged: the name of a server, or what is known about other instances; empty: nothing
@@ -83,6 +85,7 @@ type Keepers struct {
 	Resized       func()                                                            // publishes the table again, with the servers that the configuration requires, because they are in force
 	Walk          func(w *Agent, bp *routing.BoundPool, change [2]uint32, due bool) // in mode ResizeWarm, does the work on the servers that is due for a change, or ends it
 	Learned       func(w *Agent, list, next *table.List, turned bool)               // publishes the table again, with the lists of the peers that a pool has learned
+	Joined        func(w *Agent, list *table.List)                                  // publishes the table again, with a list of the peers to which replicated keys move
 	Parted        func()                                                            // publishes the table again, without the keepers that are no longer needed
 }
 
@@ -104,8 +107,12 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	l := &Published{Table: t, Print: t.Print(), Copies: map[*table.Pool]uint64{}, Agents: map[*table.Pool]*Agent{}}
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool, pool.Stays(t))
+		was := old
+		if before != nil && w.joined && !before.joined { // the former agent was for the list of the configuration, by which this process has served no key
+			before, was = nil, nil
+		}
 		same := before != nil && slices.Equal(before.Servers, w.Servers) && slices.Equal(before.next, w.next)
-		from, out := w.inherit(before, old)
+		from, out := w.inherit(before, was)
 		// A pool that needs no keeper by its settings keeps its keeper while a server is out. That
 		// server must rejoin by the phases, or its old values would be served. It also keeps the keeper while keys that have had
 		// replicas are handed over.
@@ -123,11 +130,11 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			if before == nil && pool.Copied(t) && pool.ReadList != nil {
 				w.Keeper.SeekFormers()
 			}
-			if before == nil && old.has(pool.Name) {
+			if before == nil && !w.joined && old.has(pool.Name) {
 				w.Keeper.AwaitHandover()
 			}
 		}
-		w.View.SetLists(lists(pool), texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Required().Servers, w.Servers[i]) < 0 })
+		w.View.SetLists(lists(pool), w.texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Required().Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)
@@ -156,7 +163,7 @@ func (l *Published) Agent(name string) *Agent {
 // coordinate changes of its servers.
 func newAgent(pool *table.Pool, stays bool) *Agent {
 	w := &Agent{Pool: pool.Name, read: pool.ReadList, Servers: slices.Clone(pool.Servers), listed: len(pool.Servers), failover: pool.Failover,
-		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, coordinates: pool.Resize != table.ResizePlain}
+		print: pool.Place.Fingerprint, Events: map[[2]string]uint64{}, joined: pool.Joins != nil, coordinates: pool.Resize != table.ResizePlain}
 	if pool.Resize == table.ResizeWarm && pool.Next != nil {
 		w.Servers = append(w.Servers, pool.Joining()...)
 	}
@@ -338,20 +345,10 @@ func (l *Published) hasRoute(pool *table.Pool) bool {
 
 // start creates the keeper of w. before is the pool's previous agent, or nil.
 func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without ablation.Set) {
-	servers := make([]health.Server, len(w.Servers))
-	for i, m := range w.Servers {
+	for _, m := range w.Servers {
 		w.learned = append(w.learned, pool.IsLearned(m))
-		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers, Learned: w.learned[i], Joins: w.joins(i)}
-		if w.changes() {
-			servers[i].Next = m.Name
-			if i < w.OwnServers {
-				servers[i].Next = w.next[i]
-			}
-		}
 	}
-	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
-	// pool must share are appended to the first address, so that the hash includes them, too.
-	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
+	servers := w.members()
 	w.Keeper = health.New(pool.Name, servers, w.failover.Settings, seed)
 	w.Keeper.SetLists(lists(pool), 0)
 	w.Keeper.Ablate(without)
@@ -364,6 +361,24 @@ func (w *Agent) start(pool *table.Pool, before *Agent, seed uint64, without abla
 	w.pinged = make([]bool, len(servers))
 	w.publish()
 	w.hasWork = true
+}
+
+// members returns the servers of w for its keeper.
+func (w *Agent) members() []health.Server {
+	servers := make([]health.Server, len(w.Servers))
+	for i, m := range w.Servers {
+		servers[i] = health.Server{Name: m.Name, Address: m.Network + " " + m.Address, Gutter: i >= w.OwnServers, Learned: i < len(w.learned) && w.learned[i], Joins: w.joins(i)}
+		if w.changes() {
+			servers[i].Next = m.Name
+			if i < w.OwnServers {
+				servers[i].Next = w.next[i]
+			}
+		}
+	}
+	// The hash of the server list includes the servers' addresses. Settings that all proxies of a
+	// pool must share are appended to the first address, so that the hash includes them, too.
+	servers[0].Address += fmt.Sprintf(" %s %s %v %v", w.print, w.failover.Mode, w.failover.Lease, w.failover.Request)
+	return servers
 }
 
 // depart reports to the keeper of w which servers reloads have removed from the pool, and which this

@@ -74,6 +74,10 @@ func (e *Keepers) followResize(w *Agent) {
 		e.Resized()
 		return
 	}
+	if text := w.Keeper.Joins(); text != nil {
+		e.join(w, text)
+		return
+	}
 	if texts := w.Keeper.Learned(); texts != nil {
 		e.learn(w, texts)
 		return
@@ -293,15 +297,25 @@ func lists(pool *table.Pool) (l resize.Lists) {
 
 // texts returns the lists of a pool as texts, for its keeper. They are not on the servers of a pool that does not coordinate
 // changes.
-func texts(pool *table.Pool) *health.Texts {
+func (w *Agent) texts(pool *table.Pool) *health.Texts {
 	if pool.ReadList == nil {
 		return &health.Texts{}
+	}
+	members := func(text []byte) (uint64, error) {
+		l, err := pool.ReadList(text)
+		if err != nil {
+			return 0, err
+		}
+		return health.Membership(pool.Name, newAgent(pool.By(l), w.Stays()).members()), nil
+	}
+	if w.joined {
+		members = nil
 	}
 	lists := pool.Texts()
 	if pool.Resize == table.ResizePlain {
 		lists = nil
 	}
-	return &health.Texts{Lists: lists, Hash: func(text []byte) (uint32, error) {
+	return &health.Texts{Lists: lists, Members: members, Hash: func(text []byte) (uint32, error) {
 		l, err := pool.ReadList(text)
 		if err != nil {
 			return 0, err
@@ -329,6 +343,16 @@ func (e *Keepers) learn(w *Agent, texts [][]byte) {
 	}
 	e.LogLimited(slog.LevelInfo, w.Pool+" learned", "this instance has learned the server list of its peers, and serves by it until all instances have its own list", event.Other.Attr(), "pool", w.Pool, "item", w.Keeper.Lacking())
 	e.Learned(w, list, next, is.Turned())
+}
+
+// join makes the pool of w use a list of its peers, whose text its keeper has read: replicated keys move to its servers.
+func (e *Keepers) join(w *Agent, text []byte) {
+	list, err := w.read(text)
+	if err != nil { // the keeper has checked it
+		return
+	}
+	e.LogLimited(slog.LevelInfo, w.Pool+" joins", "replicated keys move to other servers than those of this configuration: this instance moves them like its peers, and then uses its own servers", event.Other.Attr(), "pool", w.Pool)
+	e.Joined(w, list)
 }
 
 // find returns the index in list of the server with the address of m; -1: there is none.

@@ -99,14 +99,17 @@
 // While the key's own server is in WARM, the substitute server may have the only copy of the value. The commands
 // then are:
 //
-//	get       mg N; on a placeholder that it has created: mg at the substitute server, and ms C with its value
+//	get       mg N; on a placeholder: mg at the substitute server, and ms C with its value; if it has none, a look
 //	delete    mg and md at the substitute server, then as usual; DELETED if either server had a value
-//	set       md at the substitute server, then as usual
+//	set       as usual, but md at the substitute server before the ms; a set that is refused deletes nothing
 //	others    the backfill of package failover (CopyBack), md at the substitute server, then as usual
 //
+// A get that finds the placeholder of another client waits, if it may. It reads from the substitute server
+// before it would get a miss. The look is needed because another command may have moved the value in between.
+//
 // The backfill stores a tombstone. Another command that finds one waits for a moment, and starts again. A
-// value with tags is only read: a get serves it, and an add is not stored. For other commands it counts as
-// missing.
+// value with tags is only read: a get serves it without a wait, and an add is not stored. For other commands it
+// counts as missing, and they leave it there unless they create the item.
 //
 // All tasks of one key run on one loop of the process. That loop has the misses and
 // the waiting gets of the key. Plain hits do not use it.

@@ -188,14 +188,8 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 	if l.g.Heard(l.server(t), r.ConnEpoch, s); l.g.Blind(l.conn(t)) && !l.Hide {
 		l.RouteGuard = hidingRoute(l.RouteGuard)
 	}
-	if l.copies == nil && !l.Sure(t) {
-		if s.HasLease() {
-			l.g.cancelLease(l.RouteGuard, l.here(t), s)
-		}
-		l.failed(t, "the server may not have the key any more, so its reply does not count", stats.Unavailable)
-		return
-	}
 	switch {
+	case !l.isSure(t, s):
 	case l.Hide && l.Role == health.Warming && !l.copied && s.IsMiss() && !s.IsInvalidated() && l.MayFill(t):
 		l.copied = true
 		l.View.CountWarmRead(l.First.Server, false)
@@ -222,6 +216,19 @@ func (l *rule) judge(t *task.Task, r *upstream.Result, s *Item) {
 	default:
 		l.late(t, s)
 	}
+}
+
+// isSure reports whether the reply to the read t counts: see Spot.Sure. If it does not, isSure fails t, and
+// cancels the lease that t's client was granted with the item s of the key's own server.
+func (l *rule) isSure(t *task.Task, s *Item) bool {
+	if l.copies != nil || l.Sure(t) {
+		return true
+	}
+	if s.HasLease() {
+		l.g.cancelLease(l.RouteGuard, l.here(t), s)
+	}
+	l.failed(t, "the server may not have the key any more, so its reply does not count", stats.Unavailable)
+	return false
 }
 
 // isOld reports whether the item s has an old value: the value is deleted, or has expired while
@@ -341,21 +348,32 @@ func (l *rule) miss(t *task.Task, s *Item) *Miss {
 // onLease handles the reply to the read t, which grants the lease of the item s to t's client. While
 // the server of the key is in WARM, onLease first reads the value from the substitute server.
 func (l *rule) onLease(t *task.Task, s *Item) {
-	l.lease = s.Clone()
-	l.lease.Won = true
-	if l.Role == health.Warming && s.IsPlaceholder() && l.MayFill(t) { // otherwise, the placeholder may have been stored too late: see package failover
-		line := t.Meta("mg", l.Keys[1], " f v t", nil)
-		if tg := l.tags; tg != nil {
-			tg.ownKnown, tg.ownVia = tg.known, tg.via
-			line = l.readLine(t, l.Keys[1], nil, false)
-		}
-		l.inspect(t, 1, line, (*rule).lent)
+	if l.readInterim(t, s) {
 		return
 	}
+	l.lease = s.Clone()
+	l.lease.Won = true
 	if !s.IsPlaceholder() && !s.IsInvalidated() {
 		l.Learned.Count(stats.GuardEarly)
 	}
 	l.checkLease(t)
+}
+
+// readInterim reads the value from the substitute server and returns true, if the key's own server is in
+// WARM and has only s, a placeholder or a tombstone. It returns false if the substitute server had no
+// value already, or if another instance may know the own server as IN: see Spot.MayFill.
+func (l *rule) readInterim(t *task.Task, s *Item) bool {
+	if l.copies != nil || l.Role != health.Warming || l.unlent || !s.IsPlaceholder() && !s.IsTombstone() || !l.MayFill(t) {
+		return false
+	}
+	l.lease = s.Clone()
+	l.lease.Won = s.HasLease()
+	line := t.Meta("mg", l.Keys[1], " f v t", nil)
+	if l.tags != nil {
+		line = l.readLine(t, l.Keys[1], []byte(" t"), false)
+	}
+	l.inspect(t, 1, line, (*rule).lent)
+	return true
 }
 
 // checkLease grants the lease to t. If the later set of t's client may be sent to another server
@@ -391,29 +409,48 @@ func (l *rule) grantLease(t *task.Task, s *Item) {
 }
 
 // lent handles r, the substitute server's reply to the read t, while the key's own server is in WARM and
-// has only the placeholder that t has created. A value is copied to the key's own server, where it
-// replaces the placeholder. A value with tags is only served, because the versions of its tags do not
-// match those of another server.
+// has only the placeholder or tombstone l.lease. A value is copied to the own server, where it replaces the
+// placeholder. The value is only served if it has tags, because the versions of its tags do not match
+// those of another server, if another command copies it already, or if it expires soon.
+//
+// If the substitute server has no value, another command may have just moved it to the own server. So lent
+// reads the own server again.
 func (l *rule) lent(t *task.Task, r *upstream.Result, s *Item) {
-	tg := l.tags
 	l.View.CountWarmRead(l.First.Server, false)
 	usable := s.Tags == stamp.Stands && s.Kind == wire.Value && !s.IsMiss() // otherwise, the substitute server has no value either, or only an item that is to be rebuilt
+	c := l.conn(t)
+	copies := l.tags == nil && l.lease.IsPlaceholder() && !task.Expiring(r.Bytes, &r.Reply) && c != nil && c.IsSameProcess(l.lease.Via) // another process may have given the cas to another item
 	switch {
-	case tg != nil && usable && !mustBeFresh(t):
-		l.g.cancelLease(l.RouteGuard, l.here(t), &l.lease)
-		s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
-		l.show(t, r, s)
-	case tg != nil: // a rebuild is stored on the key's own server, with its versions
-		tg.known, tg.via = tg.ownKnown, tg.ownVia
-		l.checkLease(t)
-	case !usable || task.Expiring(r.Bytes, &r.Reply):
-		l.checkLease(t)
-	default:
+	case !l.isSure(t, &l.lease):
+	case usable && copies:
 		flags := " C" + string(l.lease.Cas) + " F" + string(s.Flags)
 		if left := s.SecondsLeft(); left > 0 && left < math.MaxInt64 {
 			flags += " T" + strconv.FormatInt(task.ExptimeFor(left, l.g.Wall), 10)
 		}
 		l.ask(t, t.Meta("ms", l.name, flags, r.Reply.Body.Of(r.Bytes)), (*rule).cleared) // the value is stored, or the item has changed since the read: t reads the key again in both cases
+	case usable && !l.isGone(s) && !mustBeFresh(t) && !lacks(t, r):
+		if l.lease.Won {
+			l.g.cancelLease(l.RouteGuard, l.here(t), &l.lease)
+		}
+		s.Cas = nil // the cas of the substitute server has no meaning on the key's own server
+		l.show(t, r, s)
+	default:
+		l.unlent = true
+		l.look(t, (*rule).notLent)
+	}
+}
+
+// notLent handles the reply to the read of the key's own server, after lent has found no value on the
+// substitute server.
+func (l *rule) notLent(t *task.Task, r *upstream.Result, s *Item) {
+	switch {
+	case !l.answered(t, r):
+	case string(s.Cas) != string(l.lease.Cas) && l.tries < maxTries:
+		l.again(t)
+	case l.lease.Won:
+		l.lookedAtLease(t, r, s)
+	default:
+		l.late(t, s)
 	}
 }
 
@@ -423,7 +460,12 @@ func (l *rule) late(t *task.Task, s *Item) {
 		l.miss(t, nil)
 		return
 	}
-	if m := l.misses(); l.rebuilds(m, s) { // t's client is itself expected to rebuild, so it must not wait for the rebuild
+	m := l.misses()
+	expected := l.rebuilds(m, s)
+	if (l.tags != nil || expected) && l.readInterim(t, s) { // a value with tags is not copied, so a wait would not end
+		return
+	}
+	if expected { // t's client is itself expected to rebuild, so it must not wait for the rebuild
 		s.Won = m.Won
 		won := m.Win
 		if m = l.miss(t, s); m != nil {
@@ -444,6 +486,7 @@ func (l *rule) unheld(t *task.Task, s *Item) {
 	switch {
 	case s.IsTombstone() && l.InTransition() && l.tries < maxTries: // another command is copying the value back
 		l.againLater(t)
+	case l.readInterim(t, s):
 	case l.waitsFirst() && !l.final && l.mayServe(s) && !mustBeFresh(t):
 		l.final = true
 		l.read(t)

@@ -54,9 +54,11 @@ type rule struct {
 	final     bool // the get has waited for a rebuild already, so it may get an old value now
 	outdated  bool // the value that the client gets is an old one
 	onInterim bool // of a delete in WARM: the substitute server had the value
+	uncopied  bool // of a write in WARM: the substitute server may have a value with tags, which the write replaces
+	unlent    bool // of a get in WARM: the substitute server has no value
 	asWritten bool // the item was read with the flags of the client's mg, because an earlier reply lacked some of them
 
-	lease Item            // of a get that was granted a lease: the item with the lease
+	lease Item            // of a get that was granted a lease, or that reads from the substitute server: the item on the key's own server
 	old   Item            // of a get that may serve the old value in the kept reply: the item with this value
 	kept  upstream.Result // the server's reply that the client gets, unless the reply to another request changes that; Bytes is nil if there is none
 	kind  wire.Kind       // the kind of reply that the client of a write gets if there is no kept reply
@@ -166,7 +168,7 @@ func (l *rule) Begin(t *task.Task) {
 		case l.Role == health.Warming && t.Op == wire.Delete:
 			l.send(t, 1, t.Meta("mg", l.Keys[1], " s f t R0", nil), (*rule).sawInterim)
 			l.deleteAt(t, 1, (*rule).write)
-		case l.Role == health.Warming || l.Role == health.Settling:
+		case (l.Role == health.Warming || l.Role == health.Settling) && (t.Op != wire.Set || t.Removal()): // a set that is refused must not delete: see store
 			l.deleteAt(t, 1, (*rule).write)
 		default:
 			l.write(t, nil)
@@ -176,10 +178,13 @@ func (l *rule) Begin(t *task.Task) {
 
 // copiedBack continues a write that depends on the value, after a backfill with the given outcome. A value
 // with tags is not copied: for an add, copiedBack reads it on the substitute server. Other commands do not
-// find it.
+// find it. It stays there, unless the command stores something: see end.
 func (l *rule) copiedBack(t *task.Task, what failover.FillOutcome) {
-	if l.tags != nil && t.Op == wire.Add && what != failover.FillThere {
-		l.inspect(t, 1, l.readLine(t, l.Keys[1], nil, true), func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
+	switch {
+	case l.tags == nil || what == failover.FillThere:
+		l.deleteAt(t, 1, (*rule).write)
+	case t.Op == wire.Add:
+		l.inspect(t, 1, l.readLine(t, l.Keys[1], []byte(" t"), true), func(l *rule, t *task.Task, r *upstream.Result, s *Item) {
 			switch s.Void = s.Tags != stamp.Stands; {
 			case !l.answered(t, r):
 			case !l.isGone(s):
@@ -188,9 +193,10 @@ func (l *rule) copiedBack(t *task.Task, what failover.FillOutcome) {
 				l.deleteAt(t, 1, (*rule).write)
 			}
 		})
-		return
+	default:
+		l.uncopied = true
+		l.write(t, nil)
 	}
-	l.deleteAt(t, 1, (*rule).write)
 }
 
 // sawInterim handles the reply to a read at the substitute server, before the key is deleted there and on
@@ -220,8 +226,8 @@ func (l *rule) broken(t *task.Task, r *upstream.Result) {
 	t.Answer(r, nil)
 }
 
-// end answers a write with r, or with a reply of kind k if r is nil. Before that, if the key's own
-// server is in RETURN, end deletes the older item on that server. It also checks that all instances
+// end answers a write with r, or with a reply of kind k if r is nil. Before that, end deletes the older item
+// on the other server: on the key's own server in RETURN, and on the substitute server in WARM. It also checks that all instances
 // see the write.
 func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
 	l.g.wrote(l.key, l.fill)
@@ -231,9 +237,12 @@ func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
 		l.kept = t.Keep(r)
 		l.kept.Server = l.server(t)
 	}
-	if l.Role == health.Returning {
+	switch {
+	case l.Role == health.Returning:
 		l.deleteAt(t, 0, (*rule).finish)
-	} else {
+	case l.uncopied && l.wrote:
+		l.deleteAt(t, 1, (*rule).finish)
+	default:
 		l.finish(t, nil)
 	}
 }

@@ -34,9 +34,6 @@ type tagged struct {
 	open    int                // number of requests for versions without a reply
 	next    onReply            // continues when there are none; nil: nothing waits for the versions
 
-	ownKnown stamp.Known        // while a value of the substitute server is judged: known and via of the key's own server
-	ownVia   upstream.ConnEpoch // see ownKnown
-
 	at     int              // the server whose versions are requested: see rule.at
 	second *upstream.Result // the reply with a value whose missing versions have been requested; nil: none
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"ringside/proxy/health"
 	"ringside/proxy/stats"
 	"ringside/proxy/tags/stamp"
 	"ringside/proxy/task"
@@ -203,6 +204,7 @@ func (l *rule) pass(t *task.Task, r *upstream.Result) {
 		return
 	}
 	if hasChanged(t, r.Reply.Kind) {
+		l.wrote = true
 		l.knows(Changed)
 	}
 	l.reply(t, r)
@@ -265,13 +267,27 @@ func (l *rule) storeLine(t *task.Task) []byte {
 func (l *rule) storeOver(t *task.Task, s *Item) { l.store(t, overItem[t.Op].mode, s.Cas) }
 
 // store stores t's value with an ms of the given mode, only over the item with the given cas if that
-// is not empty. The value gets the present versions of its tags.
+// is not empty. The value gets the present versions of its tags. While the key's own server is in WARM or
+// SETTLE, a set first deletes the older value on the substitute server.
 func (l *rule) store(t *task.Task, mode byte, cas []byte) {
 	l.mode, l.cas = mode, string(cas)
-	switch {
+	if t.Op == wire.Set && (l.Role == health.Warming || l.Role == health.Settling) {
+		l.deleteAt(t, 1, (*rule).storeOwn)
+		return
+	}
+	l.storeOwn(t, nil)
+}
+
+// storeOwn continues store. r is the reply to the delete on the substitute server; nil: there was no such
+// delete.
+func (l *rule) storeOwn(t *task.Task, r *upstream.Result) {
+	switch b := l.bound; {
+	case r != nil && !l.answered(t, r):
+	case r != nil && b != nil && !l.reaches(t, &b.missOrigin): // the server has restarted during the delete
+		l.tooLate(t, wire.NotFound)
 	case l.tags == nil:
 		l.put(t)
-	case mode == 'A' || mode == 'P':
+	case l.mode == 'A' || l.mode == 'P':
 		l.tags.head = nil
 		l.put(t)
 	default:

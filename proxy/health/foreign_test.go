@@ -70,13 +70,13 @@ func TestForeign(t *testing.T) {
 		hash             uint64 // of the other list
 		differs, foreign bool
 	}{
-		{"the same lists", both, nil, resize.First(1), membership("p", both), false, false},
-		{"only the list in force", both, nil, resize.First(1), membership("p", servers), true, false},
-		{"only the next list", both, nil, resize.First(1), membership("p", append(servers[:1:1], both[2])), true, true},
-		{"a further server", servers, nil, resize.First(1), membership("p", both), true, true},
-		{"both lists, after the change", servers, both, resize.First(2), membership("p", both), true, false},
-		{"both lists, and the change has not ended", servers, both, resize.First(1), membership("p", both), true, true},
-		{"a list is in force that this proxy does not know", both, nil, resize.First(3), membership("p", servers), true, true},
+		{"the same lists", both, nil, resize.First(1), Membership("p", both), false, false},
+		{"only the list in force", both, nil, resize.First(1), Membership("p", servers), true, false},
+		{"only the next list", both, nil, resize.First(1), Membership("p", append(servers[:1:1], both[2])), true, true},
+		{"a further server", servers, nil, resize.First(1), Membership("p", both), true, true},
+		{"both lists, after the change", servers, both, resize.First(2), Membership("p", both), true, false},
+		{"both lists, and the change has not ended", servers, both, resize.First(1), Membership("p", both), true, true},
+		{"a list is in force that this proxy does not know", both, nil, resize.First(3), Membership("p", servers), true, true},
 	} {
 		k, v := New("p", c.members, Settings{Strict: true}, 1), NewView(len(c.members))
 		k.SetLists(lists, 1)

@@ -7,12 +7,19 @@ package health
 //	__rs_former__:POOL:HASH
 //
 // HASH is the hash of the new list. The first line of the value says how far the handover is (barrier.Reached), in
-// base 36. The texts of the former lists follow, one in a line. The last one is the list by which
-// keys are served until all instances have the new one. Each process that moves keys stores the item on all servers,
-// and stores it again every listPings pings. The first process that has moved all keys removes it.
+// base 36. The second line is the text of the new list. The texts of the former lists follow, one in a line. The last one is
+// the list by which keys are served until all instances have the new one. Each process that moves keys stores the item on all servers,
+// and stores it again every listPings pings. The first process that has moved all keys stores it without former lists, and removes it later
+// (endPings): a reload of its peers may still wait then.
+//
+// A process may be started with a further list, to which its peers can't change yet. A reload of the peers waits, because they are in
+// different stages. The view records then have the hash of the new list of the peers. So the process also reads the item with that
+// hash, and joins its peers: it uses their new list, and moves keys from the former ones (Keeper.Joins). Its own list follows
+// like that of a reload. If both items exist, that with the higher number is of the later handover.
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -22,23 +29,28 @@ import (
 // formerSeconds is the lifetime of an item with former lists, in seconds.
 const formerSeconds = 600
 
-// mostFormers is the maximum number of lists in an item: those that package replication remembers.
+// endPings is how long the item is kept when all keys have moved, in pings. A reload waits for less than that: see package barrier.
+const endPings = 120
+
+// mostFormers is the maximum number of former lists in an item: those that package replication remembers.
 const mostFormers = 4
 
 // formers are the former server lists of a pool with replicated keys.
 type formers struct {
-	texts []byte        // the former lists of this process, one in a line; empty: it moves no keys
+	texts []byte        // the new list and the former lists of this process, one in a line; empty: it moves no keys
 	own   []byte        // the value of the item that this process stores; nil: it moves no keys; empty: it removes the item
 	at    barrier.Stage // the stage that own has
 	item  string        // the key of the item
+	endAt int64         // when this process removes the item, because all keys have moved; 0: it does not remove it
 
 	seeks   bool     // this process has just started, and reads the item
 	asked   []bool   // for each server, whether it was asked for the item
 	open    int      // number of requests for the item without a reply
-	heard   int      // number of replies
+	heard   int      // number of servers that have replied
 	until   int64    // when the search has failed; 0: no server was asked so far
-	learned [][]byte // the texts of the latest handover that this process has read
+	learned [][]byte // the texts of the former lists of the latest handover that this process has read
 	reached uint32   // how far that is: see barrier.Reached
+	joins   []byte   // the text of the new list of that handover, if it is not the list of this process
 }
 
 // SeekFormers makes a new keeper read the former lists from the servers. ListsKnown is false until then.
@@ -48,10 +60,23 @@ func (k *Keeper) SeekFormers() { k.formers.seeks, k.formers.asked = true, make([
 // no keeper before.
 func (k *Keeper) AwaitHandover() { k.barrier.Arrangement = barrier.None }
 
-// setFormers sets the former lists of this process, as texts. An empty list means that all keys have moved.
-func (k *Keeper) setFormers(texts [][]byte) {
+// Joins returns the text of the list of the peers that this process must use before its own one, because replicated keys move to the
+// servers of that list; nil: there is none.
+func (k *Keeper) Joins() []byte {
+	if k.formers.seeks {
+		return nil
+	}
+	return k.formers.joins
+}
+
+// setFormers sets the new list and the former lists of this process, as texts. No texts mean that all keys have moved.
+func (k *Keeper) setFormers(texts [][]byte, now int64) {
 	f := &k.formers
 	joined := bytes.Join(texts, []byte{'\n'})
+	if f.endAt = 0; len(texts) == 0 && len(f.texts) > 0 {
+		joined, _, _ = bytes.Cut(f.texts, []byte{'\n'})
+		f.endAt = now + endPings*int64(k.set.Ping)
+	}
 	if len(joined) > listLimit {
 		joined = nil
 	}
@@ -78,6 +103,10 @@ func (k *Keeper) makeFormers() {
 func (k *Keeper) driveFormers(now int64) {
 	k.seekFormers(now)
 	f := &k.formers
+	if f.endAt != 0 && now >= f.endAt {
+		f.texts, f.endAt = nil, 0
+		k.makeFormers()
+	}
 	if len(f.own) > 0 && (f.at == barrier.Done) != (barrier.Of(k.barrier.N) == barrier.Done) {
 		k.makeFormers()
 	}
@@ -89,7 +118,7 @@ func (k *Keeper) driveFormers(now int64) {
 		if s.formersAt = now + listPings*k.pingTime(); len(f.own) == 0 {
 			k.send(ask{kind: askDiscard, server: i, about: i}, now, []byte("md "+f.item+"\r\n"))
 		} else {
-			k.send(ask{kind: askFormer, server: i, about: i}, now, MetaGet(f.item))
+			k.send(ask{kind: askFormer, server: i, about: i, list: uint32(k.hash)}, now, MetaGet(f.item))
 		}
 	}
 	if len(f.own) == 0 {
@@ -107,11 +136,17 @@ func (k *Keeper) seekFormers(now int64) {
 	for i := range k.servers {
 		if s := &k.servers[i]; s.record.entries != nil && !f.asked[i] {
 			f.asked[i] = true
-			f.open++
 			if f.until == 0 {
 				f.until = now + 2*int64(k.set.Request)
 			}
-			k.send(ask{kind: askFormer, server: i, about: i}, now, MetaGet(f.item))
+			lists := []uint32{uint32(k.hash)} // the reply about it is the last one
+			if s.record.hash != k.hash && k.texts.Members != nil {
+				lists = []uint32{uint32(s.record.hash), uint32(k.hash)}
+			}
+			for _, list := range lists {
+				f.open++
+				k.send(ask{kind: askFormer, server: i, about: i, list: list}, now, MetaGet(k.formerKey(list)))
+			}
 		}
 	}
 	tried := !k.any(func(i int) bool { return !f.asked[i] && !k.tried(i) })
@@ -120,7 +155,7 @@ func (k *Keeper) seekFormers(now int64) {
 	}
 	f.seeks = false
 	k.gen++
-	if f.learned != nil {
+	if f.learned != nil && f.joins == nil {
 		k.barrier.Learn(f.reached, k.hash, now)
 		k.pingAllNow(now)
 	}
@@ -130,23 +165,26 @@ func (k *Keeper) seekFormers(now int64) {
 func (k *Keeper) formerAnswered(a ask, answer []byte, now int64) {
 	f := &k.formers
 	value, cas, ok := MetaValue(answer)
+	own := a.list == uint32(k.hash)
 	if f.seeks {
-		f.heard++
+		if own {
+			f.heard++
+		}
 		if f.open--; ok {
-			k.readFormers(a.server, value)
+			k.readFormers(a.server, a.list, value)
 		}
 		return
 	}
-	if len(f.own) > 0 && (ok && cas != 0 || IsMetaMiss(answer)) {
+	if own && len(f.own) > 0 && (ok && cas != 0 || IsMetaMiss(answer)) {
 		k.send(ask{kind: askListWrite, server: a.server, about: a.server}, now, MetaPut(f.item, f.own, cas, formerSeconds))
 	}
 }
 
-// readFormers learns the lists in the value of an item on server i, unless it knows the lists of a later handover.
-func (k *Keeper) readFormers(i int, value []byte) {
+// readFormers learns the lists in the value of the item for a list on server i, unless it knows the lists of a later handover.
+func (k *Keeper) readFormers(i int, list uint32, value []byte) {
 	lines := bytes.Split(value, []byte{'\n'})
 	reached, err := number(lines[0], 32)
-	if n := len(lines) - 1; len(value) > listLimit+20 || reached > mostSteps || n > mostFormers {
+	if n := len(lines) - 1; len(value) > listLimit+20 || reached > mostSteps || n < 1 || n > 1+mostFormers {
 		err = fmt.Errorf("it has %d bytes, %d lists, and the number %d", len(value), n, reached)
 	}
 	var texts [][]byte
@@ -156,15 +194,25 @@ func (k *Keeper) readFormers(i int, value []byte) {
 		}
 		texts = append(texts, bytes.Clone(text))
 	}
+	own := list == uint32(k.hash)
+	if err == nil && !own {
+		var hash uint64
+		if hash, err = k.texts.Members(texts[0]); err == nil && uint32(hash) != list {
+			err = errors.New("this process has other settings, which all instances must share")
+		}
+	}
 	switch f := &k.formers; {
 	case err != nil:
-		k.complainList(i, fmt.Sprintf("the item %s is not a list of servers of this pool: %v", f.item, err))
-	case uint32(reached) > f.reached:
-		f.reached, f.learned = uint32(reached), texts
+		k.complainList(i, fmt.Sprintf("the item %s is not a list of servers of this pool: %v", k.formerKey(list), err))
+	case uint32(reached) > f.reached || uint32(reached) == f.reached && own:
+		f.reached, f.learned, f.joins = uint32(reached), texts[1:], nil
+		if !own {
+			f.joins = texts[0]
+		}
 	}
 }
 
 // formerKey returns the key of the item with the lists before the one with this hash.
-func (k *Keeper) formerKey() string {
-	return k.keys.Former + strconv.FormatUint(uint64(uint32(k.hash)), 36)
+func (k *Keeper) formerKey(list uint32) string {
+	return k.keys.Former + strconv.FormatUint(uint64(list), 36)
 }

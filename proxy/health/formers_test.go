@@ -13,16 +13,16 @@ func (w *world) formerItem() string { return w.proxies[0].k.formers.item }
 // TestFormers checks that former lists are on all servers while keys move, that a process which is started then reads
 // them before it serves, and that they are removed when all keys have moved.
 func TestFormers(t *testing.T) {
-	texts := [][]byte{[]byte("list 1"), []byte("list 2")}
+	texts := [][]byte{[]byte("list 3"), []byte("list 1"), []byte("list 2")}
 	for name, c := range map[string]struct {
 		change func(n *node, key string)
 		want   bool
 	}{
 		"":        {func(*node, string) {}, true},
 		"evicted": {func(n *node, key string) { n.drop(key) }, false},
-		"damaged": {func(n *node, key string) { n.put(key, "1\nlist 1\nlis") }, false},
-		"hostile": {func(n *node, key string) { n.put(key, "1"+strings.Repeat("\nlist 1", 5)) }, false},
-		"older":   {func(n *node, key string) { n.put(key, "1\nlist 3") }, true},
+		"damaged": {func(n *node, key string) { n.put(key, "1\nlist 3\nlist 1\nlis") }, false},
+		"hostile": {func(n *node, key string) { n.put(key, "1"+strings.Repeat("\nlist 1", 6)) }, false},
+		"older":   {func(n *node, key string) { n.put(key, "1\nlist 3\nlist 3") }, true},
 	} {
 		w := newWorld(t, scenario{proxies: 2, pool: 3})
 		w.started = func(k *Keeper) { k.SetTexts(&Texts{Hash: listHash}) }
@@ -35,11 +35,11 @@ func TestFormers(t *testing.T) {
 			mover.k.barrier.Begin(1, mover.k.hash, w.now)
 			mover.k.barrier.N = 4
 			mover.k.barrier.Begin(2, mover.k.hash, w.now)
-			mover.k.setFormers(texts)
+			mover.k.setFormers(texts, w.now)
 		})
 		w.run(w.now + sec)
 		for i, n := range w.nodes {
-			if got, _ := n.value(key); got != "5\nlist 1\nlist 2" {
+			if got, _ := n.value(key); got != "5\nlist 3\nlist 1\nlist 2" {
 				t.Fatalf("server %d has %q", i, got)
 			}
 			if name != "older" || i == 0 {
@@ -56,7 +56,7 @@ func TestFormers(t *testing.T) {
 			t.Errorf("%s: it serves before it has asked for former lists", name)
 		}
 		w.run(w.now + 2*sec)
-		want := texts
+		want := texts[1:]
 		if !c.want {
 			want = nil
 		}
@@ -67,11 +67,15 @@ func TestFormers(t *testing.T) {
 			t.Errorf("%s: its handover number is %d", name, late.k.barrier.N)
 		}
 		w.run(w.now + (listPings+10)*int64(w.set.Ping))
-		if got, _ := w.nodes[1].value(key); got != "8\nlist 1\nlist 2" { // all keys are served by the new list now
+		if got, _ := w.nodes[1].value(key); got != "8\nlist 3\nlist 1\nlist 2" { // all keys are served by the new list now
 			t.Errorf("%s: later, a server has %q", name, got)
 		}
-		w.input(mover, func() { mover.k.setFormers(nil) })
+		w.input(mover, func() { mover.k.setFormers(nil, w.now) })
 		w.run(w.now + (listPings+10)*int64(w.set.Ping))
+		if got, _ := w.nodes[1].value(key); got != "8\nlist 3" {
+			t.Errorf("%s: when all keys have moved, a server has %q", name, got)
+		}
+		w.run(w.now + endPings*int64(w.set.Ping))
 		for i, n := range w.nodes {
 			if got, _ := n.value(key); got != "" {
 				t.Errorf("%s: server %d still has %q", name, i, got)
@@ -89,14 +93,14 @@ func TestFormersWithStage(t *testing.T) {
 	r.hash, r.stage = r.hash+1, 5
 	for _, n := range w.nodes {
 		n.put(ViewKey("p"), string(late.k.format(r)))
-		n.put(w.formerItem(), "9\nlist 1\nlist 2")
+		n.put(w.formerItem(), "9\nlist 3\nlist 1\nlist 2")
 	}
 	w.started = func(k *Keeper) {
 		k.SetTexts(&Texts{Hash: listHash})
 		k.SeekFormers()
 	}
 	v := NewView(len(w.nodes))
-	v.Handover.Arrange(1, 0)
+	v.Handover.Arrange(1, 0, false)
 	w.start(late)
 	for end := w.now + 5*sec; w.now < end && v.Formers() == nil; w.run(w.now + ms/20) {
 		v.Tell(late.k, w.now)
@@ -107,6 +111,50 @@ func TestFormersWithStage(t *testing.T) {
 	}
 	if v.Formers() == nil {
 		t.Error("it publishes no former lists")
+	}
+}
+
+// TestFormersOfAnother checks that a process which is started with a further list joins its peers while they move keys, if the item
+// for their list, which the view records name, has a higher number than that for its own list, and is valid.
+func TestFormersOfAnother(t *testing.T) {
+	for _, c := range []struct {
+		name, item, own string
+		joins           bool
+	}{
+		{"joins", "5\nlist 3\nlist 1\nlist 2", "", true},
+		{"its own list is of an earlier handover", "5\nlist 3\nlist 2", "4\nlist 1\nlist 2", true},
+		{"its own list is of a later handover", "5\nlist 3\nlist 2", "9\nlist 1\nlist 3", false},
+		{"another list", "5\nlist 2\nlist 1", "", false},
+		{"all keys have moved", "8\nlist 3", "", true},
+		{"nothing", "", "", false},
+	} {
+		w := newWorld(t, scenario{proxies: 1, pool: 5})
+		late := w.proxies[0]
+		r := late.k.known(record{})
+		r.hash, r.stage = r.hash+1, 6
+		for _, n := range w.nodes {
+			n.put(ViewKey("p"), string(late.k.format(r)))
+			if c.item != "" {
+				n.put(late.k.formerKey(uint32(r.hash)), c.item)
+			}
+			if c.own != "" {
+				n.put(w.formerItem(), c.own)
+			}
+		}
+		w.started = func(k *Keeper) {
+			k.SetTexts(&Texts{Hash: listHash, Members: func(text []byte) (uint64, error) {
+				if string(text) == "list 3" {
+					return r.hash, nil
+				}
+				return r.hash + 1, nil
+			}})
+			k.SeekFormers()
+		}
+		w.start(late)
+		w.run(w.now + 5*sec)
+		if joins := string(late.k.Joins()) == "list 3"; joins != c.joins || late.k.ListsKnown() == joins {
+			t.Errorf("%s: it joins with %q, and knows its lists: %v", c.name, late.k.Joins(), late.k.ListsKnown())
+		}
 	}
 }
 

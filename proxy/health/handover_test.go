@@ -13,7 +13,7 @@ func TestResumeWaits(t *testing.T) {
 	v := NewView(len(members))
 	before := New("main", members, Settings{}, 1)
 	tell := func(k *Keeper, arrangement uint64, now int64) {
-		v.Handover.Arrange(arrangement, 0)
+		v.Handover.Arrange(arrangement, 0, false)
 		v.Tell(k, now)
 		k.Tick(now)
 		v.Publish(k, true)

@@ -236,8 +236,8 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		members:  members,
 		names:    newNames(members),
 		set:      s.withDefaults(),
-		hash:     membership(pool, members),
-		listed:   membership(pool, slices.DeleteFunc(slices.Clone(members), func(m Server) bool { return m.Joins })),
+		hash:     Membership(pool, members),
+		listed:   Membership(pool, slices.DeleteFunc(slices.Clone(members), func(m Server) bool { return m.Joins })),
 		like:     settingsHash(s.withDefaults()),
 		random:   rand.New(rand.NewPCG(seed, 0)),
 		servers:  make([]server, len(members)),
@@ -250,7 +250,7 @@ func New(pool string, members []Server, s Settings, seed uint64) *Keeper {
 		k.servers[i].unverified = m.Learned
 	}
 	k.keys = makeRecordKeys(pool)
-	k.formers.item = k.formerKey()
+	k.formers.item = k.formerKey(uint32(k.hash))
 	k.nameCounters()
 	return k
 }

@@ -299,7 +299,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 		}
 	}
 	news := r.settings == 0 || r.partial || k.recalls(i, r.resize, now) || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
-	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {
+	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && !k.formers.seeks && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
 	}

@@ -289,8 +289,8 @@ func settingsHash(s Settings) uint32 {
 	return 1 + uint32(h.Sum64()%mostSteps)
 }
 
-// membership returns the hash by which proxies compare their server lists.
-func membership(pool string, members []Server) uint64 {
+// Membership returns the hash by which proxies compare their server lists.
+func Membership(pool string, members []Server) uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q", pool)
 	for _, m := range members {

@@ -146,9 +146,9 @@ func (k *Keeper) permits(i int) bool {
 }
 
 // ListsKnown reports whether the keeper knows which list of servers is in force, and does not search for its text,
-// nor for former lists.
+// nor for former lists. It does not know that either if it must use the list of its peers first.
 func (k *Keeper) ListsKnown() bool {
-	return !k.formers.seeks && (k.resize.Mine == 0 || k.resize.N != 0 && !k.resize.Seeks)
+	return !k.formers.seeks && k.formers.joins == nil && (k.resize.Mine == 0 || k.resize.N != 0 && !k.resize.Seeks)
 }
 
 // readResize handles the state and the wish in the view record r.

@@ -29,7 +29,7 @@ type View struct {
 	resize   atomic.Pointer[resize.Status]
 	lists    atomic.Pointer[resize.Lists] // the lists that SetLists has set
 	texts    atomic.Pointer[Texts]        // their texts
-	formers  atomic.Pointer[[][]byte]     // the former lists that SetFormers has set
+	formers  atomic.Pointer[[][]byte]     // the lists that SetFormers has set
 	learnt   atomic.Pointer[[][]byte]     // see Formers
 	declared atomic.Bool                  // see DeclareDead
 	Handover barrier.Published            // handover state exchanged by the loops and the keeper
@@ -249,12 +249,12 @@ func (v *View) SetLists(l resize.Lists, texts *Texts, goes func(i int) bool) {
 	v.texts.Store(texts)
 }
 
-// SetFormers sets the former server lists of this process, as texts, while replicated keys move away from their servers. The last one is
-// the list by which keys are served until all instances have the present one. It is empty when all keys have moved.
+// SetFormers sets the present server list of this process and then the former ones, as texts, while replicated keys move away from the servers of
+// these. The last one is the list by which keys are served until all instances have the present one. There are no texts when all keys have moved.
 func (v *View) SetFormers(texts [][]byte) { v.formers.Store(&texts) }
 
 // Formers returns the former server lists that the keeper has read from the servers at the start of this process, in the
-// same form. They are complete, and Handover has the stage of the peers. Formers returns nil until then.
+// same form, without the present one. They are complete, and Handover has the stage of the peers. Formers returns nil until then.
 func (v *View) Formers() [][]byte {
 	if texts := v.learnt.Load(); texts != nil {
 		return *texts
@@ -294,7 +294,7 @@ func (v *View) Tell(k *Keeper, now int64) {
 		k.SetTexts(t)
 	}
 	if f := v.formers.Swap(nil); f != nil {
-		k.setFormers(*f)
+		k.setFormers(*f, now)
 	}
 	if v.declared.Swap(false) {
 		k.resize.Opposed, k.opposedUntil, k.opposedAt = false, 0, 0
@@ -369,7 +369,7 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		}
 	}
 	v.Handover.Publish(&k.barrier)
-	if f := k.formers.learned; f != nil && !k.formers.seeks && v.learnt.Load() == nil { // the handover has its stage now
+	if f := k.formers.learned; f != nil && k.formers.joins == nil && !k.formers.seeks && v.learnt.Load() == nil { // the handover has its stage now
 		v.learnt.Store(&f)
 	}
 	if is := k.resize.Status; v.Resize() != is {

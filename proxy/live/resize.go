@@ -197,7 +197,7 @@ func missing(list, other []table.Target) []string {
 	names := []string{}
 	for _, t := range list {
 		switch {
-		case slices.ContainsFunc(other, func(o table.Target) bool { return o.Network == t.Network && o.Address == t.Address }):
+		case slices.ContainsFunc(other, t.SameAddress):
 		case slices.ContainsFunc(other, func(o table.Target) bool { return o.Name == t.Name }):
 			names = append(names, t.Name+" ("+t.Address+")")
 		default:

@@ -138,7 +138,7 @@ func States(p *proxy.Proxy, sum *stats.Snapshot) []ServerState {
 				is.keeperSays(m, now)
 			}
 			if newcomer {
-				if s := sum.Resizes[pool.Name]; s != nil && s.For.Address == t.Address && s.For.Network == t.Network && (is.State == Up || is.State == Unknown) {
+				if s := sum.Resizes[pool.Name]; s != nil && s.For.SameAddress(t) && (is.State == Up || is.State == Unknown) {
 					if _, reason, down := strings.Cut(s.Waiting(), " is down: "); down { // mode flush: a server that joins gets no pings
 						is.State, is.Why = Down, reason
 					}

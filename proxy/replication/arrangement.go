@@ -69,7 +69,7 @@ func (a *arrangement) by(lists map[string]*table.List) *arrangement {
 			was := &routing.BoundPool{Pool: pool.Successor(), Walk: ring.Distinct(list.Place.Ring)}
 			was.Pool.Servers = slices.Clone(list.Servers)
 			for i, m := range was.Pool.Servers {
-				if j := slices.IndexFunc(bp.Pool.Servers, func(o table.Target) bool { return o.Network == m.Network && o.Address == m.Address }); j >= 0 {
+				if j := slices.IndexFunc(bp.Pool.Servers, m.SameAddress); j >= 0 {
 					was.Pool.Servers[i] = bp.Pool.Servers[j] // a list does not have the zones of servers
 				}
 				was.Servers = append(was.Servers, &upstream.Server{Target: was.Pool.Servers[i]})

@@ -30,7 +30,8 @@ package replication
 //
 // An instance that was restarted reads the former lists of servers from the servers, where each
 // instance stores them (Replicator.learn). It knows neither former routes nor how many replicas
-// they had.
+// they had. If it was started with a further list, its pool first uses the list of its peers (table.Table.Join). So it is
+// like one that was started with that list, and is then reloaded.
 
 import (
 	"slices"
@@ -87,14 +88,15 @@ func (h *handover) Proceed(pools []barrier.Stage, withheld bool) bool {
 	}
 }
 
-// texts returns the server lists of a pool by the former arrangements, as texts: see health.View.SetFormers. h may be nil: no
-// handover is in progress.
-func (h *handover) texts(pool string) (list [][]byte) {
+// texts returns the server lists of a pool by the arrangement `present` and by the former ones, as texts: see
+// health.View.SetFormers. h may be nil: no handover is in progress.
+func (h *handover) texts(pool string, present *arrangement) (list [][]byte) {
 	if h == nil {
 		return nil
 	}
 	last := h.Serving
-	for _, a := range append(slices.DeleteFunc(slices.Clone(h.Formers), func(a *arrangement) bool { return a == last }), last) {
+	formers := slices.DeleteFunc(slices.Clone(h.Formers), func(a *arrangement) bool { return a == last })
+	for _, a := range slices.Concat([]*arrangement{present}, formers, []*arrangement{last}) {
 		if a != nil {
 			text := a.text(pool)
 			if text == nil {

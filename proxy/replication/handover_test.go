@@ -73,8 +73,8 @@ func (r *ringside) arrange(now int64) {
 		return
 	}
 	var o barrier.Published
-	if o.Arrange(r.requires(), deadline); r.hasty {
-		o.Arrange(r.requires(), 0)
+	if o.Arrange(r.requires(), deadline, false); r.hasty {
+		o.Arrange(r.requires(), 0, false)
 	}
 	o.Tell(&r.Barrier, uint64(r.table), now)
 }

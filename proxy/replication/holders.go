@@ -92,7 +92,7 @@ func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *rou
 				found++
 			}
 		}
-		if found == 2 && slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == to }) {
+		if found == 2 && holds(replicas, to) {
 			return rt, a, b, true
 		}
 	}
@@ -104,11 +104,16 @@ func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *rou
 func (e *Replicator) routeMovingOff(key []byte, srv *upstream.Server) (rt *routing.Route, formers []replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
 		formers := e.formersOf(rt, key, replicas)
-		if slices.ContainsFunc(formers, func(m replica) bool { return m.Server == srv }) {
+		if holds(formers, srv) {
 			return rt, formers, true
 		}
 	}
 	return nil, nil, false
+}
+
+// holds reports whether a replica in list is on srv.
+func holds(list []replica, srv *upstream.Server) bool {
+	return slices.ContainsFunc(list, func(m replica) bool { return m.Server == srv })
 }
 
 // sourcesOf returns the servers that may have keys of which the server `to`, in the pool bp,

@@ -37,7 +37,7 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 	for _, h := range a.Holders(rt, key) {
 		for _, bp := range e.Pools {
 			same := func(srv *upstream.Server) bool {
-				return srv.Target.Network == h.Server.Target.Network && srv.Target.Address == h.Server.Target.Address
+				return srv.Target.SameAddress(h.Server.Target)
 			}
 			if i := slices.IndexFunc(bp.Servers, same); i >= 0 && bp.Pool.Name == h.Pool.Pool.Name && e.Ledgers[bp.Pool.Name] != nil {
 				list = append(list, e.replicaAt(routing.Holder{Pool: bp, Index: i, Server: bp.Servers[i]}))
@@ -52,7 +52,9 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 func (e *Replicator) takeArrangement() {
 	before := e.arranged
 	e.arranged = newArrangement(e.Listeners)
-	begins := before != nil && before.Print != e.arranged.Print
+	changes := before != nil && before.Print != e.arranged.Print
+	joins := e.joins()
+	begins := changes && !joins
 	if begins {
 		if e.handover == nil || e.handover.ended {
 			e.Moving.Add(1)
@@ -64,8 +66,8 @@ func (e *Replicator) takeArrangement() {
 	}
 	e.involve()
 	e.arrange()
-	if before == nil {
-		e.learning = len(e.Ledgers) > 0
+	if before == nil || changes && joins { // no key of a pool that joins its peers was served before
+		e.learning, e.learned = len(e.Ledgers) > 0, 0
 	}
 	if !begins {
 		return
@@ -125,8 +127,13 @@ func (e *Replicator) arrange() {
 			hash, w.rate = e.arranged.Hash(), e.repairRate(bp)
 			e.At(link.ResyncTimer, e.Now)
 		}
-		bp.View.Handover.Arrange(hash, deadline)
+		bp.View.Handover.Arrange(hash, deadline, e.joins())
 	}
+}
+
+// joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+func (e *Replicator) joins() bool {
+	return slices.ContainsFunc(e.Pools, func(bp *routing.BoundPool) bool { return bp.Pool.Joins != nil })
 }
 
 // learn joins the handover of the peers, if this process was started in the middle of it. The keepers have then read the former lists from
@@ -172,7 +179,7 @@ func (e *Replicator) learn() {
 // storeFormers informs the keepers of the former servers of the keys that move: see health.View.SetFormers.
 func (e *Replicator) storeFormers() {
 	for name, w := range e.Ledgers {
-		w.bp.View.SetFormers(e.handover.texts(name))
+		w.bp.View.SetFormers(e.handover.texts(name, e.arranged))
 	}
 }
 
@@ -207,7 +214,7 @@ func (e *Replicator) pauses() bool {
 }
 
 // unsettled returns 0 if a reload may apply another routing table now (see barrier.Status.Open). It otherwise returns
-// the time until the next check. A reload also waits while keys with one copy are paused or not served. But it may be
+// the time until the next check. At the start, a reload waits until this process knows whether keys move. A reload also waits while keys with one copy are paused or not served. But it may be
 // what ends such a stage, because it removes dead servers. So it does not wait if the stage is late.
 func (e *Replicator) unsettled() time.Duration {
 	for _, bp := range e.Pools {
@@ -215,7 +222,7 @@ func (e *Replicator) unsettled() time.Duration {
 			continue
 		}
 		is := bp.View.Resize()
-		if e.Ledgers[bp.Pool.Name] != nil && !bp.View.Handover.Status().Open() || (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
+		if e.Ledgers[bp.Pool.Name] != nil && (e.learning || !bp.View.Handover.Status().Open()) || (is.Stage() == resize.Pause && !is.Announced || is.Stage() == resize.Clear) && !is.Late {
 			return bp.Pool.Failover.Ping
 		}
 	}
@@ -310,8 +317,7 @@ func (e *Replicator) formersOf(rt *routing.Route, key []byte, holders []replica)
 	var room [replicate.Max]replica
 	for _, a := range e.handover.Formers {
 		for _, f := range e.byArrangement(room[:0], a, rt, key) {
-			same := func(m replica) bool { return m.Server == f.Server }
-			if !slices.ContainsFunc(holders, same) && !slices.ContainsFunc(list, same) && !e.keeps(f.Server, key) {
+			if !holds(holders, f.Server) && !holds(list, f.Server) && !e.keeps(f.Server, key) {
 				list = append(list, f)
 			}
 		}
@@ -324,7 +330,7 @@ func (e *Replicator) keeps(srv *upstream.Server, key []byte) bool {
 	defer func(room []replica) { e.holders = room }(e.holders) // the caller may still use e.holders, in a loop over routesOf
 	e.holders = nil
 	for _, replicas := range e.routesOf(key) {
-		if slices.ContainsFunc(replicas, func(m replica) bool { return m.Server == srv }) {
+		if holds(replicas, srv) {
 			return true
 		}
 	}

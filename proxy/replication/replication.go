@@ -179,7 +179,7 @@ func (e *Replicator) Handle(t *task.Task) {
 		c.awaitIdentity(t, i)
 		return
 	}
-	command.Conditional = strict
+	command.Conditional, command.Expires = strict, c.expired(t)
 	if token, has := t.Token(); has && c.primary >= 0 {
 		c.token = strconv.AppendUint(nil, openToken(token, c.identity(t, c.primary)), 10)
 	}

@@ -610,26 +610,25 @@ func (k *walk) rate() {
 
 // logEnd logs the work of a stage that has ended.
 func (k *walk) logEnd() {
-	what, reports, p := "keys have moved to other servers", event.KeysMoved, &k.progress
+	level, what, reports, p := slog.LevelInfo, "keys have moved to other servers", event.KeysMoved, &k.progress
 	if k.is.Reversed() {
 		what = "keys have moved back"
 	}
-	switch {
-	case k.is.Stage() == resize.Move && p.Rejected == 0 && len(k.away) > 0:
-		k.e.LogLimited(slog.LevelWarn, k.w.Pool, what+", but not from servers that are out", event.KeysLeft.Attr(), "pool", k.w.Pool,
-			"keys", p.Done, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
-		return
-	case k.is.Stage() == resize.Move && p.Rejected > 0:
-		k.e.LogLimited(slog.LevelWarn, k.w.Pool, what+", but keys are lost", event.KeysLost.Attr(), "pool", k.w.Pool,
-			"keys", p.Done, "lost", p.Rejected, "old_servers_out", strings.Join(k.away, " "), "seconds", (k.e.Now-k.began)/int64(time.Second))
-		return
+	attrs := []any{"pool", k.w.Pool, "keys", p.Done}
+	switch away := strings.Join(k.away, " "); {
 	case k.is.Stage() != resize.Move:
 		what, reports = "keys were removed from servers that must not have them", event.Other
 		if p.Done == 0 {
 			return
 		}
+	case p.Rejected > 0:
+		level, what, reports = slog.LevelWarn, what+", but keys are lost", event.KeysLost
+		attrs = append(attrs, "lost", p.Rejected, "old_servers_out", away)
+	case away != "":
+		level, what, reports = slog.LevelWarn, what+", but not from servers that are out", event.KeysLeft
+		attrs = append(attrs, "old_servers_out", away)
 	}
-	k.e.LogLimited(slog.LevelInfo, k.w.Pool, what, reports.Attr(), "pool", k.w.Pool, "keys", p.Done, "seconds", (k.e.Now-k.began)/int64(time.Second))
+	k.e.LogLimited(level, k.w.Pool, what, append(attrs, "seconds", (k.e.Now-k.began)/int64(time.Second), reports.Attr())...)
 }
 
 // addResize adds the progress of the changes of servers to a snapshot.

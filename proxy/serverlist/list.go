@@ -26,6 +26,9 @@ type Server struct {
 // MostServers is the largest number of servers that an answer may have, and that are in force.
 const MostServers = 1000
 
+// MaxWeight is the largest weight of a server.
+const MaxWeight = 1_000_000
+
 // Settings are what the configuration says about the answers of a source.
 type Settings struct {
 	Keep      time.Duration // how long a server that answers leave out stays in the list
@@ -170,7 +173,9 @@ func usable(answer []Server) ([]Server, error) {
 		if !visible(s.Name) || !visible(s.Address) {
 			return nil, fmt.Errorf("it has a server with an unusable name or address: %.60q, %.60q", s.Name, s.Address)
 		}
-		s.Weight = max(s.Weight, 1)
+		if s.Weight = max(s.Weight, 1); s.Weight > MaxWeight {
+			return nil, fmt.Errorf("the server %s has the weight %d; at most %d is allowed", s.Name, s.Weight, MaxWeight)
+		}
 		if is, ok := seen[s.Name]; ok && is != s {
 			return nil, fmt.Errorf("it has the server %s twice, at %s and at %s", s.Name, is.Address, s.Address)
 		}

@@ -73,6 +73,7 @@ func TestList(t *testing.T) {
 		{"an accepted answer", "a b c d > a b c d, ok; a e > a b c d, held; accept > a b c d e, ok; a e > a b c d e, ok" + strings.Repeat("; a e > a b c d e, ok", 3) + "; a e > a e, ok"},
 		{"an accepted answer that was held for long", "a b c d > a b c d, ok" + strings.Repeat("; a > a b c d, held", 10) + "; accept > a, ok"},
 		{"nothing to accept", "a b > a b, ok; accept > a b, ok"},
+		{"the largest weight", "a b*1000000 > a b*1000000, ok; a b*1000001 > a b*1000000, failing; a b*9223372036854775807 > a b*1000000, failing"},
 		{"an answer with a server twice", "a b > a b, ok; a a=2 > a b, failing; a a b > a b, ok"},
 	} {
 		t.Run(c.what, func(t *testing.T) {

@@ -47,7 +47,7 @@ type Roll struct {
 func (s *Snapshot) Phase(pool string, server table.Target) (is *PhaseSnapshot) {
 	for i := range s.Phases {
 		if m := &s.Phases[i]; m.Pool == pool && m.Target.Name == server.Name {
-			if is == nil || m.Target.Network == server.Network && m.Target.Address == server.Address {
+			if is == nil || m.Target.SameAddress(server) {
 				is = m
 			}
 		}

@@ -93,7 +93,7 @@ func (t *Table) Pool(name string) *Pool {
 func sharesServers(p, q *Pool) bool {
 	same := 0
 	for _, s := range p.Servers {
-		if slices.ContainsFunc(q.Servers, func(o Target) bool { return o.Network == s.Network && o.Address == s.Address }) {
+		if slices.ContainsFunc(q.Servers, s.SameAddress) {
 			same++
 		}
 	}

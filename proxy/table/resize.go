@@ -85,7 +85,7 @@ func (p *Pool) Texts() map[uint32][]byte {
 
 // IsLearned reports whether no list of the configuration has the server t, but a list that this process has learned.
 func (p *Pool) IsLearned(t Target) bool {
-	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.Required().Servers, func(o Target) bool { return o.Network == t.Network && o.Address == t.Address })
+	return (p.Learned || p.Next != nil && p.Next.Learned) && !slices.ContainsFunc(p.Required().Servers, t.SameAddress)
 }
 
 // learn makes p serve by the lists of its peers, which this process has learned: the list in force and, while keys move, the
@@ -117,8 +117,7 @@ func (p *Pool) newcomers(lists ...*List) (list []Target) {
 			continue
 		}
 		for _, t := range l.Servers {
-			same := func(o Target) bool { return o.Network == t.Network && o.Address == t.Address }
-			if !slices.ContainsFunc(p.Servers, same) && !slices.ContainsFunc(list, same) {
+			if !slices.ContainsFunc(p.Servers, t.SameAddress) && !slices.ContainsFunc(list, t.SameAddress) {
 				list = append(list, t)
 			}
 		}
@@ -212,6 +211,8 @@ func (t *Table) Resizes(old *Table, ends func(*Pool) bool) (list []string) {
 // Required returns the list that the configuration of p requires.
 func (p *Pool) Required() *List {
 	switch {
+	case p.Joins != nil:
+		return p.Joins
 	case p.Later != nil:
 		return p.Later
 	case p.Next != nil:
@@ -280,6 +281,33 @@ func (t *Table) Learn(p *Pool, list, next *List, turned bool) *Table {
 		}
 		return o == p
 	})
+}
+
+// Join returns a copy of t in which the pool p, which has replicated keys, uses a list of its peers. Replicated keys move to the servers of that
+// list, and this process was started with a further one. It moves these keys like its peers, and uses its own list after a
+// reload, which must wait as usual. Join returns nil if p is not a pool of t.
+func (t *Table) Join(p *Pool, list *List) *Table {
+	return t.change(func(o, is *Pool) bool {
+		if o == p {
+			*is = *p.By(list)
+			is.Joins, is.Learned = p.Required(), true
+		}
+		return o == p
+	})
+}
+
+// By returns p with another list. The text of a list does not have all properties of a server, such as its zone: those that p has are kept.
+func (p *Pool) By(list *List) *Pool {
+	is := *p
+	is.use(list)
+	is.Servers = slices.Clone(list.Servers)
+	for i, m := range is.Servers {
+		if j := slices.IndexFunc(p.Servers, func(o Target) bool { return o.Network == m.Network && o.Address == m.Address }); j >= 0 {
+			is.Servers[i] = p.Servers[j]
+			is.Servers[i].Name, is.Servers[i].Weight = m.Name, m.Weight
+		}
+	}
+	return &is
 }
 
 // change returns a copy of t in which the function to has changed copies of pools (is). It returns nil if it has changed none.

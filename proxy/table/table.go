@@ -117,6 +117,8 @@ type Pool struct {
 	Former      string     // name of the pool in the configuration that says From; no process serves by a pool of this name
 	Later       *List      // the list that the configuration requires, if it is not Next because keys already move to that list, or may begin to; nil: it is Next
 
+	Joins *List // the list that the configuration requires, while the pool uses the list of its peers: see Join; nil: it does not
+
 	Fill *Fill // a pool that has the values which this one lacks; nil: none
 
 	// Without returns the pool's ring without the servers with out[i] set, for pools that
@@ -167,6 +169,9 @@ type Target struct {
 	Host    string // machine; with replicate.Hosts, replicas are on different ones
 	Zone    string // zone of the server; with replicate.Zones, the replicas of a key are in different zones; empty: none
 }
+
+// SameAddress reports whether t and o have the same address, so that they are the same memcached.
+func (t Target) SameAddress(o Target) bool { return t.Network == o.Network && t.Address == o.Address }
 
 // Apart returns the host, the zone or the address of t; the parameter `a` says which. Two
 // replicas of a key must differ in it.

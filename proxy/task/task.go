@@ -425,7 +425,7 @@ func (t *Task) WithKey(key []byte, edits ...Edit) []byte {
 	if len(edits) == 0 && t.Req.Flags&wire.Base64 == 0 && bytes.Equal(key, t.Req.Key.Of(t.Raw)) {
 		return t.Raw[:len(t.Raw):len(t.Raw)]
 	}
-	return t.edited(append(edits, Edit{t.Req.Key, t.onWire(key)}))
+	return edited(t.Raw, append(edits, Edit{t.Req.Key, t.onWire(key)}))
 }
 
 // Rewrite applies edits to the task's request, as if the client had sent the edited request. If memcached
@@ -434,7 +434,7 @@ func (t *Task) Rewrite(edits ...Edit) bool {
 	if len(edits) == 0 {
 		return true
 	}
-	line, binary := t.edited(edits), t.Req.Flags&wire.Binary
+	line, binary := edited(t.Raw, edits), t.Req.Flags&wire.Binary
 	if !t.Loop.Wire.One(line, &t.Loop.Plain) {
 		t.Reject(upstream.UnfitLine)
 		return false
@@ -445,19 +445,20 @@ func (t *Task) Rewrite(edits ...Edit) bool {
 	return true
 }
 
-func (t *Task) edited(edits []Edit) []byte {
-	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
-	size := len(t.Raw)
+// edited returns b with edits.
+func edited(b []byte, edits []Edit) []byte {
+	slices.SortFunc(edits, func(x, y Edit) int { return cmp.Compare(x.At.Start, y.At.Start) })
+	size := len(b)
 	for _, x := range edits {
 		size += len(x.With)
 	}
 	line := make([]byte, 0, size)
 	at := uint32(0)
 	for _, x := range edits {
-		line = append(append(line, t.Raw[at:x.At.Start]...), x.With...)
+		line = append(append(line, b[at:x.At.Start]...), x.With...)
 		at = x.At.End
 	}
-	return append(line, t.Raw[at:]...)
+	return append(line, b[at:]...)
 }
 
 // onWire returns key as the request spells it: in base64, or unchanged.
@@ -593,32 +594,11 @@ func (t *Task) Fail(why string, o stats.Outcome) {
 // AnswerKind ends the task's part of the exchange with a reply of kind k that Ringside
 // makes.
 func (t *Task) AnswerKind(k wire.Kind) {
-	var line []byte
-	if t.instead == nil && (t.Req.Dialect == wire.Meta || t.Op > wire.Gats) { // a text read that misses has no line of its own in the reply: line stays nil
+	line := wire.EndLine // of a text read that misses
+	if t.Req.Dialect == wire.Meta || t.Op > wire.Gats {
 		line = wire.AppendAnswer(nil, t.Raw, &t.Req, k)
 	}
-	if t.step != nil {
-		switch { // not nil, because nil would mean that the step got no reply
-		case t.instead != nil:
-			line = t.instead
-		case line == nil:
-			line = wire.EndLine
-		}
-		t.endStep(t.Result(nil, line), nil)
-		return
-	}
-	t.conclude("", "", func(e *Tasks, x *client.Exchange) (stats.Outcome, int) {
-		if t.instead != nil {
-			x.Outcome = stats.ClientFault
-			x.Emit(t.instead)
-			return x.Outcome, 0
-		}
-		x.Outcome = stats.OutcomeOf(k)
-		if !wire.Hidden(t.Op, t.Req.Dialect, x.Flags, k) {
-			x.Emit(line)
-		}
-		return x.Outcome, 0
-	})
+	t.Answer(t.Result(nil, line), nil)
 }
 
 // Removal reports whether t deletes a key because Ringside has rejected its new value.
@@ -679,14 +659,7 @@ func (t *Task) forClient(rep *wire.Reply, b []byte, token func(uint64) uint64) [
 	if len(edits) == 0 {
 		return b
 	}
-	slices.SortFunc(edits, func(a, b Edit) int { return cmp.Compare(a.At.Start, b.At.Start) })
-	var out []byte
-	from := uint32(0)
-	for _, x := range edits {
-		out = append(append(out, b[from:x.At.Start]...), x.With...)
-		from = x.At.End
-	}
-	return append(out, b[from:]...)
+	return edited(b, edits)
 }
 
 // AddTo adds the numbers of waiting commands to a snapshot.

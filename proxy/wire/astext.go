@@ -142,8 +142,10 @@ func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	switch k := rep.Kind; {
 	case k.Failed():
 		return append(append(dst, rep.Line.Of(answer)...), "\r\n"...)
-	case k == Value || k == Number:
-		return appendShown(dst, buf, r, answer, &rep)
+	case k == Value:
+		return AppendShown(dst, buf, r, rep.Body.Of(answer), rep.ClientFlags.Of(answer), rep.Unique.Of(answer))
+	case k == Number: // the text reply to an incr or decr has no cas
+		return AppendShown(dst, buf, r, bytes.TrimRight(rep.Line.Of(answer), " "), nil, nil)
 	case k == Touched:
 		return AppendAnswer(dst, buf, r, Header)
 	case k == End, k == NotFound && r.Op == Get:
@@ -153,13 +155,10 @@ func AppendAsMeta(dst, buf []byte, r *Request, op Op, answer []byte) []byte {
 	}
 }
 
-// appendShown appends a meta reply with parts of an item. It begins with VA, or with HD
-// if r does not ask for the value. The flags follow that r asks for, and the value.
-func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte {
-	body := rep.Body.Of(answer)
-	if rep.Kind == Number {
-		body = bytes.TrimRight(rep.Line.Of(answer), " ")
-	}
+// AppendShown appends the meta reply to r, which was parsed from buf, with parts of an item. It begins
+// with VA, or with HD if r does not ask for the value. The flags follow that r asks for, and the value
+// (body). If cas is empty, the item's cas is not known.
+func AppendShown(dst, buf []byte, r *Request, body, clientFlags, cas []byte) []byte {
 	if r.Letters.Has('v') {
 		dst = strconv.AppendInt(append(dst, "VA "...), int64(len(body)), 10)
 	} else {
@@ -168,12 +167,12 @@ func appendShown(dst, buf []byte, r *Request, answer []byte, rep *Reply) []byte 
 	for t := nextToken(buf, r.MetaFlags.Start, r.MetaFlags.End); t.Len() > 0; t = nextToken(buf, t.End, r.MetaFlags.End) {
 		switch buf[t.Start] {
 		case 'f':
-			dst = strconv.AppendUint(append(dst, " f"...), uint64(ClientFlags(rep.ClientFlags.Of(answer))), 10)
+			dst = strconv.AppendUint(append(dst, " f"...), uint64(ClientFlags(clientFlags)), 10)
 		case 's':
 			dst = strconv.AppendInt(append(dst, " s"...), int64(len(body)), 10)
 		case 'c':
-			if rep.Unique.Len() > 0 { // false for the text reply to a write, which has no cas id
-				dst = append(append(dst, " c"...), rep.Unique.Of(answer)...)
+			if len(cas) > 0 {
+				dst = append(append(dst, " c"...), cas...)
 			}
 		case 'O':
 			dst = append(append(dst, ' '), t.Of(buf)...)

@@ -27,6 +27,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -48,23 +49,11 @@ type Count struct {
 }
 
 // Least returns the least of the repeated counts. Disturbances can only make a count larger.
-func (c Count) Least() float64 {
-	least := c.Instructions[0]
-	for _, n := range c.Instructions {
-		least = min(least, n)
-	}
-	return least
-}
+func (c Count) Least() float64 { return slices.Min(c.Instructions) }
 
 // Spread returns the difference between the greatest and the least count, divided by the least
 // count.
-func (c Count) Spread() float64 {
-	most := 0.0
-	for _, n := range c.Instructions {
-		most = max(most, n)
-	}
-	return most/c.Least() - 1
-}
+func (c Count) Spread() float64 { return slices.Max(c.Instructions)/c.Least() - 1 }
 
 // Numbers of iterations. In each repetition, a benchmark runs twice. The longer run has enough iterations for this
 // many requests, and at least leastIterations. The shorter run has half as many iterations.

@@ -229,12 +229,14 @@ type Published struct {
 type wanted struct {
 	arrangement uint64
 	deadline    int64
+	joins       bool
 }
 
 // Arrange sets the arrangement that the routing table of this process requires, and the maximum
-// duration of its commands.
-func (o *Published) Arrange(arrangement uint64, deadline time.Duration) {
-	o.wanted.Store(&wanted{arrangement, int64(deadline)})
+// duration of its commands. joins means that the arrangement is that of the peers. It replaces that of
+// the configuration, by which this process has served no key. So it is like a first arrangement.
+func (o *Published) Arrange(arrangement uint64, deadline time.Duration, joins bool) {
+	o.wanted.Store(&wanted{arrangement, int64(deadline), joins})
 }
 
 // Status returns the state that the keeper has published; nil: none yet.
@@ -247,8 +249,11 @@ func (o *Published) Tell(b *Barrier, list uint64, now int64) bool {
 	if w == nil || w.arrangement == b.Arrangement && w.deadline == b.deadline {
 		return false
 	}
-	b.deadline = w.deadline
-	b.Begin(w.arrangement, list, now)
+	if b.deadline = w.deadline; w.joins {
+		b.Arrangement = w.arrangement
+	} else {
+		b.Begin(w.arrangement, list, now)
+	}
 	return true
 }
 
