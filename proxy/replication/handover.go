@@ -20,8 +20,7 @@ package replication
 // A key with one copy has one holder, so the same stages apply if a route gets replicas or loses
 // them. Its pool takes part from the reload to the end of the handover (Replicator.involve), and so does a
 // pool that a route no longer names. While keys are served by one copy, package failover serves them, as at an instance without the new
-// table (serveOneCopy). While they move, a key with one copy is served here by a rule with one replica, because
-// its server may have tombstones.
+// table (serveOneCopy).
 //
 // # Limits
 //

@@ -78,9 +78,13 @@ func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 }
 
 // commonRoute finds a route on which the server `to` keeps a replica of key. The server `from`
-// must also keep a replica of key on this route, or must have kept one before a handover.
+// must also keep a replica of key on this route, or must have kept one before a handover. A route with one copy has no such pair:
+// its keys only leave their former servers.
 func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
+		if rt.HasOneCopy() {
+			continue
+		}
 		found := 0
 		for _, m := range append(e.formersOf(rt, key, replicas), replicas...) {
 			switch m.Server {

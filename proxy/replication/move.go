@@ -390,9 +390,12 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 	return e.await(t, why, func() bool { return m.over && (read || e.Now >= m.again) })
 }
 
-// serveOneCopy serves t if its key has one copy in this stage of the handover, and reports whether it has done so. Until the pause, it passes
-// t on to the handler of keys with one copy (Moving), because instances without the new routing table do that, too. Later, a
-// server with the key may have a tombstone, which that handler does not know. So it gets a key only while its server is not simply in use.
+// serveOneCopy serves t if its key has one copy in this stage of the handover, and reports whether it has done so. It passes t on to the handler
+// of keys with one copy (Moving), because instances without the new routing table do that, too, and so do those that have ended the handover. First
+// the key leaves its former servers. There are two exceptions, in which a rule with one replica serves t:
+//
+//   - In the pause, the server may have a tombstone of an instance that serves the key with replicas already.
+//   - The server has missed a write to the key.
 func (e *Replicator) serveOneCopy(t *task.Task) bool {
 	h := e.handover
 	if h == nil {
@@ -414,9 +417,9 @@ func (e *Replicator) serveOneCopy(t *task.Task) bool {
 	if !rt.HasOneCopy() || len(holders) != 1 {
 		return false
 	}
-	inUse := holders[0].Pool.View.Phase(holders[0].Index) == health.In
+	own := holders[0]
 	concerned := slices.ContainsFunc(h.Formers, func(a *arrangement) bool { return a.route(t.Route, t.Key) != nil })
-	if inUse && concerned && (h.Serving == nil || h.Pauses()) {
+	if concerned && own.Pool.View.Phase(own.Index) == health.In && (h.Pauses() || h.Serving == nil && (own.Overflowed || own.Dirty(t.Hash))) {
 		return false
 	}
 	if reads := task.CommandOf(t).Reads(); e.expired(t) || !(reads && h.Pauses()) && e.awaitHandover(t, false) {
