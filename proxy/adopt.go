@@ -141,9 +141,10 @@ func (e *Engine) tie(bp *routing.BoundPool, w *failover.Agent, bound map[*table.
 	}
 	bp.View = w.View
 	copies := bp.Pool.Copied(e.gen.Table)
-	bp.View.KeepReplicas(copies)
 	if copies {
 		e.KeepLedger(bp)
+	} else if e.Ledgers[bp.Pool.Name] != nil { // it may take part in a handover
+		copies = true
 	}
 	bp.Walk = ring.Distinct(bp.Pool.Place.Ring)
 	if next := bp.Next; next != nil && bp.Pool.Resize == table.ResizeWarm {

@@ -5,7 +5,6 @@ package proxy
 import (
 	"ringside/proxy/failover"
 	"ringside/proxy/guard"
-	"ringside/proxy/replication"
 	"ringside/proxy/routing"
 	"ringside/proxy/task"
 )
@@ -29,7 +28,7 @@ import (
 func (e *Engine) serve() {
 	for i := range routing.FeatureSets {
 		has := func(f routing.Features) bool { return routing.Features(i)&f != 0 }
-		var h task.Handler = replication.Moving{Replicator: &e.Replicator, Other: failover.SingleCopy{}}
+		var h task.Handler = e.Replicator.OneCopy(failover.SingleCopy{})
 		if has(routing.Replicated) {
 			h = &e.Replicator
 		}

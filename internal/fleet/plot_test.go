@@ -601,6 +601,16 @@ var plots = map[string]plot{
 		f.after(at+f.upTo(moving), func() { f.lasts(f.killFor(i, 200*milli, 5*second)) })
 		f.lasts(at + moving)
 	},
+
+	// The same, but no server fails. Each time, one proxy gets that configuration some seconds before the others.
+	"fewer, the others later": func(f *fleet, i int) {
+		f.fewerFirst(0, moving/3)
+	},
+
+	// The same, but the others get it so late that only the list of instances shows the difference.
+	"fewer, the others much later": func(f *fleet, i int) {
+		f.fewerFirst(moving/2, 2*moving)
+	},
 }
 
 // outageWith lets a server hang until it is out, and applies changes to the configuration
@@ -702,14 +712,28 @@ func (f *fleet) settles() int64 {
 // takeOutFirst removes server i from the configuration. One proxy gets that configuration much earlier
 // than the others.
 func (f *fleet) takeOutFirst(i int) {
-	f.gone = i
+	f.reloadFirst(func(l *layout) { l.gone = i }, 2*moving, 3*moving)
+}
+
+// fewerFirst gives keys fewer replicas, and more again when they have moved. One proxy gets each configuration earlier than the others, by a
+// time between from and to.
+func (f *fleet) fewerFirst(from, to int64) {
+	f.reloadFirst(func(l *layout) { l.fewer = true }, from, to)
+	at := to + f.between(3*moving/2, 3*moving)
+	f.after(at, func() { f.reloadFirst(func(l *layout) { l.fewer = false }, from, to) })
+	f.lasts(at + to + 3*moving)
+}
+
+// reloadFirst gives all proxies another configuration. One proxy gets it earlier than the others, by a time between from and to.
+func (f *fleet) reloadFirst(change func(l *layout), from, to int64) {
+	change(&f.layout)
 	f.edition++
 	first := f.someone()
 	f.note("", "RELOAD p%d with %+v", first.id, f.layout)
 	first.reload()
 	for _, s := range f.sidecars {
 		if s != first {
-			f.after(2*moving+f.upTo(moving), s.reload)
+			f.after(from+f.upTo(to-from), s.reload)
 		}
 	}
 }

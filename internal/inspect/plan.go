@@ -40,6 +40,7 @@ type plan struct {
 // poolPlan is what happens to the keys of one pool.
 type poolPlan struct {
 	table.Moves
+	Routes  bool     `json:"routes"`              // routes keep replicas of other keys in the pool, or another number of them. The shares do not show that
 	Modes   []string `json:"modes"`               // what happens to the keys that move, by the routes of the new file
 	MaxMove float64  `json:"max_move"`            // the share of the keys that a reload may move
 	Fill    string   `json:"fill_from,omitempty"` // the pool from which the pool fills in the new file; empty: none
@@ -143,7 +144,9 @@ limit: a reload rejects the file then, unless ringside reload --accept is used.`
 			moves, gone := old.MovesTo(next, func(*table.Pool) bool { return false })
 			is.Gone = gone
 			for _, m := range moves {
-				is.Pools = append(is.Pools, is.poolPlan(before, f, m))
+				p := is.poolPlan(before, f, m)
+				p.Routes = otherReplicas(old, next, m)
+				is.Pools = append(is.Pools, p)
 			}
 			if keys != "" {
 				if is.Keys, err = movesOfKeys(cmd.InOrStdin(), keys, listener, old, next); err != nil {
@@ -365,6 +368,9 @@ func (m *poolPlan) print(out io.Writer) {
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", s.Server, before, leave, after)
 	}
 	w.Flush()
+	if m.Routes {
+		fmt.Fprintf(out, "  %s\n", cli.Paint(out, top.Warn, "Routes keep other replicas here than before. Their keys move with their values when all instances have loaded the file."))
+	}
 	if m.Share == 0 {
 		return
 	}
@@ -399,6 +405,20 @@ func (is *plan) poolPlan(before, f *config.File, m table.Moves) poolPlan {
 		p.Modes = append(p.Modes, missed)
 	}
 	return p
+}
+
+// otherReplicas reports whether the routes of next keep other replicas in the pool of m than those of old, although the servers of the pool
+// are the same.
+func otherReplicas(old, next *table.Table, m table.Moves) bool {
+	hash := func(t *table.Table) uint64 {
+		for _, p := range t.Pools {
+			if p.Name == m.Pool {
+				return t.PrintCopies(p)
+			}
+		}
+		return 0
+	}
+	return !m.New && m.Was == "" && m.Share == 0 && hash(old) != hash(next)
 }
 
 // remarks says what happens to the keys that move.

@@ -69,6 +69,22 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestPlanRoutes checks that a plan says that a route changes the replicas in a pool, and otherwise does not.
+func TestPlanRoutes(t *testing.T) {
+	const remark = "Routes keep other replicas here than before."
+	for route, want := range map[string]int{
+		"{prefix: \"s:\", pool: sess, preset: sessions}": 0,
+		"{prefix: \"s:\", pool: sess}":                   1,
+		"{prefix: \"s:\", pool: main, preset: sessions}": 2,
+		"{prefix: \"t:\", pool: sess, preset: sessions}": 1,
+	} {
+		next := strings.Replace(planFile, "{prefix: \"s:\", pool: sess, preset: sessions}", route, 1)
+		if out, errs, _ := runPlan(t, planFile, next, ""); strings.Count(out, remark) != want {
+			t.Errorf("route %s: want %d times %q in:\n%s%s", route, want, remark, out, errs)
+		}
+	}
+}
+
 // TestPlanFills checks that a pool that fills from another one gets a warning: its new servers do not know which keys
 // were written or deleted.
 func TestPlanFills(t *testing.T) {

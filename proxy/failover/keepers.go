@@ -60,7 +60,7 @@ type Agent struct {
 	brought int    // number of first pings that got a reply
 
 	// parting is set if the pool needs its keeper only until an ejected server has rejoined
-	// by the phases. No other server is ejected then.
+	// by the phases, or until a handover of its keys has ended. No other server is ejected then.
 	parting atomic.Bool
 
 	// View is written after each decision of the keeper, and read by all loops.
@@ -114,9 +114,10 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 		same := before != nil && slices.Equal(before.Servers, w.Servers) && slices.Equal(before.next, w.next)
 		from, out := w.inherit(before, was)
 		// A pool that needs no keeper by its settings keeps its keeper while a server is out. That
-		// server must rejoin by the phases, or its old values would be served.
+		// server must rejoin by the phases, or its old values would be served. It also keeps the keeper while keys that have had
+		// replicas are handed over.
 		switch needed := pool.NeedsKeeper(t); {
-		case !needed && !out && (before == nil || before.View.AllIn()):
+		case !needed && !out && (before == nil || before.View.AllIn() && !before.View.KeepsReplicas()):
 			continue
 		case same && (!needed || before.print == w.print && before.failover == w.failover && before.coordinates == w.coordinates):
 			before.parting.Store(!needed)
@@ -129,12 +130,20 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 			if before == nil && pool.Copied(t) && pool.ReadList != nil {
 				w.Keeper.SeekFormers()
 			}
+			if before == nil && !w.joined && old.has(pool.Name) {
+				w.Keeper.AwaitHandover()
+			}
 		}
 		w.View.SetLists(lists(pool), w.texts(pool), func(i int) bool { return pool.Next != nil && find(pool.Required().Servers, w.Servers[i]) < 0 })
 		l.Agents[pool], l.Copies[pool] = w, t.PrintCopies(pool)
 	}
 	l.keepUnflushed(old)
 	return l
+}
+
+// has reports whether l has a pool with the given name. l may be nil.
+func (l *Published) has(name string) bool {
+	return l != nil && slices.ContainsFunc(l.Pools, func(p *table.Pool) bool { return p.Name == name })
 }
 
 // Agent returns the agent of the pool with the given name, which hosts the pool's keeper; nil: the
@@ -438,7 +447,7 @@ func (e *Keepers) RunKeepers() {
 			e.carryOut(w)
 		}
 		e.followResize(w)
-		if w.parting.Load() && w.View.AllIn() {
+		if w.parting.Load() && w.View.AllIn() && !w.View.KeepsReplicas() {
 			e.Parted()
 		}
 		e.At(link.KeeperTimer, w.Keeper.Next())

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"time"
 
+	"ringside/proxy/health/barrier"
 	"ringside/proxy/health/resize"
 )
 
@@ -246,6 +247,10 @@ func (k *Keeper) pingAllNow(now int64) {
 	}
 }
 
+// apartPings is how long, in pings, a handover waits for an instance with the same servers that keeps replicas on others of them, as the
+// list of instances says. After that, it goes on: perhaps that instance has another configuration for good.
+const apartPings = 120
+
 // advanceHandover moves a handover to its next stage if that is due.
 func (k *Keeper) advanceHandover(now int64) {
 	replicated := func() bool {
@@ -257,7 +262,8 @@ func (k *Keeper) advanceHandover(now int64) {
 		known, _ := k.replicated(-1, k.told.since, k.told.held, k.wait(), now)
 		k.barrier.Withheld = !known && now < k.told.since+foreignPings*int64(k.pace()) // limited, because an unreachable server must not block writes
 	}
-	if k.barrier.Step(k.hash, now, now >= k.foreignUntil, replicated, k.pace()) {
+	agreed := now >= k.foreignUntil && !(k.roll.apart != "" && barrier.Of(k.barrier.N) == barrier.Waiting && now < k.barrier.Since+apartPings*int64(k.pace()))
+	if k.barrier.Step(k.hash, now, agreed, replicated, k.pace()) {
 		k.pingAllNow(now)
 	}
 }

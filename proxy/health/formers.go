@@ -56,6 +56,10 @@ type formers struct {
 // SeekFormers makes a new keeper read the former lists from the servers. ListsKnown is false until then.
 func (k *Keeper) SeekFormers() { k.formers.seeks, k.formers.asked = true, make([]bool, len(k.servers)) }
 
+// AwaitHandover makes the first arrangement of a new keeper begin with a handover. A reload has given replicas to the pool, which had
+// no keeper before.
+func (k *Keeper) AwaitHandover() { k.barrier.Arrangement = barrier.None }
+
 // Joins returns the text of the list of the peers that this process must use before its own one, because replicated keys move to the
 // servers of that list; nil: there is none.
 func (k *Keeper) Joins() []byte {

@@ -196,6 +196,9 @@ func (v *View) SetGone(gone bool) { v.gone.Store(gone) }
 // that rejoins empty lacks replicas.
 func (v *View) KeepReplicas(keep bool) { v.copies.Store(keep) }
 
+// KeepsReplicas reports whether routes keep replicas on the servers of the pool, or its keys take part in a handover.
+func (v *View) KeepsReplicas() bool { return v.copies.Load() }
+
 // SayIncomplete reports to the keeper that server i lacks replicas. The report is valid until a
 // given time, so the caller must repeat it while the server lacks replicas.
 func (v *View) SayIncomplete(i int, until int64) {

@@ -7,10 +7,12 @@ package replication
 import (
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
 
+	"ringside/proxy/health/barrier"
 	"ringside/proxy/routing"
 	"ringside/proxy/table"
 	"ringside/proxy/upstream"
@@ -20,7 +22,7 @@ import (
 // arrangement describes which servers keep the replicas of which keys, according to the
 // routes of one routing table.
 type arrangement struct {
-	Print     string // text form of the arrangement; if two arrangements have different texts, a key may have different replicas. Empty: no key is replicated
+	Print     string // text form of the arrangement; if two arrangements have different texts, a key may have different replicas. Empty: no key is replicated. Keys with one copy are not in it
 	hash      uint64
 	listeners map[string]*routing.Listener
 }
@@ -34,7 +36,7 @@ func newArrangement(listeners map[string]*routing.Listener) *arrangement {
 		a.listeners[name] = &l
 		for i := range l.Routes {
 			rt := &l.Routes[i]
-			if rt.Copies.Copies == 0 {
+			if rt.HasOneCopy() {
 				continue
 			}
 			fmt.Fprintf(&b, "%+v %d %v\n", rt.Name(), rt.Copies.Copies, rt.Copies.Apart)
@@ -46,11 +48,10 @@ func newArrangement(listeners map[string]*routing.Listener) *arrangement {
 			}
 		}
 	}
-	if a.Print = b.String(); a.Print != "" {
-		h := fnv.New64a()
-		h.Write([]byte(a.Print))
-		a.hash = max(h.Sum64(), 1)
-	}
+	a.Print = b.String()
+	h := fnv.New64a()
+	h.Write([]byte(a.Print))
+	a.hash = max(h.Sum64(), barrier.None+1)
 	return a
 }
 
@@ -100,7 +101,7 @@ func (a *arrangement) text(pool string) []byte {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
 			for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
-				if rt.Copies.Copies != 0 && bp.Pool.Name == pool {
+				if !rt.HasOneCopy() && bp.Pool.Name == pool {
 					return bp.Pool.Text
 				}
 			}
@@ -109,17 +110,63 @@ func (a *arrangement) text(pool string) []byte {
 	return nil
 }
 
-// Hash returns a hash of the text in Print; 0: no key is replicated.
+// Hash returns a hash of the text in Print. It is above barrier.None.
 func (a *arrangement) Hash() uint64 { return a.hash }
 
 // Holders returns the servers that keep the key by the arrangement a. rt is the key's route in
-// another routing table. The result is nil if by the arrangement the key has another name on the
-// servers, or only one replica.
+// another routing table. The result is nil if the arrangement has no route of the key: see route.
 func (a *arrangement) Holders(rt *routing.Route, key []byte) []routing.Holder {
-	if l := a.listeners[rt.Listener]; l != nil {
-		if old := l.Fitting(append([]byte(rt.Strip), key...)); old != nil && old.Copies.Copies != 0 && old.Strip == rt.Strip {
-			return old.Holders(nil, key)
-		}
+	if old := a.route(rt, key); old != nil {
+		return old.Holders(nil, key)
 	}
 	return nil
+}
+
+// route returns the route of the key by the arrangement a. rt is the key's route in another routing table. The result is nil in these
+// cases:
+//
+//   - By the arrangement the key has another name on the servers.
+//   - The key has one copy by both: package health/resize moves such keys.
+//   - The key has one copy by the arrangement, in another pool than the first one of rt.
+func (a *arrangement) route(rt *routing.Route, key []byte) *routing.Route {
+	l := a.listeners[rt.Listener]
+	if l == nil {
+		return nil
+	}
+	old := l.Fitting(append([]byte(rt.Strip), key...))
+	if old == nil || old.Strip != rt.Strip || old.HasOneCopy() && (rt.HasOneCopy() || old.Pool.Name != rt.Pool.Name) {
+		return nil
+	}
+	return old
+}
+
+// shared yields the pairs of a route by the arrangement a and a route of present, a later routing table, that may have a key in common
+// with replicas by one of them.
+func (a *arrangement) shared(present map[string]*routing.Listener) iter.Seq2[*routing.Route, *routing.Route] {
+	return func(yield func(old, rt *routing.Route) bool) {
+		for _, name := range slices.Sorted(maps.Keys(a.listeners)) {
+			now := present[name]
+			if now == nil {
+				continue
+			}
+			was := a.listeners[name]
+			for i := range was.Routes {
+				for j := range now.Routes {
+					old, rt := &was.Routes[i], &now.Routes[j]
+					both := old.Name().Route != rt.Name().Route && hasLabel(was, rt.Name().Route) && hasLabel(now, old.Name().Route) // the more specific of the two has the key by both tables
+					if old.HasOneCopy() && rt.HasOneCopy() || both || !rt.Overlaps(old) {
+						continue
+					}
+					if !yield(old, rt) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// hasLabel reports whether a route of l has the given label, which names its keys.
+func hasLabel(l *routing.Listener, label string) bool {
+	return slices.ContainsFunc(l.Routes, func(rt routing.Route) bool { return rt.Name().Route == label })
 }

@@ -17,6 +17,11 @@ package replication
 // because a key that it has missed may have moved. A routing table that arrives while
 // other instances may be in another stage waits for them.
 //
+// A key with one copy has one holder, so the same stages apply if a route gets replicas or loses
+// them. Its pool takes part from the reload to the end of the handover (Replicator.involve), and so does a
+// pool that a route no longer names. While keys are served by one copy, package failover serves them, as at an instance without the new
+// table (serveOneCopy).
+//
 // # Limits
 //
 // All this is true only if an instance sees the other instances. It knows them by the view
@@ -38,6 +43,7 @@ type handover struct {
 	Formers []*arrangement // the arrangements of former routing tables: their servers may still have keys. The oldest is first
 	Serving *arrangement   // the arrangement in Formers by which keys are still served; nil: keys are served by the present routing table
 	paused  bool           // the stage pausing: keys that get other replicas must not be written
+	ended   bool           // this loop has moved all its keys; other loops may not
 }
 
 const maxFormers = 4 // number of former arrangements that are remembered
@@ -47,7 +53,7 @@ const maxFormers = 4 // number of former arrangements that are remembered
 // oldest former arrangement was dropped, because only maxFormers are kept.
 func newHandover(before *arrangement, was *handover) (h *handover, tooMany bool) {
 	h = &handover{Serving: before}
-	if was != nil {
+	if was != nil && !was.ended {
 		h.Formers = slices.DeleteFunc(was.Formers, func(a *arrangement) bool { return a.Print == before.Print })
 		if was.Serving != nil {
 			h.Serving = was.Serving

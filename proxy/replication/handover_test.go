@@ -57,11 +57,14 @@ func (r *ringside) take(now int64) {
 	b.Status = r.Status
 	r.Barrier = b
 	if r.hurries && r.bare {
-		r.Arrangement = 1
+		r.Arrangement = barrier.None + 1
 	}
 	clear(r.takeAt)
 	r.arrange(now)
 }
+
+// requires returns the hash of the arrangement by r's table.
+func (r *ringside) requires() uint64 { return barrier.None + uint64(r.table) }
 
 // arrange passes the table to the keeper of the instance, if the instance keeps
 // replicas.
@@ -70,8 +73,8 @@ func (r *ringside) arrange(now int64) {
 		return
 	}
 	var o barrier.Published
-	if o.Arrange(uint64(r.table), deadline, false); r.hasty {
-		o.Arrange(uint64(r.table), 0, false)
+	if o.Arrange(r.requires(), deadline, false); r.hasty {
+		o.Arrange(r.requires(), 0, false)
 	}
 	o.Tell(&r.Barrier, uint64(r.table), now)
 }
@@ -154,7 +157,7 @@ func (r *ringside) step(servers []memcached, random *rand.Rand, now int64) {
 		r.Step(uint64(r.table), now+deadline, true, func() bool { return true }, perPing)
 	}
 	if r.h != nil {
-		r.h.Proceed([]barrier.Stage{r.Stage(uint64(r.table))}, false)
+		r.h.Proceed([]barrier.Stage{r.Stage(r.requires())}, false)
 	}
 	if by := r.writesBy(); by != 0 {
 		r.wrote[by] = now

@@ -78,9 +78,13 @@ func (e *Replicator) routesOf(key []byte) iter.Seq2[*routing.Route, []replica] {
 }
 
 // commonRoute finds a route on which the server `to` keeps a replica of key. The server `from`
-// must also keep a replica of key on this route, or must have kept one before a handover.
+// must also keep a replica of key on this route, or must have kept one before a handover. A route with one copy has no such pair:
+// its keys only leave their former servers.
 func (e *Replicator) commonRoute(key []byte, from, to *upstream.Server) (rt *routing.Route, a, b replica, ok bool) {
 	for rt, replicas := range e.routesOf(key) {
+		if rt.HasOneCopy() {
+			continue
+		}
 		found := 0
 		for _, m := range append(e.formersOf(rt, key, replicas), replicas...) {
 			switch m.Server {
@@ -120,6 +124,14 @@ func holds(list []replica, srv *upstream.Server) bool {
 // keeps a replica. The server `to` is not among them. The order is the same on every loop.
 func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list []replica) {
 	seen := map[*upstream.Server]bool{to: true}
+	add := func(p *routing.BoundPool) {
+		for i, srv := range p.Servers {
+			if !seen[srv] {
+				seen[srv] = true
+				list = append(list, e.replicaAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+			}
+		}
+	}
 	for _, l := range e.InOrder {
 		for i := range l.Routes {
 			rt := &l.Routes[i]
@@ -127,10 +139,12 @@ func (e *Replicator) sourcesOf(bp *routing.BoundPool, to *upstream.Server) (list
 				continue
 			}
 			for _, p := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
-				for i, srv := range p.Servers {
-					if !seen[srv] {
-						seen[srv] = true
-						list = append(list, e.replicaAt(routing.Holder{Pool: p, Index: i, Server: srv}))
+				add(p)
+			}
+			if e.handover != nil { // keys may come from another pool
+				for _, p := range e.Pools {
+					if e.Ledgers[p.Pool.Name] != nil {
+						add(p)
 					}
 				}
 			}

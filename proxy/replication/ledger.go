@@ -95,15 +95,6 @@ func (w *ledger) stop() {
 // TakeCopies drops the ledgers of pools that have no replicated keys any more, and sets the repair
 // rates of the other ledgers. It is called after the routes of a new routing table are bound.
 func (e *Replicator) TakeCopies() {
-	for name, w := range e.Ledgers {
-		if !slices.Contains(e.Pools, w.bp) {
-			w.stop()
-			delete(e.Ledgers, name)
-			continue
-		}
-		w.rate = e.repairRate(w.bp)
-		e.At(link.ResyncTimer, e.Now)
-	}
 	e.takeArrangement()
 }
 
@@ -114,6 +105,18 @@ func (e *Replicator) repairRate(bp *routing.BoundPool) (rate int) {
 		for i := range l.Routes {
 			if rt := &l.Routes[i]; rt.HasReplicasOn(bp) {
 				rate = max(rate, rt.Copies.RepairRate)
+			}
+		}
+	}
+	if e.handover == nil {
+		return rate
+	}
+	for _, a := range e.handover.Formers { // the keys in bp may move to another pool
+		for _, l := range a.listeners {
+			for i := range l.Routes {
+				if rt := &l.Routes[i]; slices.ContainsFunc(append([]*routing.BoundPool{rt.BoundPool}, rt.Also...), func(o *routing.BoundPool) bool { return o.Pool.Name == bp.Pool.Name }) {
+					rate = max(rate, rt.Copies.RepairRate)
+				}
 			}
 		}
 	}

@@ -6,6 +6,7 @@ package replication
 
 import (
 	"bytes"
+	"cmp"
 	"log/slog"
 	"maps"
 	"slices"
@@ -47,38 +48,92 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 }
 
 // takeArrangement starts a handover if a reload has changed which servers keep which
-// keys.
+// keys. It sets which pools have ledgers.
 func (e *Replicator) takeArrangement() {
 	before := e.arranged
 	e.arranged = newArrangement(e.Listeners)
-	deadline := time.Duration(0)
-	for _, bp := range e.Pools {
-		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
+	changes := before != nil && before.Print != e.arranged.Print
+	joins := e.joins()
+	begins := changes && !joins
+	if begins {
+		if e.handover == nil || e.handover.ended {
+			e.Moving.Add(1)
+		}
+		h, tooMany := newHandover(before, e.handover)
+		if e.handover = h; tooMany {
+			e.LogOrder(slog.LevelWarn, "", "replicated keys have moved too often: their first servers are not asked any more")
+		}
 	}
-	joins := slices.ContainsFunc(e.Pools, func(bp *routing.BoundPool) bool { return bp.Pool.Joins != nil })
-	for _, w := range e.Ledgers {
-		w.bp.View.Handover.Arrange(e.arranged.Hash(), deadline, joins)
-	}
-	if before == nil || joins && before.Print != e.arranged.Print { // no key of a pool that joins its peers was served before
+	e.involve()
+	e.arrange()
+	if before == nil || changes && joins { // no key of a pool that joins its peers was served before
 		e.learning, e.learned = len(e.Ledgers) > 0, 0
-		return
 	}
-	if before.Print == "" || before.Print == e.arranged.Print {
+	if !begins {
 		return
 	}
 	e.learning = false
-	if e.handover == nil {
-		e.Moving.Add(1)
-	}
-	h, tooMany := newHandover(before, e.handover)
-	if e.handover = h; tooMany {
-		e.LogOrder(slog.LevelWarn, "", "replicated keys have moved too often: their first servers are not asked any more")
-	}
 	e.enter()
 	e.storeFormers()
 	if e.Keepers.RunsKeepers {
 		e.LogOrder(slog.LevelInfo, "", "replicated keys move to other servers when all instances have this configuration")
 	}
+}
+
+// involve makes the pools and the routes with one copy take part in the handover if it concerns their keys: by one of two routing
+// tables a key has replicas, and by the other it has them in another pool, or has one copy.
+func (e *Replicator) involve() {
+	if e.handover == nil {
+		return
+	}
+	concerned := map[string]bool{}
+	for _, a := range e.handover.Formers {
+		for old, rt := range a.shared(e.Listeners) {
+			for _, bp := range slices.Concat([]*routing.BoundPool{old.BoundPool, rt.BoundPool}, old.Also) {
+				concerned[bp.Pool.Name] = true
+			}
+			if rt.HasOneCopy() && rt.Copies.Copies == 0 && rt.View != nil && rt.Tags == nil && rt.Source == nil {
+				rt.HandOver(old.Copies)
+			}
+		}
+	}
+	for _, bp := range e.Pools {
+		if bp.View != nil && concerned[bp.Pool.Name] {
+			e.KeepLedger(bp)
+		}
+	}
+}
+
+// arrange drops the ledgers of pools without replicated keys that take part in no handover. It informs the keepers of which
+// arrangement the pools of the other ledgers need, and sets the rates of repairs.
+func (e *Replicator) arrange() {
+	for name, w := range e.Ledgers {
+		if !slices.Contains(e.Pools, w.bp) {
+			w.stop()
+			delete(e.Ledgers, name)
+		}
+	}
+	deadline := time.Duration(0)
+	for _, bp := range e.Pools {
+		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
+	}
+	for _, bp := range e.Pools {
+		if bp.View == nil {
+			continue
+		}
+		w, hash := e.Ledgers[bp.Pool.Name], uint64(barrier.None)
+		bp.View.KeepReplicas(w != nil)
+		if w != nil {
+			hash, w.rate = e.arranged.Hash(), e.repairRate(bp)
+			e.At(link.ResyncTimer, e.Now)
+		}
+		bp.View.Handover.Arrange(hash, deadline, e.joins())
+	}
+}
+
+// joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+func (e *Replicator) joins() bool {
+	return slices.ContainsFunc(e.Pools, func(bp *routing.BoundPool) bool { return bp.Pool.Joins != nil })
 }
 
 // learn joins the handover of the peers, if this process was started in the middle of it. The keepers have then read the former lists from
@@ -205,17 +260,52 @@ func (e *Replicator) leaves(m *replicaState) bool {
 	return e.handover.Moving() && !m.left && e.every(func(o *replicaState) bool { return !o.Incomplete })
 }
 
-// endHandover ends the handover when all servers have exactly the keys that they should have.
+// endHandover ends the handover when all servers have exactly the keys that they should have. Other loops own other keys. So the handover
+// goes on until they have moved theirs.
 func (e *Replicator) endHandover() {
-	if !e.handover.Moving() || !e.every(func(m *replicaState) bool { return m.left && !m.Incomplete }) {
+	h := e.handover
+	if !h.Moving() || !h.ended && !e.every(func(m *replicaState) bool { return m.left && !m.Incomplete }) {
+		return
+	}
+	last := false
+	if !h.ended {
+		h.ended = true
+		last = e.Moving.Add(-1) == 0
+	}
+	if e.Moving.Load() > 0 {
 		return
 	}
 	e.handover = nil
 	e.enter()
-	if e.Moving.Add(-1) == 0 { // true: the other loops, which own other keys, have ended the handover before
+	if last {
 		e.storeFormers()
 		e.LogOrder(slog.LevelInfo, "", "replicated keys have all moved to the servers of this configuration")
 	}
+	e.dismiss()
+}
+
+// dismiss ends the part that pools and routes without replicas have taken in a handover.
+func (e *Replicator) dismiss() {
+	copied := map[*routing.BoundPool]bool{}
+	for _, l := range e.InOrder {
+		for i := range l.Routes {
+			switch rt := &l.Routes[i]; {
+			case !rt.HasOneCopy():
+				for _, bp := range append([]*routing.BoundPool{rt.BoundPool}, rt.Also...) {
+					copied[bp] = true
+				}
+			case rt.Copies.Copies != 0:
+				rt.HandOver(replicate.Policy{})
+			}
+		}
+	}
+	for name, w := range e.Ledgers {
+		if !copied[w.bp] {
+			w.stop()
+			delete(e.Ledgers, name)
+		}
+	}
+	e.arrange()
 }
 
 // formersOf returns the servers that may still have a key of rt from before a reload. The servers
@@ -298,6 +388,56 @@ func (e *Replicator) awaitHandover(t *task.Task, read bool) bool {
 		return t.Route.Copies.ReadThrough
 	}
 	return e.await(t, why, func() bool { return m.over && (read || e.Now >= m.again) })
+}
+
+// serveOneCopy serves t if its key has one copy in this stage of the handover, and reports whether it has done so. It passes t on to the handler
+// of keys with one copy (Moving), because instances without the new routing table do that, too, and so do those that have ended the handover. First
+// the key leaves its former servers. There are two exceptions, in which a rule with one replica serves t:
+//
+//   - In the pause, the server may have a tombstone of an instance that serves the key with replicas already.
+//   - The server has missed a write to the key.
+func (e *Replicator) serveOneCopy(t *task.Task) bool {
+	h := e.handover
+	if h == nil {
+		if !t.Route.HasOneCopy() {
+			return false
+		}
+		e.Unclaim(t) // the handover has ended since t was parked
+		e.oneCopy.Handle(t)
+		return true
+	}
+	e.proceed()
+	rt := t.Route
+	if h.Serving != nil {
+		if old := h.Serving.route(rt, t.Key); old != nil {
+			rt = old
+		}
+	}
+	holders := e.copiesOf(nil, t.Route, t.Key)
+	if !rt.HasOneCopy() || len(holders) != 1 {
+		return false
+	}
+	own := holders[0]
+	concerned := slices.ContainsFunc(h.Formers, func(a *arrangement) bool { return a.route(t.Route, t.Key) != nil })
+	if concerned && own.Pool.View.Phase(own.Index) == health.In && (h.Pauses() || h.Serving == nil && (own.Overflowed || own.Dirty(t.Hash))) {
+		return false
+	}
+	if reads := task.CommandOf(t).Reads(); e.expired(t) || !(reads && h.Pauses()) && e.awaitHandover(t, false) {
+		return true
+	}
+	e.Unclaim(t)
+	e.oneCopy.Handle(t)
+	return true
+}
+
+// expired fails t if it has waited until its deadline, and reports whether it has.
+func (e *Replicator) expired(t *task.Task) bool {
+	if e.Now < t.Deadline {
+		return false
+	}
+	t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
+	e.Unclaim(t)
+	return true
 }
 
 // await parks t until the function `known` returns true, or until t's deadline. It always returns
@@ -403,14 +543,17 @@ func (m *move) ask(from replica) {
 	e := m.e
 	c := &command{e: e, isRepair: true, move: m, replicas: []replica{from}, stage: e.stage}
 	var to, away replicate.Mask
-	dirty := false
+	dirty, lost := false, m.rt.HasOneCopy() // lost: the server of a key with one copy is out, so the key is lost
 	for _, h := range e.copiesOf(nil, m.rt, m.key) {
 		if len(c.replicas) == replicate.Max { // a rule has no room for more replicas; the others get the key by their resync
 			break
 		}
 		bit := replicate.Mask(1) << len(c.replicas)
 		switch phase := h.Pool.View.Phase(h.Index); {
-		case phase == health.Out || phase == health.Returning || slices.Contains(m.refused, h.Server):
+		case phase == health.Out || phase == health.Returning:
+			continue
+		case slices.Contains(m.refused, h.Server):
+			lost = false
 			continue
 		case h.reachable(e, m.key) && !h.Overflowed:
 			to |= bit
@@ -418,9 +561,9 @@ func (m *move) ask(from replica) {
 		default:
 			away |= bit
 		}
-		c.replicas = append(c.replicas, h)
+		c.replicas, lost = append(c.replicas, h), false
 	}
-	if m.discard || from.Overflowed || from.Dirty(m.hash) {
+	if m.discard || lost || from.Overflowed || from.Dirty(m.hash) {
 		to, away = 0, 0
 	} else if to == 0 {
 		m.failed = true

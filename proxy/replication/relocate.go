@@ -46,6 +46,13 @@ type moving struct {
 	ended  func(c *command, ok bool) // called at the end of a command without a client
 }
 
+// OneCopy returns the handler of keys with one copy. The handler other gets those that do not move.
+func (e *Replicator) OneCopy(other task.Handler) Moving {
+	m := Moving{Replicator: e, Other: other}
+	e.oneCopy = m
+	return m
+}
+
 // mostPlaceholder is the longest lifetime of a placeholder, in seconds. A command that takes longer finds it
 // gone, and begins again.
 const mostPlaceholder = resize.PlaceholderLife

@@ -48,6 +48,7 @@ type Replicator struct {
 	walks      map[string]*walk               // by pool: the work on its servers that the stage of a resize requires
 	rates      map[string]*bucket             // for each server that loses keys with one copy by a resize, or of a source, how many may leave it now: see mayMove
 	fills      map[string]*stats.FillCounters // by pool that fills from another one
+	oneCopy    task.Handler                   // serves keys with one copy: see OneCopy
 }
 
 // command runs a command on a key with several replicas, or a repair of such a key. It is the
@@ -116,6 +117,9 @@ func (e *Replicator) Handle(t *task.Task) {
 		c.first, c.firstFrom = before.first, before.firstFrom
 		c.weighed, c.size = before.weighed, before.size
 	}
+	if e.handover != nil && !e.rebind(t) || e.serveOneCopy(t) {
+		return
+	}
 	command := task.CommandOf(t)
 	c.writes = command.Op > replicate.Gats && command.Op != replicate.Debug || command.Vivify || command.Win
 	if c.writes && t.Req.Letters.Has('E') && t.Req.Dialect == wire.Meta {
@@ -131,15 +135,10 @@ func (e *Replicator) Handle(t *task.Task) {
 		t.Reject(wire.AppendClientError(nil, ownFlags))
 		return
 	}
-	if e.handover != nil && !e.rebind(t) {
-		return
-	}
 	if c.writes && !e.Claim(t) {
 		return // another command has claimed the key: Handle is called again when t is first in the line of the key
 	}
-	if e.Now >= t.Deadline {
-		t.Fail(cmp.Or(t.WaitReason, task.TooLong), stats.TimedOut)
-		e.Unclaim(t)
+	if e.expired(t) {
 		return
 	}
 	if takesOwn {

@@ -225,9 +225,9 @@ type Holder struct {
 
 // Holders appends the servers that hold replicas of key, the primary first. If the
 // route names several pools, each of them has one replica. Otherwise all replicas are
-// in the route's only pool.
+// in the route's only pool. A key with one copy has one holder, its owner.
 func (rt *Route) Holders(list []Holder, key []byte) []Holder {
-	if len(rt.Also) > 0 {
+	if len(rt.Also) > 0 || rt.HasOneCopy() {
 		for i := -1; i < len(rt.Also); i++ {
 			bp := rt.BoundPool
 			if i >= 0 {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"ringside/proxy/health"
 	"ringside/proxy/near"
@@ -53,7 +54,7 @@ type Route struct {
 	Buffer     *table.Buffer        // how long increments are buffered; nil: they are not buffered
 	Count      *stats.RouteCounters // counters of this loop for the route's commands; the counters survive reloads
 
-	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication
+	Copies replicate.Policy // number and placement of replicas; Copies.Copies is 0 without replication, and 1 while keys of a route with one copy take part in a handover: see HandOver
 	Also   []*BoundPool     // other pools with one replica each; nil: all replicas are in BoundPool
 	Prefer *BoundPool       // the pool with the replica that reads use first; nil: BoundPool
 	Zone   string           // the zone of this instance: replicas there are nearest
@@ -108,6 +109,7 @@ const (
 // setFeatures sets Features and mayTask from the other fields of the route. Without a guard, a buffer,
 // a keeper and a pool to fill from, no command needs a task.
 func (rt *Route) setFeatures() {
+	rt.Features = 0
 	rt.mayTask = rt.Guard != nil || rt.View != nil || rt.Buffer != nil || rt.Source != nil
 	for _, f := range []struct {
 		has     bool
@@ -125,6 +127,26 @@ func (rt *Route) setFeatures() {
 			rt.Features |= f.feature
 		}
 	}
+}
+
+// HandOver makes rt, a route with one copy, take part in a handover of replicated keys: package replication serves its commands, by the
+// policy p where a key still has replicas. If p has no replicas, that ends.
+func (rt *Route) HandOver(p replicate.Policy) {
+	if rt.Copies = p; p.Copies != 0 {
+		rt.Copies.Copies = 1
+	}
+	rt.setFeatures()
+}
+
+// HasOneCopy reports whether the keys of rt have one copy.
+func (rt *Route) HasOneCopy() bool { return !rt.Copies.Several() && len(rt.Also) == 0 }
+
+// Overlaps reports whether keys may match rt and also o, a route of another routing table.
+func (rt *Route) Overlaps(o *Route) bool {
+	if rt.Match != "" || o.Match != "" {
+		return true
+	}
+	return strings.HasPrefix(rt.Prefix, o.Prefix) || strings.HasPrefix(o.Prefix, rt.Prefix)
 }
 
 // OneLoop reports whether one loop runs all tasks on a key of the route, so that all

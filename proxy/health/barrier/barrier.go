@@ -62,7 +62,7 @@ const patience = 60
 
 // Status is the published state of a handover.
 type Status struct {
-	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; 0: no key has replicas
+	Arrangement uint64 // hash of the arrangement that the configuration of this process requires; None: no key has replicas; 0: not known yet
 	N           uint32 // handover number: it grows by one with each stage, and N mod 4 is the stage (Of)
 	Settled     bool   // all proxies have completed the handover, or the time limit (patience) has passed
 	Withheld    bool   // other proxies may still read from a server that a reload of this process has removed, so keys that move must not be written
@@ -85,6 +85,10 @@ func (s *Status) Stage(arrangement uint64) Stage {
 	return Of(s.N)
 }
 
+// None is the arrangement of a pool that takes part in no handover, because no key has replicas in it. A handover
+// starts when the pool gets another arrangement.
+const None = 1
+
 // Barrier is what a keeper knows about a handover. Times are in nanoseconds on the keeper's clock.
 type Barrier struct {
 	Status
@@ -100,14 +104,13 @@ func New(servers int) Barrier {
 }
 
 // Begin sets the arrangement that the configuration of this process requires. list is the hash of
-// its server list. The first arrangement is in effect at once, and so is an arrangement without
-// replicas (0). Any other arrangement starts a handover with stage Waiting. If other proxies with
+// its server list. The first arrangement is in effect at once, and so is the arrangement None. Any other arrangement starts a handover with stage Waiting. If other proxies with
 // the same server list have already started that handover, this process adopts their stage.
 func (b *Barrier) Begin(arrangement, list uint64, now int64) {
 	switch before := b.Arrangement; {
 	case before == arrangement:
 		return
-	case before == 0 || arrangement == 0:
+	case before == 0 || arrangement == None:
 	case b.list == list && b.top > b.N:
 		b.set(b.top, list, now)
 	default:
@@ -188,7 +191,7 @@ func (b *Barrier) Step(list uint64, now int64, agreed bool, replicated func() bo
 	}
 	next := b.N + 1
 	switch stage := Of(b.N); {
-	case b.Arrangement == 0 && (stage != Pausing || agreed):
+	case b.Arrangement <= None && (stage != Pausing || agreed):
 		return false
 	case stage == Waiting:
 		if !agreed || now < b.Since+waitPings*int64(ping) {
