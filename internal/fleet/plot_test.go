@@ -299,6 +299,12 @@ var plots = map[string]plot{
 		f.takeOutFirst(i)
 		f.lasts(4 * moving)
 	},
+	"hang, return, take out, the others later": func(f *fleet, i int) {
+		at := f.hangFor(i, 5*second, 6*second) + f.upTo(3*second)
+		f.after(at, func() { f.takeOutFirst(i) })
+		f.lasts(at + 4*moving)
+	},
+
 	// The first proxy puts the server back soon.
 	"take out, put back": func(f *fleet, i int) {
 		f.takeOutFirst(i)
@@ -311,12 +317,6 @@ var plots = map[string]plot{
 		f.reload(reweigh)
 		at := f.between(5*second, moving)
 		f.after(at, func() { f.reload(func(l *layout) { l.gone = i }) })
-		f.lasts(at + 4*moving)
-	},
-
-	"hang, return, take out, the others later": func(f *fleet, i int) {
-		at := f.hangFor(i, 5*second, 6*second) + f.upTo(3*second)
-		f.after(at, func() { f.takeOutFirst(i) })
 		f.lasts(at + 4*moving)
 	},
 
