@@ -379,7 +379,7 @@ var promises = []scenario{
 	{name: "D6 weights, then taken out, three proxies", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
 		asks: pruning, faults: []string{"reweigh, take out"}, count: 1, calm: true, exact: true, keeps: true, costly: true, again: []uint64{57}},
 	{name: "D6 taken out and put back, three proxies", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
-		asks: readMostly, faults: []string{"take out, put back"}, count: 1, exact: true, keeps: true, costly: true},
+		asks: readMostly, faults: []string{"take out, put back"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{1}},
 	{name: "D6 taken out as it returns, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"hang, return, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{19}},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
