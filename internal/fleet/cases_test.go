@@ -374,6 +374,12 @@ var promises = []scenario{
 		asks: readMostly, faults: []string{"hang, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true},
 	{name: "D6 taken out, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{1}},
+	{name: "D6 taken out, the others later, three proxies", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
+		asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{2}},
+	{name: "D6 weights, then taken out, three proxies", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
+		asks: pruning, faults: []string{"reweigh, take out"}, count: 1, calm: true, exact: true, keeps: true, costly: true, again: []uint64{57}},
+	{name: "D6 taken out and put back, three proxies", sidecars: 3, servers: 4, strict: true, copies: spread, errs: true,
+		asks: readMostly, faults: []string{"take out, put back"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{1}},
 	{name: "D6 taken out as it returns, the others later", sidecars: 2, servers: 4, strict: true, copies: twice, errs: true,
 		asks: readMostly, faults: []string{"hang, return, take out, the others later"}, count: 1, exact: true, keeps: true, costly: true, again: []uint64{19}},
 	{name: "D8 two pools on the same servers", sidecars: 2, servers: 3, strict: true, copies: slowly, beside: true, errs: true,
@@ -541,6 +547,9 @@ func TestFailoverAblations(t *testing.T) {
 		}},
 		{"writes do not wait until others know that a server is removed", ablations{Set: ablation.Set{Told: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 4, strict: true, copies: twice, errs: true, asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
+		}},
+		{"a removed server is OUT before others know that it leaves", ablations{Set: ablation.Set{EjectWait: true}}, func(c *scenario) {
+			*c = scenario{sidecars: 3, servers: 4, strict: true, copies: spread, errs: true, asks: readMostly, faults: []string{"take out, the others later"}, count: 1, exact: true, ablate: c.ablate}
 		}},
 		{"a server put back as it was", ablations{Set: ablation.Set{Departed: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 2, servers: 3, strict: true, copies: twice, asks: readMostly, faults: []string{"reload"}, count: 1, calm: true, ablate: c.ablate}

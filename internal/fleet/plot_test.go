@@ -305,6 +305,21 @@ var plots = map[string]plot{
 		f.lasts(at + 4*moving)
 	},
 
+	// The first proxy puts the server back soon.
+	"take out, put back": func(f *fleet, i int) {
+		f.takeOutFirst(i)
+		f.after(f.upTo(second), func() { f.reload(func(l *layout) { l.gone = -1 }) })
+		f.lasts(4 * moving)
+	},
+
+	// Weights change. Later a server is removed from the configuration.
+	"reweigh, take out": func(f *fleet, i int) {
+		f.reload(reweigh)
+		at := f.between(5*second, moving)
+		f.after(at, func() { f.reload(func(l *layout) { l.gone = i }) })
+		f.lasts(at + 4*moving)
+	},
+
 	// A server is removed from the configuration. Before all keys have moved, another
 	// one hangs.
 	"take out, hang": func(f *fleet, i int) {

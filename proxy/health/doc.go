@@ -116,6 +116,10 @@
 //     is ejected without vote and EjectAfter, and it is flushed before it rejoins.
 //   - While keys move, no server is ejected while most servers of one of the two lists are silent, for up to a minute. They may go on
 //     with their values. Without a change, that holds for the pool's servers, without a limit.
+//   - A reload that removes a server from a pool with replicas publishes that at once, because the proxy that reloads
+//     no longer writes to it. With Strict it publishes LEAVING, and the proxies that still have the server move it to OUT after
+//     a WAIT: IN and OUT are not compatible. Without Strict it publishes OUT. A removed server rejoins only when all proxies
+//     have the same list.
 //   - A reload that removes servers from a pool without replicas publishes that they are OUT only when all proxies have had the same
 //     list for some time. Until then, other proxies use them.
 //   - If none of the pool's own servers replies, proxies can neither vote nor write a

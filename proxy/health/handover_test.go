@@ -81,6 +81,55 @@ func TestRemovedServerStaysOut(t *testing.T) {
 	}
 }
 
+// TestRemovedServerLeavesFirst checks that a server that a reload of one proxy removes from a pool with
+// replicas is not OUT for any proxy while it is still IN for another one. The same holds if a second
+// reload adds the server back before the others know that it was removed, or removes it in another proxy, too.
+func TestRemovedServerLeavesFirst(t *testing.T) {
+	for _, second := range []string{"", "adds it back", "of another proxy"} {
+		for delay := range int64(30) {
+			w := whole(t, 3, 4, Settings{Strict: true})
+			for _, p := range w.proxies {
+				p.k.copies = true
+			}
+			begin := func(p *proxy, members []Server) {
+				n := p.k.servers[3].n
+				w.start(p)
+				p.k = New("p", members, w.set, uint64(p.life))
+				p.k.copies = true
+				p.k.Departed(w.members()[3].Name, n, 0)
+				w.input(p, func() { p.k.Tick(w.now) })
+			}
+			has := w.proxies // the proxies with the server in their lists
+			begin(has[2], w.members()[:3])
+			switch w.run(w.now + delay*ms/4); second {
+			case "":
+				has = has[:2]
+			case "adds it back":
+				w.proxies[2].k.servers = append(w.proxies[2].k.servers, server{}) // the state at the first reload
+				begin(has[2], w.members())
+			default:
+				has = has[1:2]
+				begin(w.proxies[0], w.members()[:3])
+			}
+			for out := 0; out < len(has); w.run(w.now + ms/10) {
+				in := 0
+				out = 0
+				for _, p := range has {
+					switch PhaseOf(p.k.servers[3].n) {
+					case In:
+						in++
+					case Out:
+						out++
+					}
+				}
+				if in > 0 && out > 0 || w.now > 100*sec {
+					w.fail("second reload %q after %d ms: the server is IN for %d proxies and OUT for %d", second, delay/4, in, out)
+				}
+			}
+		}
+	}
+}
+
 // TestSecondReloadWhileWithheld reloads a proxy that has removed a server, with strict consistency, before
 // the others know that. The new keeper waits for that as the former one did.
 func TestSecondReloadWhileWithheld(t *testing.T) {

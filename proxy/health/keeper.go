@@ -334,17 +334,21 @@ func unflushed(p Phase) bool { return p == Leaving || p == Out || p == Returning
 // Departed reports to the keeper that a reload has removed a server from the pool, or added it back.
 // n is the server's last phase number, and renamed the last number in the names of its keys. Proxies
 // do not write to a removed server, so it counts as OUT, and it rejoins as after an outage. In a pool
-// with replicas, it does not rejoin while other proxies have lists with it: see Keeper.returns.
+// with replicas, it does not rejoin while other proxies have lists with it: see Keeper.returns. With strict consistency,
+// such a server counts as LEAVING first, because other proxies may read from it until they know that.
 func (k *Keeper) Departed(name string, n, renamed uint32) {
 	if k.off.Departed {
 		return
 	}
 	_, back := k.index[name]
+	leaves := PhaseOf(n) != Out && k.set.Strict && k.copies && k.resize.Mine == 0 && !k.off.Told
 	if PhaseOf(n) == Out && !back && k.copies && !k.off.Removed {
 		n++ // another proxy may have published RETURN, which this proxy has not read: the next outage overrules that
 	}
 	e := entry{n: NextOut(n), renamed: renamed}
 	switch {
+	case leaves:
+		e.n--
 	case k.resize.Mine == 0:
 	case back || PhaseOf(n) == In: // package resize flushes it, and the view records have its phase
 		return
@@ -352,8 +356,11 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 		e.n = leaving(n) + 1
 	}
 	if i, ok := k.index[name]; ok {
-		k.servers[i].entry = e
-		k.event(i, In.String(), Out.String(), "a reload has put it back")
+		s := &k.servers[i]
+		if s.entry = e; leaves {
+			s.held = make([]int64, len(k.servers))
+		}
+		k.event(i, In.String(), PhaseOf(e.n).String(), "a reload has put it back")
 		return
 	}
 	if k.set.Strict && k.copies && PhaseOf(n) != Out && !k.off.Told {
@@ -361,7 +368,7 @@ func (k *Keeper) Departed(name string, n, renamed uint32) {
 	}
 	k.departed[name] = e
 	if k.resize.Mine == 0 && !k.off.Removed {
-		k.departed[removedMark+name] = entry{n: e.n}
+		k.departed[removedMark+name] = entry{n: NextOut(e.n)}
 	}
 }
 

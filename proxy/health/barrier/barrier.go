@@ -23,9 +23,10 @@
 // read the other list in it, even if the server has hung in between. If the stage is Pausing
 // then, that proxy returns to Waiting, and all others follow.
 //
-// A reload that removes a server takes it out at once, without LEAVING. With strict consistency,
-// the proxy that reloads first writes no keys that move until all proxies have read that, or have
-// no valid leases (Status.Withheld). Otherwise they could read older values from that server.
+// A reload that removes a server takes it out. With strict consistency, other proxies eject it as after
+// a failure: it is LEAVING first, and they write none of its keys until all proxies know that. The proxy that
+// reloads has no such server any more. So it writes no keys that move until all proxies have read that,
+// or have no valid leases (Status.Withheld). Otherwise they could read older values from that server.
 package barrier
 
 import (
