@@ -19,7 +19,6 @@ type Set struct {
 	Restart    bool // if set, a server with restartable memory is ejected after the same time as another silent server
 	Peers      bool // if set, a proxy does not consider which servers lack replicas as other instances report
 	Stranger   bool // if set, any process that listens at a server's address is accepted as that server
-	Dispute    bool // if set, an instance does not notice that another one uses another process as the same server, like one of an older release
 	Departed   bool // if set, a server that a reload adds back keeps the state that it had when it was removed
 	Removed    bool // if set, a server that a reload of another instance has removed rejoins before all instances have the same list
 	Stand      bool // if set, a view record of an instance with another list is overwritten at once

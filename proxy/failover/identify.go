@@ -90,15 +90,3 @@ func (d *identification) Answered(_ int, r *upstream.Result) {
 		srv.Reject(p.Answers())
 	}
 }
-
-// Moved tells the keepers, if this loop runs them, that the servers with these addresses in the table are elsewhere now.
-func (e *Keepers) Moved(addresses map[string]bool) {
-	if !e.RunsKeepers {
-		return
-	}
-	for srv := range e.Registrations {
-		if addresses[srv.Target.Address] {
-			e.Notify(srv, (*health.Keeper).Moved)
-		}
-	}
-}

@@ -140,11 +140,6 @@
 //     a stranger with its data. A process that started later is as good as empty. A
 //     stranger is not detected by a proxy that did not know the old process, or that has
 //     not lost its connections since.
-//   - Two proxies can have different addresses of a server for some time, because a source of servers gives them a new address. If the
-//     server was not suspect when its address changed, any other process at the new address is a stranger (Keeper.Moved). View records also
-//     have, for each server, the incarnation of its record as their last writer knows it. A proxy that proves that another one uses another process
-//     as a server ejects it like a stranger, and it stays OUT until the proxies agree: dispute.go. A strict proxy that has just started waits for that.
-//     Without Strict, both processes can be in use for some pings.
 //   - Records are merged by the names of servers. While the list of servers changes, two
 //     servers can have the same name: names.go. A record keeps its entries about
 //     servers that this proxy does not know. A record with another server list

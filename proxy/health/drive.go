@@ -372,7 +372,6 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		s.step = "next: LEAVING, by an operator"
 		return "by an operator", true
 	}
-	disputed := k.isDisputed(i, now)
 	unfit := s.unfit && !s.suspect && PhaseOf(s.n) == In
 	if !s.suspect && !unfit || !k.ejects(i) {
 		return "", false
@@ -382,20 +381,20 @@ func (k *Keeper) leaves(i int, now int64) (why string, ok bool) {
 		ejectAt = max(ejectAt, k.closed[k.group(i)]+int64(k.set.EjectAfter.Silent))
 	}
 	switch {
-	case k.pool == poolNoMeta && (unfit || s.stranger || disputed):
+	case k.pool == poolNoMeta && (unfit || s.stranger):
 		s.step = "must be flushed, but can't be: " + k.shortcoming()
 	case k.parting:
 		s.step = "stays: since a reload, the keys of the pool do not move"
 	case k.pool == poolNoMeta:
 		s.step = "suspect for this instance only: " + k.shortcoming()
-	case (unfit || disputed && !s.stranger) && k.onlyCopy(i, now):
+	case unfit && k.onlyCopy(i, now):
 		s.step = "will be flushed when the other servers are complete"
-	case (unfit || s.stranger || disputed) && !(k.relieved(i) && k.reaches(i, now)):
+	case (unfit || s.stranger) && !(k.relieved(i) && k.reaches(i, now)):
 		s.step = "will be flushed when other servers can take over"
 	case unfit:
 		s.step = "next: LEAVING"
 		return "it has missed more writes than are remembered, so it is flushed", true
-	case s.stranger, disputed:
+	case s.stranger:
 		s.step = "next: LEAVING"
 		return s.suspectWhy, true
 	case now < ejectAt:
@@ -504,8 +503,6 @@ func (k *Keeper) returns(i int, now int64) (why string, ok bool) {
 		// A proxy without the server does not write to it. Such a proxy is noticed again within half of
 		// foreignPings. A longer wait would end after the keys of a server that is added again have moved.
 		s.step = "stays out: an instance had no such server in the pool some seconds ago"
-	case k.isDisputed(i, now):
-		s.step = "stays out until all instances use the same process as this server"
 	case s.suspect || s.good < goodPings:
 		s.step = "next: RETURN, when it answers"
 	default:

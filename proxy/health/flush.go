@@ -158,7 +158,7 @@ func (k *Keeper) sendFlush(i int, now int64) {
 	s.flush.step = flushFlush
 	k.lastConn++
 	conn := k.lastConn
-	r := k.known(i, record{incarnation: k.random.Uint64()}, now)
+	r := k.known(record{incarnation: k.random.Uint64()})
 	s.flush.after = r.incarnation
 	put := func(kind askKind, last bool, line []byte) {
 		k.sendOn(conn, last, ask{kind: kind, server: i, about: i}, now, line)

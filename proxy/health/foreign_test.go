@@ -89,7 +89,7 @@ func TestForeign(t *testing.T) {
 			k.Resume(published)
 		}
 		for i := range c.members {
-			k.read(i, record{hash: c.hash, resize: c.state, entries: make([]entry, len(c.members)), seen: make([]uint32, len(c.members))}, sec, sec)
+			k.read(i, record{hash: c.hash, resize: c.state, entries: make([]entry, len(c.members))}, sec, sec)
 		}
 		k.judge(sec)
 		if v.Publish(k, true); v.Differs() != c.differs || v.Foreign() != c.foreign {

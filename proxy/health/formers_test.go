@@ -89,7 +89,7 @@ func TestFormers(t *testing.T) {
 func TestFormersWithStage(t *testing.T) {
 	w := newWorld(t, scenario{proxies: 1, pool: 5})
 	late := w.proxies[0]
-	r := late.k.known(0, record{}, w.now)
+	r := late.k.known(record{})
 	r.hash, r.stage = r.hash+1, 5
 	for _, n := range w.nodes {
 		n.put(ViewKey("p"), string(late.k.format(r)))
@@ -130,7 +130,7 @@ func TestFormersOfAnother(t *testing.T) {
 	} {
 		w := newWorld(t, scenario{proxies: 1, pool: 5})
 		late := w.proxies[0]
-		r := late.k.known(0, record{}, w.now)
+		r := late.k.known(record{})
 		r.hash, r.stage = r.hash+1, 6
 		for _, n := range w.nodes {
 			n.put(ViewKey("p"), string(late.k.format(r)))

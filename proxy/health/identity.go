@@ -11,7 +11,6 @@ type identity struct {
 	asking   bool
 	known    bool  // the process was identified after the server's view record was last lost or replaced
 	heard    int64 // when the last request was sent that the process has replied to
-	moved    bool  // the server has another address since its last reply, which its process may still send from the former address: see Keeper.Moved
 	stranger bool  // the process is another memcached with data of its own, so it must be flushed
 	rejected int64 // when a loop last rejected a process that replied at the address (see Keeper.Rejected); 0: never
 	memory   memory
@@ -66,24 +65,12 @@ func (k *Keeper) Rejected(server int, now int64) {
 	s.rejected, s.pingAt = now, min(s.pingAt, now)
 }
 
-// Moved reports to the keeper that a server has another address now, and that its connections are being closed. If the server was not suspect, the process
-// at the former address probably runs on, and other proxies may still use it. So another process at the new address is a stranger, however young it is. The
-// server is not used with strict consistency before its process is identified.
-func (k *Keeper) Moved(server int, now int64) {
-	s := &k.servers[server]
-	s.moved = s.moved || !s.suspect && s.process != Process{}
-	s.known, s.lease, s.pingAt = false, 0, now
-	k.recount()
-	k.step(now)
-}
-
 // identified handles the reply to the stats request that Keeper.identify has sent. If the reply has no
 // start time, the process counts as unchanged.
 func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	s := &k.servers[a.server]
 	held := !k.recognized(a.server)
-	moved := s.moved
-	s.asking, s.known, s.moved = false, true, false
+	s.asking, s.known = false, true
 	if held {
 		s.pingAt = min(s.pingAt, now) // ping now: the lease or the new view record had to wait until the process was identified
 	}
@@ -99,7 +86,7 @@ func (k *Keeper) identified(a ask, answer []byte, now int64) {
 	if before == (Process{}) || p.Is(before) || k.off.Stranger {
 		return
 	}
-	if s.stranger = k.present(a.server) && !k.parting && !k.set.Stays && (moved || p.Stranger(now-heard)); s.stranger {
+	if s.stranger = k.present(a.server) && !k.parting && !k.set.Stays && p.Stranger(now-heard); s.stranger {
 		s.suspect = false // so that markSuspect, which is called next, records the new reason
 		k.markSuspect(a.server, p.Answers(), now)
 	}

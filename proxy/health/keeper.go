@@ -149,7 +149,6 @@ type server struct {
 	suspicion
 	contact
 	identity
-	disputed
 	listed
 	flush flushing
 	warm  warmth
@@ -295,7 +294,6 @@ func (k *Keeper) Resume(before *View) {
 //     higher number than n, because keys of earlier outages may be left on substitute servers.
 func (k *Keeper) Inherit(server int, n, renamed uint32, elsewhere bool) {
 	s := &k.servers[server]
-	s.agreed = true // the former keeper has determined that
 	if elsewhere {
 		if PhaseOf(n) == In && renamed == 0 {
 			s.floor = n

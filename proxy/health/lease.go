@@ -172,20 +172,12 @@ func (k *Keeper) enough(removed func(i int) bool) bool {
 }
 
 // validUntil returns until when this proxy may use server i: while it has leases on server i
-// and on a majority of the view servers, and other proxies use the same process (see Keeper.agree). If there are only two view servers and the other
+// and on a majority of the view servers. If there are only two view servers and the other
 // server is OUT, the lease on server i is enough.
 func (k *Keeper) validUntil(i int) int64 {
 	if !k.strict() {
 		return math.MaxInt64
 	}
-	if !k.servers[i].agreed {
-		return 0
-	}
-	return k.leasedUntil(i)
-}
-
-// leasedUntil returns until when this proxy has these leases.
-func (k *Keeper) leasedUntil(i int) int64 {
 	if k.view() == 2 && PhaseOf(k.servers[1-i].n) == Out {
 		return k.servers[i].lease
 	}

@@ -34,7 +34,7 @@ func (k *Keeper) hears(t *testing.T, record string) (numbers, text string) {
 	for i := range k.servers {
 		numbers += fmt.Sprint(k.servers[i].n, " ")
 	}
-	_, text, _ = strings.Cut(string(k.format(k.known(0, r, 1))), "%20wish=")
+	_, text, _ = strings.Cut(string(k.format(k.known(r))), "%20wish=")
 	_, text, _ = strings.Cut(text, " ")
 	return strings.TrimSpace(numbers), text
 }

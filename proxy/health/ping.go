@@ -220,7 +220,7 @@ func (k *Keeper) markUp(i int, now int64) {
 	if s.good == 1 {
 		s.goodSince = now
 	}
-	if s.suspect && !s.down && !s.stranger && !k.isDisputed(i, now) && s.good >= goodPings {
+	if s.suspect && !s.down && !s.stranger && s.good >= goodPings {
 		s.suspect = false
 		k.gen++
 		if !k.set.Stays {
@@ -274,7 +274,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 			}
 		}
 	}
-	before, first := s.record, s.record.entries == nil
+	first := s.record.entries == nil
 	s.record = r
 	s.goodSent = sent
 	if k.recognized(i) {
@@ -301,9 +301,7 @@ func (k *Keeper) read(i int, r record, sent, now int64) {
 			k.opposedAt = now
 		}
 	}
-	news := k.dispute(i, before, now)
-	k.agree(now)
-	news = news || r.settings == 0 || r.partial || k.recalls(i, r.resize, now) || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
+	news := r.settings == 0 || r.partial || k.recalls(i, r.resize, now) || k.resize.Mine != 0 && r.resize != k.resize.State || r.hash == k.hash && r.stage != k.barrier.N || !covers(r.entries, k.servers) || !bytes.Equal(k.withDeparted(r.others), r.others)
 	if !s.writing && (news || (unlike || r.hash != k.hash || k.resize.Mine != 0 && r.wish != k.resize.Vote()) && now >= s.takeAt && !k.formers.seeks && (now >= s.bySince+standPings*int64(k.pace()) || k.off.Stand)) {
 		s.takeAt = now + foreignPings/4*int64(k.set.Ping)
 		k.write(i, r, now)
@@ -384,7 +382,7 @@ func (k *Keeper) unhold(i int) {
 // record r that this proxy has read there, if the server still has r.
 func (k *Keeper) write(i int, r record, now int64) {
 	recalls := k.recalls(i, r.resize, now)
-	if r = k.known(i, r, now); recalls {
+	if r = k.known(r); recalls {
 		r.resize = r.resize.Recalled()
 	}
 	value := k.format(r)
@@ -392,9 +390,8 @@ func (k *Keeper) write(i int, r record, now int64) {
 	k.send(ask{kind: askWrite, server: i, about: i, written: r}, now, MetaPut(k.keys.View, value, r.cas, 0))
 }
 
-// known returns a view record with everything that this proxy knows, to be stored on server i in place of r.
-func (k *Keeper) known(i int, r record, now int64) record {
-	r.seen = k.knownSeen(i, &r, now)
+// known returns a view record with everything that this proxy knows, to be stored in place of r.
+func (k *Keeper) known(r record) record {
 	r.hash, r.settings, r.stage, r.others = k.hash, k.like, k.barrier.N, k.withDeparted(r.others)
 	if k.resize.Mine != 0 {
 		r.resize, r.wish = k.resize.State, k.resize.Vote()

@@ -39,8 +39,7 @@ type world struct {
 	order  uint64
 
 	nodes   []*node
-	cut     [][]bool         // by proxy, server
-	other   map[[2]int]*node // by proxy, server: the process that this proxy uses as the server, if it is another one than in nodes
+	cut     [][]bool // by proxy, server
 	proxies []*proxy
 
 	flushes int
@@ -162,9 +161,6 @@ func (w *world) input(p *proxy, do func()) {
 	do()
 	for _, e := range p.k.Events() {
 		w.note("p%d server %d: %s -> %s (%s)", p.id, e.Server, e.From, e.To, e.Why)
-		if e.Why == otherProcess && w.other == nil {
-			w.fail("all proxies use the same process")
-		}
 	}
 	for _, r := range p.k.Requests() {
 		w.ask(p, r)
@@ -217,9 +213,6 @@ func (w *world) send(p *proxy, server, id int, do func(*node) string, ok func(st
 		p.conns[[2]int{server, id}] = c
 	}
 	n := w.nodes[server]
-	if other := w.other[[2]int{p.id, server}]; other != nil {
-		n = other
-	}
 	over := false
 	end := func(do func()) {
 		if !over && alive() {

@@ -3,11 +3,11 @@ package health
 // This file implements the view record: what all proxies know about a pool, stored as one item on
 // each view server.
 //
-//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] [%20announced=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20at%20<server>=<hash>] … [%20joining%20<change>%20<hash>%20<server>=<n>…] … [%20removed%20<server>=<n>] …
+//	rs1 <list>[,<stage>] <incarnation> %20settings=<hash> [%20resize=<n> %20list=<hash> [%20next=<hash>] [%20announced=<hash>] %20wish=<hash>] <server>=<n>[,<renamed>[,<overrides>]] … [%20joining%20<change>%20<hash>%20<server>=<n>…] … [%20removed%20<server>=<n>] …
 //
 // Numbers are in base 36. Servers with a zero entry are left out. settings= has a hash of those
 // settings of the last writer that all proxies must share (settingsHash). Older releases interpret
-// this hash as the entry of an unknown server, and keep it. The entries %20at%20 are in dispute.go. Merging records is commutative,
+// this hash as the entry of an unknown server, and keep it. Merging records is commutative,
 // associative and idempotent, and never loses information. So any proxy may write at any time, if
 // it overwrites only a record that it has read: it sends the cas of the record that it has read.
 
@@ -61,14 +61,13 @@ type record struct {
 	stage       uint32 // handover number of the last writer; mod 4 it is the stage of the handover: see barrier.Of
 	incarnation uint64 // a random number that was chosen when the item was created, and that updates keep; another number means that the item was lost in between
 	resize      resize.State
-	announced   uint32   // hash of the next list while a pause is announced; else 0: see resize.State.Written
-	wish        uint32   // vote of the last writer about the list of servers: see resize.Status.Vote; 0: its pool does not coordinate changes
-	settings    uint32   // settingsHash of the last writer; 0: an older release created the item
-	entries     []entry  // for each server of this proxy's server list, its entry; nil: there is no readable record
-	seen        []uint32 // for each server, the incarnationHash of its view record, as the last writer knew it; 0: unknown; nil: there is no readable record
-	partial     bool     // the record lacks the entry of a server that needs one of its own: see names.go
-	joins       []int    // servers with an entry of their own in the record, although this proxy does not know the list in force
-	others      []byte   // the entries of servers that are not in this proxy's server list, as text
+	announced   uint32  // hash of the next list while a pause is announced; else 0: see resize.State.Written
+	wish        uint32  // vote of the last writer about the list of servers: see resize.Status.Vote; 0: its pool does not coordinate changes
+	settings    uint32  // settingsHash of the last writer; 0: an older release created the item
+	entries     []entry // for each server of this proxy's server list, its entry; nil: there is no readable record
+	partial     bool    // the record lacks the entry of a server that needs one of its own: see names.go
+	joins       []int   // servers with an entry of their own in the record, although this proxy does not know the list in force
+	others      []byte  // the entries of servers that are not in this proxy's server list, as text
 }
 
 const (
@@ -113,7 +112,7 @@ func parseRecord(value []byte, index func(r *record, has []string) map[string]in
 	if r.incarnation, err = number(fields[2], 64); err != nil {
 		return record{}, err
 	}
-	r.entries, r.seen = make([]entry, servers), make([]uint32, servers)
+	r.entries = make([]entry, servers)
 	has, entries := make([]string, len(fields)-3), make([]entry, len(fields)-3)
 	for i, f := range fields[3:] {
 		if has[i], entries[i], err = parseEntry(f); err != nil {
@@ -128,10 +127,6 @@ func parseRecord(value []byte, index func(r *record, has []string) map[string]in
 	for i, name := range has {
 		if j, ok := at[name]; ok {
 			r.entries[j] = merge(r.entries[j], entries[i])
-		} else if of, seen := strings.CutPrefix(name, atMark); seen {
-			if j, ok := at[of]; ok {
-				r.seen[j] = entries[i].n
-			}
 		} else if r.number(name) == nil {
 			r.others = append(append(r.others, ' '), fields[3+i]...)
 		}
@@ -232,11 +227,6 @@ func appendRecord(dst []byte, r record, name func(server int) (name, own string)
 			dst = appendEntry(dst, own, e)
 		}
 	}
-	for i, n := range r.seen {
-		if name, own := name(i); n != 0 && name != "" && own == "" {
-			dst = appendEntry(dst, atMark+name, entry{n: n})
-		}
-	}
 	return append(dst, r.others...)
 }
 
@@ -278,10 +268,6 @@ const (
 // removedMark is a prefix of the name of a server. The entry with such a name has the phase number that
 // the server had when a reload of some proxy removed it from the pool. No server has such a name.
 const removedMark = " removed "
-
-// atMark is a prefix of the name of a server. The entry with such a name has the server's number in record.seen. No server has such a
-// name.
-const atMark = " at "
 
 var numberNames = []string{settingsName, resizeName, listName, nextName, announcedName, wishName}
 

@@ -109,7 +109,6 @@ func (v *View) SuspectWhy(i int) string {
 var (
 	notVerified  = unverified
 	otherReplies = "its replies are not memcached's protocol"
-	isDisputed   = otherProcess
 )
 
 // BreaksProtocol reports whether why, the reason why a server is down or suspect, says that the server replies, but not
@@ -359,8 +358,6 @@ func (v *View) Publish(k *Keeper, learned bool) {
 		switch {
 		case d.Why == unverified:
 			v.servers[i].why.Store(&notVerified)
-		case d.Why == otherProcess:
-			v.servers[i].why.Store(&isDisputed)
 		case BreaksProtocol(d.Why):
 			v.servers[i].why.Store(&otherReplies)
 		default:

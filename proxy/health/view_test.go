@@ -38,7 +38,7 @@ func TestLeaseAfterPhases(t *testing.T) {
 	}()
 	for step := int64(1); step <= steps; step++ {
 		for i := range k.servers {
-			k.servers[i].n, k.servers[i].lease, k.servers[i].agreed = uint32(step), step, true
+			k.servers[i].n, k.servers[i].lease = uint32(step), step
 		}
 		k.gen = uint64(step)
 		k.recount()

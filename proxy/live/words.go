@@ -103,7 +103,6 @@ var problems = []problem{
 	{[]string{"remote error: tls"}, "rejects the TLS handshake", "Check cert and key in tls of its pool and reload, or the CAs that memcached has there"},
 	{[]string{"x509: "}, "has no certificate that its pool accepts", "Correct tls of its pool and reload, or the certificate there"},
 	{[]string{"tls: "}, "fails the TLS handshake", "Compare tls of its pool with memcached's options there"},
-	{[]string{"another instance uses another memcached process"}, "is another memcached process for another instance", "Give all instances the same address for it, or stop one of the two processes"},
 	{[]string{health.PingError}, "answers pings with an error", "Check that memcached runs at its address, and what it logs"},
 	{[]string{"no such host"}, "has a name without an address", "Check its address, and DNS"},
 	{[]string{"refused"}, "refuses connections", "Start memcached there"},

@@ -117,10 +117,7 @@ func (d *Driver) Redial(addresses map[string]bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, e := range d.engine {
-		e.post(func(p *proxy.Engine) {
-			e.redial(addresses)
-			p.Moved(addresses)
-		})
+		e.post(func(*proxy.Engine) { e.redial(addresses) })
 	}
 }
 
