@@ -150,11 +150,16 @@ func (l *Spot) Place(i int) health.Place {
 // key's own server serves it, they depend only on the phase number of that server, which only grows.
 // Otherwise they may depend on any server of the pool. The leases are read before the phases, because
 // health.View.Publish stores a longer lease after the phases.
+//
+// Without strict consistency, only a command that changes a key of a server in RETURN may be unsure. It deletes
+// the key on that server. If this process was stopped for a while, the server may serve the key already.
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	switch {
 	case v == nil:
 		return true
+	case !t.Route.Pool.Failover.Strict && l.Role == health.Returning && !task.CommandOf(t).Reads() && t.Loop.Moment() >= v.KnownUntil(l.First.Server):
+		return false
 	case !t.Route.Pool.Failover.Strict:
 		return t.Route.Pool.Resize != table.ResizeWarm || l.served(t)
 	}
@@ -167,6 +172,20 @@ func (l *Spot) Sure(t *task.Task) bool {
 		return v.Gen() == l.Gen
 	}
 	return v.N(l.Owner) == l.n
+}
+
+// Begins reports whether t may send its first request. If it is not sure which server has the key, Begins fails
+// t. Without strict consistency, t waits until this process knows the phases.
+func (l *Spot) Begins(t *task.Task) bool {
+	switch {
+	case l.Sure(t):
+		return true
+	case l.Role == health.Returning && !t.Route.Pool.Failover.Strict:
+		dispatchLater(t)
+	default:
+		t.Fail("it is not certain which server has the key now", stats.Unavailable)
+	}
+	return false
 }
 
 // served reports whether the key's servers are those of the lookup, as far as a change of the server list
@@ -217,8 +236,7 @@ const (
 // Begin begins the command of t: it sends the client's request, and the other requests that the
 // phases require. Before a command that depends on the existing value it may start a backfill.
 func (l *single) Begin(t *task.Task) {
-	if !l.Sure(t) {
-		t.Fail("it is not certain which server has the key now", stats.Unavailable)
+	if !l.Begins(t) {
 		return
 	}
 	if l.Role == health.Returning {

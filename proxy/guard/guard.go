@@ -165,6 +165,8 @@ func (g *Guard) serves(t *task.Task) bool {
 		l.cancelFastLease()
 		l.unanswered(t, &upstream.Result{Failure: trouble})
 		return true
+	case t.Op > wire.Gats && l.copies == nil && !l.Begins(t):
+		return true
 	}
 	l.tag(t)
 	srv := l.server(t)

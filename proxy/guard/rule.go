@@ -238,7 +238,7 @@ func (l *rule) end(t *task.Task, k wire.Kind, r *upstream.Result) {
 		l.kept.Server = l.server(t)
 	}
 	switch {
-	case l.Role == health.Returning:
+	case l.Role == health.Returning && l.Sure(t): // otherwise, the server may serve the key already
 		l.deleteAt(t, 0, (*rule).finish)
 	case l.uncopied && l.wrote:
 		l.deleteAt(t, 1, (*rule).finish)
@@ -252,7 +252,11 @@ func (l *rule) finish(t *task.Task, r *upstream.Result) {
 	switch {
 	case r != nil && !l.answered(t, r):
 	case l.copies == nil && !l.Sure(t):
-		l.failed(t, "other instances may not see the write: the key was deleted", stats.Unavailable)
+		why := "other instances may not see the write"
+		if l.wrote && t.Op.Stores() { // see broken
+			why += ": the key was deleted"
+		}
+		l.failed(t, why, stats.Unavailable)
 	case l.kept.Bytes != nil:
 		t.Answer(&l.kept, l.token())
 	default:

@@ -302,14 +302,17 @@ func (l *rule) storeOver(t *task.Task, s *Item) { l.store(t, overItem[t.Op].mode
 
 // store stores t's value with an ms of the given mode, only over the item with the given cas if that
 // is not empty. The value gets the present versions of its tags. While the key's own server is in WARM or
-// SETTLE, a set first deletes the older value on the substitute server.
+// SETTLE, a set first deletes the older value on the substitute server. If it needs a cas, it may be refused, so
+// it deletes that value afterwards.
 func (l *rule) store(t *task.Task, mode byte, cas []byte) {
 	l.mode, l.cas = mode, string(cas)
-	if t.Op == wire.Set && (l.Role == health.Warming || l.Role == health.Settling) {
+	switch moves := t.Op == wire.Set && (l.Role == health.Warming || l.Role == health.Settling); {
+	case moves && l.cas == "":
 		l.deleteAt(t, 1, (*rule).storeOwn)
-		return
+	default:
+		l.uncopied = l.uncopied || moves
+		l.storeOwn(t, nil)
 	}
-	l.storeOwn(t, nil)
 }
 
 // storeOwn continues store. r is the reply to the delete on the substitute server; nil: there was no such
