@@ -309,6 +309,63 @@ func TestGatherBound(t *testing.T) {
 	}
 }
 
+// TestGatheredIsDropped checks that gathered replies use no memory while a server does not end its own reply, after the
+// client has left. A reply that is discarded for lack of memory uses none either. Later bytes of the server are discarded.
+func TestGatheredIsDropped(t *testing.T) {
+	lines := strings.Repeat("STAT items:1:number 1\r\n", 1000)
+	for _, try := range []struct {
+		name  string
+		room  int64 // memory that limits.memory leaves to the rest of the reply; 0: enough
+		leave bool
+	}{
+		{name: "client that leaves", leave: true},
+		{name: "no memory", room: 1000},
+	} {
+		s := conversation.New(t)
+		for _, line := range []string{"pool main servers=s1,s2", "c1 > stats items", "s1 < stats items", "s2 < stats items"} {
+			s.Line(line)
+		}
+		e := s.Engine
+		e.Trim()
+		before := e.Buffers.Held
+		send := func(server, b string) { s.Wakeup(func() { e.Bytes(s.Endpoint(server).Link, []byte(b)) }) }
+		check := func(when string) {
+			t.Helper()
+			if e.Trim(); e.Buffers.Held > before {
+				t.Errorf("%s, %s: %d bytes of replies are still held", try.name, when, e.Buffers.Held-before)
+			}
+		}
+		if try.leave {
+			send("s1", lines+"END\r\n")
+		}
+		send("s2", lines)
+		if held := e.Buffers.Held - before; held < int64(len(lines)) {
+			t.Errorf("%s: %d bytes held, want at least the %d of a reply", try.name, held, len(lines))
+		}
+		if try.leave {
+			s.Line("c1 resets")
+		} else {
+			n := int(e.FreeMemory() - try.room)
+			s.Wakeup(func() {
+				e.Buffers.Hold(n)
+				e.Bytes(s.Endpoint("s2").Link, []byte(lines))
+				e.Buffers.Hold(-n)
+			})
+		}
+		check("reply not ended")
+		send("s2", lines)
+		check("more of the reply")
+		if send("s2", "END\r\n"); try.leave {
+			s.Line("c2 > get a2\\r\\nget a1")
+			s.Line("s2 < get a2")
+			s.Line("s1 < get a1")
+		} else {
+			send("s1", lines+"END\r\n")
+			s.Line("c1 < STAT items:1:number 1\\r\\nEND")
+		}
+	}
+}
+
 // TestMergeInSteps checks that a loop merges long stats replies in steps, each in a wakeup of its own, and that it
 // counts the memory.
 func TestMergeInSteps(t *testing.T) {

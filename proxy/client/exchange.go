@@ -62,7 +62,8 @@ type Exchange struct {
 type gathering struct {
 	Gather        Gather     // combines the replies of the servers; nil: the command is not sent to every server
 	detail        link.Queue // for a binary client: the lines of stats detail dump so far, because their length must be sent before them
-	GatheredBytes int        // memory of the replies that Gather stores, and of its work on them
+	parts         []*Part    // the parts of the servers
+	GatheredBytes int        // memory of the replies that Gather and the parts store, and of the work of Gather on them
 }
 
 // streams decides which attempt of a command may send its value to the client now, while some
@@ -195,10 +196,19 @@ func (x *Exchange) EmitPart(b []byte) (sent bool) {
 	return true
 }
 
-// HoldGathered counts n more bytes of memory that Gather uses for the replies.
+// HoldGathered counts n more bytes of memory that Gather uses for the replies; n may be negative.
 func (x *Exchange) HoldGathered(n int) {
 	x.GatheredBytes += n
 	x.e.Buffers.Hold(n)
+}
+
+// dropGathered frees the replies of the servers, and the work of Gather on them. Later replies are discarded.
+func (x *Exchange) dropGathered() {
+	for _, p := range x.parts {
+		p.answer = nil
+	}
+	x.HoldGathered(-x.GatheredBytes)
+	x.gathering = gathering{}
 }
 
 // dest returns the queue for bytes of the reply to the attempt a, or of Ringside's own reply if a is nil. It returns nil if the
@@ -443,6 +453,9 @@ func (x *Exchange) kept() int {
 // finished.
 func (x *Exchange) orphan() {
 	x.drop()
+	if x.Gather != nil {
+		x.dropGathered()
+	}
 	if x.InOrder != nil && x.InOrder.batch != nil {
 		x.InOrder.batch.Drop(&x.e.Buffers)
 	}

@@ -336,21 +336,24 @@ func (i *Instead) Streams(*wire.Reply, []byte) bool { return false }
 type Part struct {
 	*Exchange
 	answer []byte // the reply, as far as it has arrived
-	cut    bool   // a part of the reply was dropped, because there was no memory for it
+	cut    bool   // the reply is discarded, because there was no memory for all of it
 }
 
 // GatherAttempt creates an attempt of x with a reply for Exchange.Gather.
 func (x *Exchange) GatherAttempt() *upstream.Attempt {
 	a := x.Attempt()
-	a.To = &Part{Exchange: x}
+	p := &Part{Exchange: x}
+	a.To, x.parts = p, append(x.parts, p)
 	return a
 }
 
 func (p *Part) Reply(_ *upstream.Conn, _ *upstream.Attempt, _ *wire.Reply, b []byte) (taken int) {
 	switch x := p.Exchange; {
 	case x.Session == nil: // the client is gone
-	case p.cut || x.e.Scarce(len(b)): // a reply to stats cachedump may have 2 MiB per server
-		p.cut = true
+	case p.cut:
+	case x.e.Scarce(len(b)): // a reply to stats cachedump may have 2 MiB per server
+		x.HoldGathered(-len(p.answer))
+		p.answer, p.cut = nil, true
 	default:
 		p.answer = append(p.answer, b...)
 		x.HoldGathered(len(b))

@@ -256,7 +256,9 @@ func passes(t *task.Task) bool {
 		return false // a stored value needs a header with tag versions, so the command is not sent as the client wrote it
 	case t.Op == wire.Get:
 		return has('N') || has('R')
-	case t.Req.Flags&wire.Binary == 0 && (t.Op == wire.Add || t.Op == wire.Append || t.Op == wire.Prepend): // a placeholder counts as a missing key: memcached ignores the cas of an add then, and rejects an append with NS
+	case t.Op == wire.Append || t.Op == wire.Prepend: // a placeholder counts as a missing key: memcached rejects an append with NS then
+		return false
+	case t.Op == wire.Add && t.Req.Flags&wire.Binary == 0: // memcached ignores the cas if the key is missing
 		return false
 	case t.Op == wire.Incr || t.Op == wire.Decr:
 		return has('C') && t.Route.Tags == nil // the server can't count a value that has a head

@@ -161,8 +161,6 @@ func (l *rule) byToken(t *task.Task) {
 			case !l.answered(t, r):
 			case l.nothing(t, s) && t.Req.Letters.Has('N') && (t.Op == wire.Incr || t.Op == wire.Decr): // memcached ignores the cas if the command creates its item
 				l.create(t, s)
-			case makes(t) && l.isGone(s) && !s.IsTombstone() && l.makesAtServer(t):
-				l.createByAppend(t, s)
 			case l.nothing(t, s):
 				t.AnswerKind(wire.NotFound)
 			default:
