@@ -73,6 +73,7 @@ type record struct {
 const (
 	recordMagic = "rs1"
 	recordLimit = 512 << 10 // maximum length of a view record, in bytes
+	mostRemoved = 1000      // maximum number of removed servers that a keeper remembers from view records
 
 	// mostSteps is the highest phase number, number of overrides and handover number that a view
 	// record may contain: one step a second for 34 years. A higher number must be an error. These
@@ -190,7 +191,7 @@ func (k *Keeper) withDeparted(others []byte) []byte {
 func (k *Keeper) readRemoved(others []byte) {
 	for _, f := range bytes.Fields(others) {
 		name, e, _ := parseEntry(f) // no error: parseRecord has already parsed this entry
-		if strings.HasPrefix(name, removedMark) {
+		if _, known := k.departed[name]; strings.HasPrefix(name, removedMark) && (known || len(k.departed) < mostRemoved) {
 			k.departed[name] = merge(e, k.departed[name])
 		}
 	}

@@ -5,6 +5,7 @@ package health
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -205,4 +206,20 @@ func by(index map[string]int) func(*record, []string) map[string]int {
 // plainly returns the argument of appendRecord if records have the names of members.
 func plainly(members []Server) func(int) (name, own string) {
 	return func(i int) (name, own string) { return members[i].Name, "" }
+}
+
+// TestRemovedServersAreBounded checks that a keeper remembers a limited number of removed servers, whatever the
+// view records on the servers contain.
+func TestRemovedServersAreBounded(t *testing.T) {
+	k := New("p", []Server{{Name: "a", Address: "tcp a:1"}}, Settings{}, 1)
+	for record := range 3 {
+		var others []byte
+		for i := range 2 * mostRemoved {
+			others = appendEntry(others, fmt.Sprintf("%s%d-%d", removedMark, record, i), entry{n: uint32(Out)})
+		}
+		k.readRemoved(others)
+	}
+	if n := len(k.departed); n != mostRemoved {
+		t.Errorf("it remembers %d servers, want %d", n, mostRemoved)
+	}
 }
