@@ -172,9 +172,9 @@ var promises = []scenario{
 	{name: "relaxed, one proxy, gutter, warm", sidecars: 1, servers: 2, gutter: 1, mode: table.Gutter, rejoin: health.Warm, faults: alone, count: 2, exact: true},
 	{name: "relaxed", sidecars: 2, servers: 3, mode: table.Rehash, faults: anything, count: 3, again: []uint64{693}},
 	{name: "strict, locks, a server returns", sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm,
-		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 3, exact: true, locks: true, costly: true, again: []uint64{3}},
+		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 1, exact: true, locks: true, costly: true, again: []uint64{3}},
 	{name: "relaxed, locks, a server returns", sidecars: 2, servers: 3, mode: table.Rehash, rejoin: health.Warm,
-		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 3, exact: true, locks: true, costly: true, again: []uint64{3}},
+		asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 1, exact: true, locks: true, costly: true, again: []uint64{3}},
 	{name: "copies, strict", sidecars: 2, servers: 3, strict: true, copies: twice, faults: lasting, count: 3, exact: true, locks: true, again: []uint64{659}},
 	{name: "copies, strict, spread, proxies of two engines", sidecars: 2, engines: 2, servers: 3, strict: true, copies: spread, faults: lasting, count: 3, exact: true, locks: true, again: []uint64{758}},
 	{name: "copies, strict, flushed", sidecars: 2, servers: 3, strict: true, copies: twice, faults: anything, count: 3, exact: true},
@@ -537,7 +537,7 @@ func TestFailoverAblations(t *testing.T) {
 			c.resize, c.others, c.faults, c.count = table.ResizeWarm, true, []string{"replace"}, 1
 		})},
 		{"keys change while other instances know RETURN", ablations{Set: ablation.Set{Early: true}}, func(c *scenario) {
-			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 3, exact: true, locks: true, ablate: c.ablate}
+			*c = scenario{sidecars: 2, servers: 3, mode: table.Rehash, strict: true, rejoin: health.Warm, asks: []ask{(*app).take}, aimed: true, pace: 6 * milli, faults: []string{"kill"}, count: 1, exact: true, locks: true, ablate: c.ablate}
 		}},
 		{"fills, no mark", ablations{Set: ablation.Set{Leaves: true}}, func(c *scenario) {
 			*c = scenario{sidecars: 3, apps: 4, servers: 2, mode: table.FailFast, fill: true, cold: 600, pace: 4 * milli, prunes: true, faults: []string{"slow"}, count: 2, exact: true, ablate: c.ablate}
