@@ -71,7 +71,7 @@ func routeValue() value[Route] {
 			named(replicate.Apart.String, replicate.Hosts, replicate.Zones, replicate.Servers), func(r *r) *replicate.Apart { return &r.Copies.Apart }),
 		set("read", "which replica a read asks: the first, one in the zone of the instance (nearest), each in turn (spread), or all at once (fastest)",
 			named(replicate.Read.String, replicate.First, replicate.Nearest, replicate.Spread, replicate.Fastest), func(r *r) *replicate.Read { return &r.Copies.Read }),
-		set("ack", "how many replicas must store a write before it is acknowledged, of those on servers that are up; the removal of a key always needs all of them",
+		set("ack", "how many replicas on servers that are up must store a write before it is acknowledged; the removal of a key always needs all of them",
 			named(replicate.Ack.String, replicate.AckOne, replicate.AckQuorum, replicate.AckAll), func(r *r) *replicate.Ack { return &r.Copies.Ack }),
 		set("read_through", "whether a miss asks the other replicas; a miss on a server that has just rejoined always does",
 			yesNo(), func(r *r) *bool { return &r.Copies.ReadThrough }),

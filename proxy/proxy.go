@@ -43,7 +43,7 @@ type Proxy struct {
 	// processes, unless a test needs reproducible runs.
 	Hash func(key []byte) uint64
 
-	// Joined is called when a pool uses the list of its peers in place of that of the configuration: see table.Table.Join. The
+	// Joined is called when a pool uses its peers' list instead of the configured one: see table.Table.Join. The
 	// configuration must then be set again, like that of a reload. nil: nothing is called.
 	Joined func()
 
@@ -194,7 +194,7 @@ func (p *Proxy) join(w *failover.Agent, list *table.List) {
 	}
 }
 
-// Joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+// Joins reports whether a pool uses its peers' list instead of the configured one: see table.Table.Join.
 func (p *Proxy) Joins() bool {
 	return slices.ContainsFunc(p.Table().Pools, func(pool *table.Pool) bool { return pool.Joins != nil })
 }

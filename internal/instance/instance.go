@@ -647,7 +647,7 @@ func (r *Instance) moves(f *config.File, t *table.Table) (list []table.Moves) {
 // if that number has changed (by prlimit).
 func (r *Instance) refit() {
 	files, known := openFiles()
-	if !known || files == r.files || r.proxy.Joins() { // a table must not replace that of the peers before it may: see leaveJoined
+	if !known || files == r.files || r.proxy.Joins() { // leaveJoined decides when a table replaces the peers' one
 		return
 	}
 	r.files = files

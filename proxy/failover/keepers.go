@@ -108,7 +108,7 @@ func Publish(t *table.Table, old *Published, seed uint64, without ablation.Set) 
 	for _, pool := range t.Pools {
 		before, w := old.Agent(pool.Name), newAgent(pool, pool.Stays(t))
 		was := old
-		if before != nil && w.joined && !before.joined { // the former agent was for the list of the configuration, by which this process has served no key
+		if before != nil && w.joined && !before.joined { // the former agent was for the configured list, and this process has served no key by it
 			before, was = nil, nil
 		}
 		same := before != nil && slices.Equal(before.Servers, w.Servers) && slices.Equal(before.next, w.next)

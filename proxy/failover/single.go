@@ -50,6 +50,7 @@ type Spot struct {
 	View  *health.View // decisions of the pool's keeper; nil: the pool moves no keys
 	Gen   uint64       // generation of View at the lookup
 	n     uint32       // phase number of the key's own server at the lookup
+	known int64        // if the own server is in RETURN: what View.KnownUntil returned at the lookup; 0: the phases were changing then
 	Keys  [2][]byte    // names of the key: [0] on its own server, or on the substitute server while that is out; [1] on the substitute server while the own server rejoins
 }
 
@@ -92,6 +93,11 @@ serving:
 	} else {
 		l.Gen, l.n = w.Gen(), w.N(owner)
 		l.Route = t.Route.Find(part, h, owner)
+		if l.Role == health.Returning {
+			if l.known = w.KnownUntil(l.First.Server); w.Gen() != l.Gen {
+				l.known = 0
+			}
+		}
 	}
 	name, policy := t.Route.Servers[owner].Label(), &t.Route.Pool.Failover
 	waits := t.Deadline - int64(t.Route.Timeouts.Deadline) + int64(policy.Wait)
@@ -151,14 +157,14 @@ func (l *Spot) Place(i int) health.Place {
 // Otherwise they may depend on any server of the pool. The leases are read before the phases, because
 // health.View.Publish stores a longer lease after the phases.
 //
-// Without strict consistency, only a command that changes a key of a server in RETURN may be unsure. It deletes
-// the key on that server. If this process was stopped for a while, the server may serve the key already.
+// Without strict consistency, a client gets the replies of other servers, too. There are two exceptions: a change of
+// the server list (served), and a command that changes a key of a server in RETURN (stillReturns).
 func (l *Spot) Sure(t *task.Task) bool {
 	v := l.View
 	switch {
 	case v == nil:
 		return true
-	case !t.Route.Pool.Failover.Strict && l.Role == health.Returning && !task.CommandOf(t).Reads() && t.Loop.Moment() >= v.KnownUntil(l.First.Server):
+	case !t.Route.Pool.Failover.Strict && l.Role == health.Returning && !task.CommandOf(t).Reads() && !l.stillReturns(t):
 		return false
 	case !t.Route.Pool.Failover.Strict:
 		return t.Route.Pool.Resize != table.ResizeWarm || l.served(t)
@@ -186,6 +192,17 @@ func (l *Spot) Begins(t *task.Task) bool {
 		t.Fail("it is not certain which server has the key now", stats.Unavailable)
 	}
 	return false
+}
+
+// stillReturns reports whether no other proxy can serve the key on its own server yet, which was in RETURN at the
+// lookup. Otherwise t must not delete the key there. If the phases have changed since the lookup, only what this
+// process knew at that time counts.
+func (l *Spot) stillReturns(t *task.Task) bool {
+	until := l.View.KnownUntil(l.First.Server)
+	if l.View.Gen() != l.Gen {
+		until = l.known
+	}
+	return t.Loop.Moment() < until
 }
 
 // served reports whether the key's servers are those of the lookup, as far as a change of the server list

@@ -410,8 +410,8 @@ func (l *rule) grantLease(t *task.Task, s *Item) {
 
 // lent handles r, the substitute server's reply to the read t, while the key's own server is in WARM and
 // has only the placeholder or tombstone l.lease. A value is copied to the own server, where it replaces the
-// placeholder. The value is only served if it has tags, because the versions of its tags do not match
-// those of another server, if another command copies it already, or if it expires soon.
+// placeholder. The value is only served in three cases: it has tags, because its tags have other versions on
+// each server; another command copies it already; or it expires soon.
 //
 // If the substitute server has no value, another command may have just moved it to the own server. So lent
 // reads the own server again.

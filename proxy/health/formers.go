@@ -15,7 +15,7 @@ package health
 // A process may be started with a further list, to which its peers can't change yet. A reload of the peers waits, because they are in
 // different stages. The view records then have the hash of the new list of the peers. So the process also reads the item with that
 // hash, and joins its peers: it uses their new list, and moves keys from the former ones (Keeper.Joins). Its own list follows
-// like that of a reload. If both items exist, that with the higher number is of the later handover.
+// like that of a reload. If both items exist, the higher number belongs to the later handover.
 
 import (
 	"bytes"

@@ -84,15 +84,23 @@ func TestFormers(t *testing.T) {
 	}
 }
 
+// putOtherRecords stores the view record of a process with another list than p on all servers, with the given handover number.
+func putOtherRecords(w *world, p *proxy, number uint32) record {
+	r := p.k.known(record{})
+	r.hash, r.stage = r.hash+1, number
+	for _, n := range w.nodes {
+		n.put(ViewKey("p"), string(p.k.format(r)))
+	}
+	return r
+}
+
 // TestFormersWithStage checks that a process which is started while keys move for a second time publishes no former lists before it has
 // the stage of its peers. The view records still have an earlier handover number, of another list.
 func TestFormersWithStage(t *testing.T) {
 	w := newWorld(t, scenario{proxies: 1, pool: 5})
 	late := w.proxies[0]
-	r := late.k.known(record{})
-	r.hash, r.stage = r.hash+1, 5
+	putOtherRecords(w, late, 5)
 	for _, n := range w.nodes {
-		n.put(ViewKey("p"), string(late.k.format(r)))
 		n.put(w.formerItem(), "9\nlist 3\nlist 1\nlist 2")
 	}
 	w.started = func(k *Keeper) {
@@ -130,10 +138,8 @@ func TestFormersOfAnother(t *testing.T) {
 	} {
 		w := newWorld(t, scenario{proxies: 1, pool: 5})
 		late := w.proxies[0]
-		r := late.k.known(record{})
-		r.hash, r.stage = r.hash+1, 6
+		r := putOtherRecords(w, late, 6)
 		for _, n := range w.nodes {
-			n.put(ViewKey("p"), string(late.k.format(r)))
 			if c.item != "" {
 				n.put(late.k.formerKey(uint32(r.hash)), c.item)
 			}

@@ -117,6 +117,9 @@ func (k *Keeper) knownUntil(i int) int64 {
 	w := k.wait()
 	if !k.strict() { // use the shortest WAIT of any proxy: other proxies may not know yet that this proxy has other settings
 		w = 2 * int64(k.set.Ping)
+		if PhaseOf(k.servers[i].n) == Returning { // other proxies may change keys in WARM after a short WAIT
+			w = min(w, k.shortWait())
+		}
 	}
 	return k.servers[i].goodSent + w - w/10
 }

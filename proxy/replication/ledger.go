@@ -92,12 +92,6 @@ func (w *ledger) stop() {
 	}
 }
 
-// TakeCopies drops the ledgers of pools that have no replicated keys any more, and sets the repair
-// rates of the other ledgers. It is called after the routes of a new routing table are bound.
-func (e *Replicator) TakeCopies() {
-	e.takeArrangement()
-}
-
 // repairRate returns how many keys per second may be copied to one server of bp: the highest rate
 // that a route sets.
 func (e *Replicator) repairRate(bp *routing.BoundPool) (rate int) {

@@ -47,9 +47,9 @@ func (e *Replicator) byArrangement(list []replica, a *arrangement, rt *routing.R
 	return list
 }
 
-// takeArrangement starts a handover if a reload has changed which servers keep which
-// keys. It sets which pools have ledgers.
-func (e *Replicator) takeArrangement() {
+// TakeCopies starts a handover if a reload has changed which servers keep which keys. It sets which pools have
+// ledgers. It is called after the routes of a new routing table are bound.
+func (e *Replicator) TakeCopies() {
 	before := e.arranged
 	e.arranged = newArrangement(e.Listeners)
 	changes := before != nil && before.Print != e.arranged.Print
@@ -113,7 +113,7 @@ func (e *Replicator) arrange() {
 			delete(e.Ledgers, name)
 		}
 	}
-	deadline := time.Duration(0)
+	deadline, joins := time.Duration(0), e.joins()
 	for _, bp := range e.Pools {
 		deadline = max(deadline, bp.Pool.Timeouts.Deadline)
 	}
@@ -127,11 +127,11 @@ func (e *Replicator) arrange() {
 			hash, w.rate = e.arranged.Hash(), e.repairRate(bp)
 			e.At(link.ResyncTimer, e.Now)
 		}
-		bp.View.Handover.Arrange(hash, deadline, e.joins())
+		bp.View.Handover.Arrange(hash, deadline, joins)
 	}
 }
 
-// joins reports whether a pool uses the list of its peers in place of that of the configuration: see table.Table.Join.
+// joins reports whether a pool uses its peers' list instead of the configured one: see table.Table.Join.
 func (e *Replicator) joins() bool {
 	return slices.ContainsFunc(e.Pools, func(bp *routing.BoundPool) bool { return bp.Pool.Joins != nil })
 }

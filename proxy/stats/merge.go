@@ -69,7 +69,7 @@ type List struct {
 	rule     statRule            // merges all other names
 	byClass  bool                // names have the number of a slab class, and are sorted by it: names without a number are last
 	classes  string              // the name of the line with the number of slab classes; empty: there is none
-	ownLines bool                // pid and threads are those of Ringside, and lines about the merged replies are added
+	ownLines bool                // pid and threads are Ringside's, and lines about the merged replies are added
 	copied   bool                // lines are copied as they are
 	most     uint64              // the maximum number of copied lines; 0: no limit
 }
@@ -91,7 +91,7 @@ func Cachedump(limit uint64) *List { return &List{word: "ITEM ", copied: true, m
 // Merge merges the replies of several servers. Together they can have a million lines, so it works
 // in steps.
 //
-// The names of all replies form a list, in which each name is once. They are in the order of the
+// The names of all replies form a list without repeated names. They are in the order of the
 // replies. A name that earlier replies lack is inserted after the name that precedes it in its own
 // reply.
 type Merge struct {

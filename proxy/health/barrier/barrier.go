@@ -234,8 +234,8 @@ type wanted struct {
 }
 
 // Arrange sets the arrangement that the routing table of this process requires, and the maximum
-// duration of its commands. joins means that the arrangement is that of the peers. It replaces that of
-// the configuration, by which this process has served no key. So it is like a first arrangement.
+// duration of its commands. joins means that the peers use this arrangement. It replaces the
+// configured one, with which this process has served no key. So it is like a first arrangement.
 func (o *Published) Arrange(arrangement uint64, deadline time.Duration, joins bool) {
 	o.wanted.Store(&wanted{arrangement, int64(deadline), joins})
 }
